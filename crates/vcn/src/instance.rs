@@ -1,0 +1,43 @@
+//! The compute instance a node runs on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Ocid;
+
+/// What the instance metadata service says about this instance, as far as networking needs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// The instance's OCID.
+    pub id: Ocid,
+    /// The shape, for example `VM.Standard.E5.Flex` or `BM.GPU.H100.8`.
+    pub shape: String,
+    /// The canonical region name, for example `us-ashburn-1`.
+    pub region: String,
+    /// The most VNICs the shape may carry, the primary one included; absent on some shapes.
+    pub max_vnic_attachments: Option<u32>,
+    /// Custom metadata (`oke-native-pod-networking`, `oke-max-pods`, …), every value as text.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// How VNICs reach the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineKind {
+    /// A PCI device per VNIC, hot-plugged.
+    Virtual,
+    /// A VLAN on a physical port per VNIC; the operating system makes the link itself.
+    BareMetal,
+}
+
+impl fmt::Display for MachineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Virtual => "virtual machine",
+            Self::BareMetal => "bare metal",
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! The suite's vocabulary: VCN nouns (VNIC, subnet, instance), Linux nouns (link name, table, priority, mark) and the
+//! identifiers both sides agree on. Floor 0: it does no input or output and knows no other crate of ours.
+//!
+//! ```text
+//!   instance ──has──▶ VNIC ──on──▶ subnet ──via──▶ virtual router
+//!                      │ carried by
+//!                      ▼
+//!                     link ──routed by──▶ table (rules choose it by priority)
+//! ```
+
+mod family;
+mod instance;
+mod linux;
+mod mac;
+mod ocid;
+mod owned;
+mod vnic;
+
+pub use family::{Family, PerFamily};
+pub use instance::{Instance, MachineKind};
+pub use linux::{IfName, IfNameError, Mtu, Priority, TableId, VlanTag, VlanTagError};
+pub use mac::{MacAddr, MacAddrError};
+pub use ocid::{Ocid, OcidError};
+pub use owned::{
+    CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, METADATA_ADDRESS, NETWORK_NAME, NFT_TABLE, POD_GATEWAY_V4,
+    POD_GATEWAY_V6, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE,
+};
+pub use vnic::{Purpose, SubnetAddressing, Vnic};

@@ -1,0 +1,192 @@
+//! Linux networking identifiers as types: two that could be swapped in a call are two types.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A link (interface) name: 1–15 bytes, none of `/`, `:`, white space; not `.` or `..` (the kernel's `dev_valid_name`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct IfName(String);
+
+/// Why a text is no link name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name:?} is not a link name: {reason}")]
+pub struct IfNameError {
+    name: String,
+    reason: &'static str,
+}
+
+impl IfName {
+    /// The kernel's IFNAMSIZ less the closing NUL, in bytes.
+    pub const MAX_LEN: usize = 15;
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When the kernel would refuse it.
+    pub fn new(name: impl Into<String>) -> Result<Self, IfNameError> {
+        let name = name.into();
+        let reason = if name.is_empty() {
+            "it is empty"
+        } else if name.len() > Self::MAX_LEN {
+            "it is longer than 15 bytes"
+        } else if name == "." || name == ".." {
+            "it is a directory name"
+        } else if name.bytes().any(|b| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace() || b == 0x0b) {
+            "it contains '/', ':', NUL or white space"
+        } else {
+            return Ok(Self(name));
+        };
+        Err(IfNameError { name, reason })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for IfName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for IfName {
+    type Err = IfNameError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for IfName {
+    type Error = IfNameError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(text)
+    }
+}
+
+impl From<IfName> for String {
+    fn from(name: IfName) -> Self {
+        name.0
+    }
+}
+
+/// A routing table number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TableId(pub u32);
+
+impl TableId {
+    /// The kernel's main table.
+    pub const MAIN: Self = Self(254);
+    /// The kernel's local table.
+    pub const LOCAL: Self = Self(255);
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::MAIN => f.write_str("main"),
+            Self::LOCAL => f.write_str("local"),
+            Self(number) => write!(f, "{number}"),
+        }
+    }
+}
+
+/// A policy rule's priority: lower is asked earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Priority(pub u32);
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A maximum transmission unit, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Mtu(pub u32);
+
+impl Mtu {
+    /// What every OCI instance uses inside a VCN (oci.md §7: jumbo frames are the default on all shapes).
+    pub const VCN: Self = Self(9000);
+}
+
+impl fmt::Display for Mtu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An 802.1Q VLAN identifier, 1–4094. "Untagged" is the absence of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub struct VlanTag(u16);
+
+/// Why a number is no VLAN tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{0} is not a VLAN tag (1-4094)")]
+pub struct VlanTagError(u16);
+
+impl VlanTag {
+    /// Checks a tag.
+    ///
+    /// # Errors
+    /// Outside 1–4094 (0 means "no tag", 4095 is reserved by 802.1Q).
+    pub const fn new(tag: u16) -> Result<Self, VlanTagError> {
+        if tag == 0 || tag > 4094 { Err(VlanTagError(tag)) } else { Ok(Self(tag)) }
+    }
+
+    /// The tag as a number.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for VlanTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl TryFrom<u16> for VlanTag {
+    type Error = VlanTagError;
+    fn try_from(tag: u16) -> Result<Self, Self::Error> {
+        Self::new(tag)
+    }
+}
+
+impl From<VlanTag> for u16 {
+    fn from(tag: VlanTag) -> Self {
+        tag.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_names_the_kernel_would_refuse_are_refused() {
+        for bad in ["", ".", "..", "a/b", "a b", "a:b", "0123456789abcdef", "a\u{b}b", "a\0"] {
+            assert!(IfName::new(bad).is_err(), "{bad:?}");
+        }
+        for good in ["eth0", "eth0.100", "0123456789abcde", "wg-test", "é"] {
+            assert!(IfName::new(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn vlan_tags_are_bounded() {
+        assert!(VlanTag::new(0).is_err() && VlanTag::new(4095).is_err());
+        assert_eq!(VlanTag::new(4094).map(VlanTag::get), Ok(4094));
+    }
+}

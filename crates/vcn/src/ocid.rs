@@ -1,0 +1,84 @@
+//! Oracle Cloud identifiers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// An OCID: `ocid1.<type>.<realm>.[region].<unique id>`. Kept as given; compared as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Ocid(String);
+
+/// Why a text is no OCID.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not an OCID (ocid1.<type>.<realm>.[region].<unique id>, at most 255 characters)")]
+pub struct OcidError(String);
+
+impl Ocid {
+    /// The whole identifier.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last dot-separated part. NativePodNetwork objects are named by it (oci.md §1.1).
+    #[must_use]
+    pub fn unique_id(&self) -> &str {
+        self.0.rsplit('.').next().unwrap_or(&self.0)
+    }
+}
+
+impl FromStr for Ocid {
+    type Err = OcidError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split('.');
+        let shaped = parts.next().is_some_and(|v| v.starts_with("ocid"))
+            && text.split('.').count() >= 4
+            && !text.ends_with('.')
+            && text.len() <= 255
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
+        if shaped { Ok(Self(text.to_owned())) } else { Err(OcidError(text.chars().take(300).collect())) }
+    }
+}
+
+impl fmt::Display for Ocid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Ocid {
+    type Error = OcidError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Ocid> for String {
+    fn from(ocid: Ocid) -> Self {
+        ocid.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unique_id_is_the_last_part() {
+        let ocid: Ocid = "ocid1.instance.oc1.iad.anyhqljt".parse().unwrap();
+        assert_eq!(ocid.unique_id(), "anyhqljt");
+        assert!("ocid1.tenancy.oc1..aaaa".parse::<Ocid>().is_ok(), "global resources have an empty region");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for bad in ["", "ocid1", "instance.oc1.iad.x", "ocid1.vnic.oc1.", "ocid1.vnic.oc1.iad.x y", "oci://ocid1.a.b.c"]
+        {
+            assert!(bad.parse::<Ocid>().is_err(), "{bad:?}");
+        }
+    }
+}

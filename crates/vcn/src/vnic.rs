@@ -1,0 +1,49 @@
+//! A virtual network interface card (VNIC), as the metadata service describes it.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+
+use crate::{MacAddr, Ocid, PerFamily, VlanTag};
+
+/// One VNIC of this instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Vnic {
+    /// The VNIC's OCID.
+    pub id: Ocid,
+    /// Its Ethernet address. On bare metal a tagged VNIC's is on no physical link.
+    pub mac: MacAddr,
+    /// The physical port on bare metal; absent on virtual machines, which is how the two are told apart (oci.md §2.3).
+    pub nic_index: Option<u8>,
+    /// The 802.1Q tag on bare metal, `None` where untagged. Virtual machines report a tag that means nothing.
+    pub vlan_tag: Option<VlanTag>,
+    /// Subnet, router and own address, per family.
+    pub addressing: PerFamily<SubnetAddressing>,
+}
+
+/// A VNIC's place in a subnet, one family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubnetAddressing {
+    /// The subnet's CIDR block.
+    pub subnet: IpNetwork,
+    /// The virtual router: inside the subnet for IPv4, link-local for IPv6.
+    pub router: IpAddr,
+    /// The VNIC's own address: the host's, never a pod's.
+    pub address: IpAddr,
+}
+
+/// Whom a VNIC serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Its addresses go to pods.
+    #[default]
+    Pods,
+    /// The host's own use.
+    Host,
+    /// Kept for pods that ask for it by name.
+    Attach,
+}
