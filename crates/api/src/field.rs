@@ -1,0 +1,119 @@
+//! A place in a JSON document that knows its own path, so that every complaint can name the field and show its value.
+//! Reading goes by hand instead of by derive, because serde's errors say line and column: useless for an object that
+//! nobody ever sees as text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+use thiserror::Error;
+
+/// The most of an offending value that an error shows, in characters.
+const SHOWN: usize = 120;
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FieldError {
+    /// A compulsory field is absent, null or an empty text.
+    #[error("{path} is missing")]
+    Missing {
+        /// Where, as `status.vnics[0].vnicId`.
+        path: String,
+    },
+    /// The field holds something else than it should.
+    #[error("{path} is {value}, not {expected}")]
+    Unexpected {
+        /// Where, as `status.vnics[0].vnicId`.
+        path: String,
+        /// The value as JSON, shortened.
+        value: String,
+        /// What would have been right, with its article.
+        expected: &'static str,
+    },
+}
+
+/// A value and its path. `value` is `None` where the field is absent or null, which both mean "not given".
+#[derive(Clone, Debug)]
+pub(crate) struct Field<'a> {
+    path: String,
+    value: Option<&'a Value>,
+}
+
+impl<'a> Field<'a> {
+    pub(crate) const fn root(value: &'a Value) -> Self {
+        Self { path: String::new(), value: Some(value) }
+    }
+
+    /// The member `name` of an object; absent if this field is.
+    pub(crate) fn member(&self, name: &str) -> Result<Self, FieldError> {
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        let value = match self.value {
+            None => None,
+            Some(Value::Object(members)) => members.get(name).filter(|value| !value.is_null()),
+            Some(_) => return Err(self.unexpected("an object")),
+        };
+        Ok(Self { path, value })
+    }
+
+    /// The elements of a list; none if the field is absent.
+    pub(crate) fn elements(&self) -> Result<Vec<Self>, FieldError> {
+        match self.value {
+            None => Ok(Vec::new()),
+            Some(Value::Array(elements)) => Ok(elements
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Self { path: format!("{}[{index}]", self.path), value: Some(value) })
+                .collect()),
+            Some(_) => Err(self.unexpected("a list")),
+        }
+    }
+
+    /// The elements of a list, or the field itself where it is not one.
+    pub(crate) fn one_or_many(&self) -> Vec<Self> {
+        self.elements().unwrap_or_else(|_| vec![self.clone()])
+    }
+
+    /// A text; an empty one counts as absent, as Go writes it where a pointer was not used.
+    pub(crate) fn text(&self) -> Result<Option<&'a str>, FieldError> {
+        match self.value {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+            Some(_) => Err(self.unexpected("a text")),
+        }
+    }
+
+    /// A text of a type of ours.
+    pub(crate) fn parsed<T: FromStr>(&self, expected: &'static str) -> Result<Option<T>, FieldError> {
+        self.text()?.map(|text| text.parse().map_err(|_| self.unexpected(expected))).transpose()
+    }
+
+    /// A whole number that fits 32 bits.
+    pub(crate) fn number(&self) -> Result<Option<u32>, FieldError> {
+        self.value
+            .map(|value| {
+                value.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| self.unexpected("a whole number"))
+            })
+            .transpose()
+    }
+
+    pub(crate) fn missing(&self) -> FieldError {
+        FieldError::Missing { path: self.path.clone() }
+    }
+
+    pub(crate) fn unexpected(&self, expected: &'static str) -> FieldError {
+        let path = if self.path.is_empty() { "the document".to_owned() } else { self.path.clone() };
+        FieldError::Unexpected { path, value: self.to_string(), expected }
+    }
+}
+
+/// The value as JSON, shortened.
+impl fmt::Display for Field<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.value.map_or_else(|| "absent".to_owned(), Value::to_string);
+        let mut characters = text.chars();
+        for character in characters.by_ref().take(SHOWN) {
+            write!(f, "{character}")?;
+        }
+        f.write_str(if characters.next().is_some() { "…" } else { "" })
+    }
+}

@@ -1,0 +1,146 @@
+//! `NativePodNetwork` (`oci.oraclecloud.com/v1beta1`, cluster-scoped, one per node) as we read it: which VNICs and
+//! addresses OKE prepared for this node's pods. OKE writes it; we never do.
+//!
+//! Two shapes are in the field, and a VNIC may mix them: the legacy one (`routerIp`, `subnetCidr`, `hostAddress`,
+//! `addresses`: IPv4 only) and the one per family (`routerIps`, `subnetCidrs`, `hostAddresses`, `podAddresses`: lists
+//! of `{v4, v6}`). Per family the newer one wins. A pod address is one address or, with generic VNIC attachment, a
+//! whole CIDR block. Fields that we do not know are ignored.
+
+mod read;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use thiserror::Error;
+use vcn::{Family, MacAddr, Ocid, PerFamily};
+
+use crate::FieldError;
+use crate::field::Field;
+
+/// One node's native pod network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativePodNetwork {
+    /// The object's name: the last part of the instance's OCID. Absent if the document has no metadata.
+    pub name: Option<String>,
+    /// The instance that it is for (`spec.id`).
+    pub instance: Ocid,
+    /// The most pods on the node, host-network pods not counted (`spec.maxPodCount`).
+    pub max_pod_count: Option<u32>,
+    /// The families asked for; empty means the legacy behaviour, IPv4 only.
+    pub ip_families: Vec<Family>,
+    /// How far OKE got.
+    pub state: NpnState,
+    /// `COMPLETED`, `IN_PROGRESS` or a failure word such as `FailedToCreatePrivateIP`.
+    pub reason: Option<String>,
+    /// The VNICs for pods. In any other state than success an entry that is not complete is left out.
+    pub vnics: Vec<NpnVnic>,
+}
+
+/// How far OKE got with a node's pod network (`status.state`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NpnState {
+    /// Nothing reported yet.
+    Unreported,
+    /// VNICs and addresses are being made.
+    InProgress,
+    /// Everything is there.
+    Success,
+    /// The last try failed, OKE will try again; the reason says what.
+    Backoff,
+    /// A word that this version does not know. Treated as "not yet".
+    Unknown(String),
+}
+
+/// One VNIC for pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NpnVnic {
+    /// The VNIC's OCID.
+    pub vnic_id: Ocid,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// Router, subnet and addresses, per family; a family that nothing is said about is absent.
+    pub addressing: PerFamily<NpnAddressing>,
+    /// The application resources that the VNIC is kept for (`nicConfiguration.applicationResources`); where there is
+    /// one, the addresses are not for pods in general.
+    pub application_resources: Vec<String>,
+}
+
+/// One family of a VNIC for pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NpnAddressing {
+    /// The virtual router.
+    pub router: Option<IpAddr>,
+    /// The subnet's CIDR block.
+    pub subnet: Option<IpNetwork>,
+    /// The host's own address on this VNIC: never a pod's.
+    pub host: Option<IpAddr>,
+    /// Addresses for pods: single ones as /32 or /128, or CIDR blocks. The host's address may lie inside a block.
+    pub pods: Vec<IpNetwork>,
+}
+
+/// Why a document is no NativePodNetwork.
+#[derive(Debug, Error)]
+pub enum NpnError {
+    /// The document is not JSON.
+    #[error("reading a NativePodNetwork of {length} bytes as JSON")]
+    NotJson {
+        /// The document's length in bytes.
+        length: usize,
+        /// The parser's complaint.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A field is missing or holds something else than it should.
+    #[error("reading the NativePodNetwork {name:?}")]
+    Field {
+        /// The object's name, as far as it is known.
+        name: String,
+        /// The field, its value and what was expected.
+        #[source]
+        source: FieldError,
+    },
+}
+
+impl NativePodNetwork {
+    /// Reads the JSON document that the API server serves.
+    ///
+    /// # Errors
+    /// When it is not JSON, not a NativePodNetwork, or a field of ours has a wrong type or value.
+    pub fn parse(document: &[u8]) -> Result<Self, NpnError> {
+        let value: serde_json::Value =
+            serde_json::from_slice(document).map_err(|source| NpnError::NotJson { length: document.len(), source })?;
+        read::network(&Field::root(&value)).map_err(|source| {
+            let name = value.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or_default();
+            NpnError::Field { name: name.to_owned(), source }
+        })
+    }
+
+    /// Whether pods can get addresses from it: OKE is done and there is at least one VNIC.
+    #[must_use]
+    pub fn usable(&self) -> bool {
+        self.state == NpnState::Success && !self.vnics.is_empty()
+    }
+}
+
+impl NpnVnic {
+    /// Whether its addresses are for pods in general, not kept for an application resource.
+    #[must_use]
+    pub const fn serves_all_pods(&self) -> bool {
+        self.application_resources.is_empty()
+    }
+}
+
+impl fmt::Display for NpnState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unreported => "unreported",
+            Self::InProgress => "IN_PROGRESS",
+            Self::Success => "SUCCESS",
+            Self::Backoff => "BACKOFF",
+            Self::Unknown(word) => word,
+        })
+    }
+}
