@@ -34,18 +34,23 @@ pub enum FieldError {
 
 /// A value and its path. `value` is `None` where the field is absent or null, which both mean "not given".
 #[derive(Clone, Debug)]
-pub(crate) struct Field<'a> {
+pub struct Field<'a> {
     path: String,
     value: Option<&'a Value>,
 }
 
 impl<'a> Field<'a> {
-    pub(crate) const fn root(value: &'a Value) -> Self {
+    /// A whole document.
+    #[must_use]
+    pub const fn root(value: &'a Value) -> Self {
         Self { path: String::new(), value: Some(value) }
     }
 
     /// The member `name` of an object; absent if this field is.
-    pub(crate) fn member(&self, name: &str) -> Result<Self, FieldError> {
+    ///
+    /// # Errors
+    /// When this is no object.
+    pub fn member(&self, name: &str) -> Result<Self, FieldError> {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         let value = match self.value {
             None => None,
@@ -56,7 +61,10 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of a list; none if the field is absent.
-    pub(crate) fn elements(&self) -> Result<Vec<Self>, FieldError> {
+    ///
+    /// # Errors
+    /// When this is no list.
+    pub fn elements(&self) -> Result<Vec<Self>, FieldError> {
         match self.value {
             None => Ok(Vec::new()),
             Some(Value::Array(elements)) => Ok(elements
@@ -69,12 +77,16 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of a list, or the field itself where it is not one.
-    pub(crate) fn one_or_many(&self) -> Vec<Self> {
+    #[must_use]
+    pub fn one_or_many(&self) -> Vec<Self> {
         self.elements().unwrap_or_else(|_| vec![self.clone()])
     }
 
     /// A text; an empty one counts as absent, as Go writes it where a pointer was not used.
-    pub(crate) fn text(&self) -> Result<Option<&'a str>, FieldError> {
+    ///
+    /// # Errors
+    /// When this is no text.
+    pub fn text(&self) -> Result<Option<&'a str>, FieldError> {
         match self.value {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
@@ -83,24 +95,37 @@ impl<'a> Field<'a> {
     }
 
     /// A text of a type of ours.
-    pub(crate) fn parsed<T: FromStr>(&self, expected: &'static str) -> Result<Option<T>, FieldError> {
+    ///
+    /// # Errors
+    /// When this is no text, or not one of that type; `expected` says, with its article, what would have been right.
+    pub fn parsed<T: FromStr>(&self, expected: &'static str) -> Result<Option<T>, FieldError> {
         self.text()?.map(|text| text.parse().map_err(|_| self.unexpected(expected))).transpose()
     }
 
-    /// A whole number that fits 32 bits.
-    pub(crate) fn number(&self) -> Result<Option<u32>, FieldError> {
-        self.value
-            .map(|value| {
-                value.as_u64().and_then(|n| u32::try_from(n).ok()).ok_or_else(|| self.unexpected("a whole number"))
-            })
-            .transpose()
+    /// A whole number of a type of ours, however wide.
+    ///
+    /// # Errors
+    /// When this is no whole number or does not fit.
+    pub fn number<T: TryFrom<u64>>(&self) -> Result<Option<T>, FieldError> {
+        let number = |value: &Value| value.as_u64().and_then(|n| T::try_from(n).ok());
+        self.value.map(|value| number(value).ok_or_else(|| self.unexpected("a whole number in range"))).transpose()
     }
 
-    pub(crate) fn missing(&self) -> FieldError {
+    /// The value as it stands; `None` where the field is absent or null.
+    #[must_use]
+    pub const fn value(&self) -> Option<&'a Value> {
+        self.value
+    }
+
+    /// The complaint that it is not there.
+    #[must_use]
+    pub fn missing(&self) -> FieldError {
         FieldError::Missing { path: self.path.clone() }
     }
 
-    pub(crate) fn unexpected(&self, expected: &'static str) -> FieldError {
+    /// The complaint that it is something else than `expected`, which has its article.
+    #[must_use]
+    pub fn unexpected(&self, expected: &'static str) -> FieldError {
         let path = if self.path.is_empty() { "the document".to_owned() } else { self.path.clone() };
         FieldError::Unexpected { path, value: self.to_string(), expected }
     }

@@ -8,5 +8,5 @@
 mod field;
 pub mod npn;
 
-pub use field::FieldError;
+pub use field::{Field, FieldError};
 pub use npn::NativePodNetwork;

@@ -1,1 +1,48 @@
-//! Placeholder until the first module lands.
+//! The instance metadata service (IMDS), version 2: what this instance is and which VNICs it has, without credentials
+//! and without the OCI API. Adapter for that one outside system.
+//!
+//! ```text
+//!   169.254.169.254 ──HTTP──▶ Imds (deadline, retries, size limit) ──▶ document (JSON → vcn types)
+//!                                       │ implements                        │
+//!                                       ▼                                   ▼
+//!                                   Metadata ◀──implements── FakeMetadata   vcn::Instance, Vec<vcn::Vnic>
+//! ```
+//!
+//! It must never be asked by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
+//! requests, and a proxy would answer for another instance.
+
+mod client;
+mod document;
+mod error;
+mod fake;
+mod policy;
+
+use std::future::Future;
+
+pub use client::{DEFAULT_BASE_URL, Imds};
+pub use error::{Error, Failure};
+pub use fake::FakeMetadata;
+pub use policy::{Backoff, Policy};
+use vcn::{Instance, MachineKind, Vnic};
+
+/// What can be asked about the instance that we run on.
+pub trait Metadata {
+    /// The instance itself.
+    ///
+    /// # Errors
+    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    fn instance(&self) -> impl Future<Output = Result<Instance, Error>> + Send;
+
+    /// Its VNICs, the primary one first; at least one. A VNIC just attached appears some seconds later.
+    ///
+    /// # Errors
+    /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
+    fn vnics(&self) -> impl Future<Output = Result<Vec<Vnic>, Error>> + Send;
+}
+
+/// Whether this is a virtual machine or bare metal: only bare metal has ports to number. The VLAN tag does not tell,
+/// virtual machines report one that means nothing.
+#[must_use]
+pub fn machine_kind(vnics: &[Vnic]) -> MachineKind {
+    if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { MachineKind::BareMetal } else { MachineKind::Virtual }
+}

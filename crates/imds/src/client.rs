@@ -1,0 +1,112 @@
+//! The real client: one GET per question, with a deadline, capped and jittered retries and a limit on the reply.
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use tokio::time::{Instant, sleep, timeout};
+use vcn::{Instance, Vnic};
+
+use crate::error::beginning;
+use crate::{Error, Failure, Metadata, Policy, document};
+
+/// Where every instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
+pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
+
+/// The longest reply taken, in bytes: user data alone may be 32 KiB, a bare metal machine lists up to 256 VNICs.
+const LONGEST_REPLY: usize = 1 << 20;
+
+/// The client of the metadata service.
+#[derive(Clone, Debug)]
+pub struct Imds {
+    base_url: String,
+    policy: Policy,
+    http: reqwest::Client,
+    chance: fn() -> f64,
+}
+
+impl Imds {
+    /// A client of the service under `base_url`, which includes the version, as [`DEFAULT_BASE_URL`] does.
+    ///
+    /// # Errors
+    /// When the URL is not an `http://` one.
+    pub fn new(base_url: &str, policy: Policy) -> Result<Self, Error> {
+        let bad = || Error::BaseUrl { url: base_url.to_owned() };
+        let parsed = reqwest::Url::parse(base_url).map_err(|_| bad())?;
+        if parsed.scheme() != "http" {
+            return Err(bad());
+        }
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer Oracle"))]);
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .default_headers(headers)
+            .redirect(reqwest::redirect::Policy::none())
+            // Questions are minutes apart: a connection kept would only be found broken.
+            .pool_max_idle_per_host(0)
+            .build()
+            .map_err(|source| Error::Client { source })?;
+        Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), policy, http, chance })
+    }
+
+    /// Replaces the source of jitter, a function answering 0.0–1.0.
+    #[must_use]
+    pub const fn with_chance(mut self, chance: fn() -> f64) -> Self {
+        self.chance = chance;
+        self
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, Error> {
+        let Policy { timeout: per_attempt, attempts: most, ref backoff, deadline } = self.policy;
+        let end = Instant::now() + deadline;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let allowed = per_attempt.min(end.saturating_duration_since(Instant::now()));
+            let failure = match timeout(allowed, self.attempt(url)).await {
+                Ok(Ok(body)) => return Ok(body),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::TimedOut(allowed),
+            };
+            let pause = backoff.pause(attempts, (self.chance)());
+            if !failure.is_transient() || attempts >= most || Instant::now() + pause >= end {
+                return Err(Error::Request { url: url.to_owned(), attempts, source: failure });
+            }
+            tracing::debug!(url, attempts, %failure, ?pause, "metadata service: trying again");
+            sleep(pause).await;
+        }
+    }
+
+    async fn attempt(&self, url: &str) -> Result<Vec<u8>, Failure> {
+        let broken = |error: reqwest::Error| Failure::Connection(error.without_url());
+        let mut response = self.http.get(url).send().await.map_err(broken)?;
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(broken)? {
+            if body.len() + chunk.len() > LONGEST_REPLY {
+                return Err(Failure::TooLong { limit: LONGEST_REPLY });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        if status == 200 { Ok(body) } else { Err(Failure::Status { status, beginning: beginning(&body) }) }
+    }
+}
+
+impl Metadata for Imds {
+    async fn instance(&self) -> Result<Instance, Error> {
+        let url = format!("{}/instance/", self.base_url);
+        document::instance(&url, &self.get(&url).await?)
+    }
+
+    async fn vnics(&self) -> Result<Vec<Vnic>, Error> {
+        let url = format!("{}/vnics/", self.base_url);
+        document::vnics(&url, &self.get(&url).await?)
+    }
+}
+
+/// Good enough for jitter, and no dependency: the standard library seeds each `RandomState` from the system.
+fn chance() -> f64 {
+    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or_default();
+    f64::from(bits) / f64::from(u32::MAX)
+}

@@ -1,0 +1,186 @@
+//! The client against a strict service on loopback: retries, deadlines, limits; and that the fake keeps its contract.
+
+mod server;
+
+use std::process::Command;
+
+use std::time::Duration;
+
+use server::{Reply, Server};
+
+use super::*;
+use crate::{Backoff, FakeMetadata};
+
+const INSTANCE: &str = include_str!("../../golden/instance.json");
+const VNICS: &str = include_str!("../../golden/vnics_vm.json");
+
+fn patient() -> Policy {
+    Policy {
+        timeout: Duration::from_secs(30),
+        attempts: 5,
+        backoff: Backoff { first: Duration::from_millis(1), cap: Duration::from_millis(4) },
+        deadline: Duration::from_secs(60),
+    }
+}
+
+fn hasty() -> Policy {
+    Policy { timeout: Duration::from_millis(60), attempts: 2, ..patient() }
+}
+
+fn good(text: &str) -> Reply {
+    Reply::Text(text.to_owned())
+}
+
+async fn ask(script: Vec<Reply>, policy: Policy) -> (Result<Instance, Error>, Server) {
+    let server = Server::start(script).await;
+    let imds = Imds::new(&server.base_url, policy).unwrap();
+    (imds.instance().await, server)
+}
+
+fn failure(result: Result<Instance, Error>) -> (u32, Failure) {
+    match result {
+        Err(Error::Request { attempts, source, .. }) => (attempts, source),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_header_is_sent_and_the_reply_read() {
+    let (instance, server) = ask(vec![good(INSTANCE)], patient()).await;
+    assert_eq!(instance.unwrap().shape, "VM.Standard.E5.Flex");
+    assert_eq!(server.paths(), ["/opc/v2/instance/"]);
+}
+
+#[tokio::test]
+async fn a_404_is_believed_only_when_it_stays() {
+    let (instance, server) = ask(vec![Reply::Status(404), good(INSTANCE)], patient()).await;
+    assert!(instance.is_ok());
+    assert_eq!(server.paths().len(), 2);
+
+    let (instance, _) = ask(vec![Reply::Status(404)], patient()).await;
+    let error = instance.unwrap_err();
+    assert!(error.is_transient());
+    assert!(matches!(failure(Err(error)), (5, Failure::Status { status: 404, .. })));
+}
+
+#[tokio::test]
+async fn throttling_and_server_errors_are_waited_out() {
+    let script = vec![Reply::Status(429), Reply::Status(503), Reply::Status(429), Reply::Status(500), good(INSTANCE)];
+    let (instance, server) = ask(script, patient()).await;
+    assert!(instance.is_ok());
+    assert_eq!(server.paths().len(), 5);
+}
+
+#[tokio::test]
+async fn other_refusals_end_it_at_once() {
+    for status in [400, 401, 403, 302, 204] {
+        let (instance, _) = ask(vec![Reply::Status(status), good(INSTANCE)], patient()).await;
+        let error = instance.unwrap_err();
+        assert!(!error.is_transient());
+        assert!(matches!(failure(Err(error)), (1, Failure::Status { status: s, .. }) if s == status));
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_not_asked_for_again() {
+    let (instance, server) = ask(vec![good("<html>sign in</html>")], patient()).await;
+    let message = instance.unwrap_err().to_string();
+    assert!(message.contains(&format!("{}/instance/", server.base_url)), "{message}");
+    assert!(message.contains("<html>sign in"), "{message}");
+    assert_eq!(server.paths().len(), 1);
+}
+
+#[tokio::test]
+async fn silence_and_half_replies_time_out_and_are_tried_again() {
+    for reply in [Reply::Silence, Reply::Stall] {
+        let (instance, server) = ask(vec![reply], hasty()).await;
+        let error = instance.unwrap_err();
+        assert!(error.is_transient());
+        assert!(matches!(failure(Err(error)), (2, Failure::TimedOut(_))));
+        assert!(server.paths().len() <= 2);
+    }
+    let (instance, _) = ask(vec![Reply::Stall, good(INSTANCE)], Policy { attempts: 50, ..hasty() }).await;
+    assert!(instance.is_ok(), "{instance:?}");
+}
+
+#[tokio::test]
+async fn the_deadline_ends_it_whatever_attempts_are_left() {
+    let policy = Policy { attempts: u32::MAX, deadline: Duration::from_millis(80), ..patient() };
+    let (instance, _) = ask(vec![Reply::Status(503)], policy.clone()).await;
+    assert!(matches!(failure(instance).1, Failure::Status { status: 503, .. }));
+    let (instance, _) = ask(vec![Reply::Silence], policy).await;
+    assert!(matches!(failure(instance), (1, Failure::TimedOut(allowed)) if allowed <= Duration::from_millis(80)));
+}
+
+#[tokio::test]
+async fn a_huge_reply_is_cut_off() {
+    for reply in [Reply::Endless, good(&" ".repeat(LONGEST_REPLY + 1))] {
+        let (instance, _) = ask(vec![reply], patient()).await;
+        let error = instance.unwrap_err();
+        assert!(!error.is_transient());
+        assert!(matches!(failure(Err(error)), (1, Failure::TooLong { .. })));
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_transient() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = Imds::new(&base_url, patient()).unwrap().vnics().await.unwrap_err();
+    assert!(error.is_transient());
+    assert!(matches!(error, Error::Request { attempts: 5, source: Failure::Connection(_), .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn only_plain_http_is_taken() {
+    for url in ["", "169.254.169.254", "https://169.254.169.254/opc/v2", "ftp://x/"] {
+        assert!(matches!(Imds::new(url, patient()), Err(Error::BaseUrl { .. })), "{url:?}");
+    }
+}
+
+/// Reads the environment when the client is made, so this takes a process of its own.
+#[test]
+fn proxies_in_the_environment_are_not_used() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "client::tests::the_header_is_sent_and_the_reply_read"])
+        .envs(["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:1")))
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+/// The same cases against the real client and the fake.
+async fn keeps_the_contract(metadata: &impl Metadata, fail: impl AsyncFn(u16)) {
+    assert_eq!(metadata.instance().await.unwrap().id.unique_id(), "anyhqljtvm");
+    let ids: Vec<_> = metadata.vnics().await.unwrap().iter().map(|vnic| vnic.id.unique_id().to_owned()).collect();
+    assert_eq!(ids, ["primary", "second", "six", "unassigned"]);
+    fail(503).await;
+    assert!(metadata.instance().await.unwrap_err().is_transient());
+    assert!(metadata.vnics().await.unwrap_err().is_transient());
+}
+
+#[tokio::test]
+async fn the_client_keeps_the_contract() {
+    let server = Server::start(vec![good(INSTANCE), good(VNICS), Reply::Status(503)]).await;
+    keeps_the_contract(&Imds::new(&server.base_url, patient()).unwrap(), async |_| {}).await;
+}
+
+#[tokio::test]
+async fn the_fake_keeps_the_contract() {
+    let fake = FakeMetadata::new(
+        document::instance("", INSTANCE.as_bytes()).unwrap(),
+        document::vnics("", VNICS.as_bytes()).unwrap(),
+    );
+    keeps_the_contract(&fake.clone(), async |status| fake.set_failing(Some(status))).await;
+    assert_eq!(fake.questions(), 4);
+}
+
+#[test]
+fn chance_stays_in_its_range_and_varies() {
+    let values: Vec<f64> = (0..100).map(|_| chance()).collect();
+    assert!(values.iter().all(|value| (0.0..=1.0).contains(value)));
+    assert!(values.iter().any(|value| *value < 0.5) && values.iter().any(|value| *value > 0.5));
+}

@@ -1,0 +1,125 @@
+//! From the service's JSON to our types. Unknown fields are ignored; a reply that we cannot use names the field.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use api::{Field, FieldError};
+use serde_json::Value;
+use vcn::{Family, Instance, PerFamily, SubnetAddressing, VlanTag, Vnic};
+
+use crate::Error;
+use crate::error::beginning;
+
+/// Custom metadata that networking never needs: long, and users put secrets there, which must not get into a log.
+const LEFT_OUT: [&str; 3] = ["user_data", "ssh_authorized_keys", "oke_init_script"];
+
+/// The reply to `instance/`.
+pub(crate) fn instance(url: &str, body: &[u8]) -> Result<Instance, Error> {
+    read(url, body, |document| {
+        let id = document.member("id")?;
+        let shape = document.member("shape")?;
+        Ok(Instance {
+            id: id.parsed("an OCID")?.ok_or_else(|| id.missing())?,
+            shape: shape.text()?.ok_or_else(|| shape.missing())?.to_owned(),
+            region: region(document)?,
+            max_vnic_attachments: document.member("shapeConfig")?.member("maxVnicAttachments")?.number()?,
+            metadata: custom(&document.member("metadata")?),
+        })
+    })
+}
+
+/// The reply to `vnics/`.
+pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<Vec<Vnic>, Error> {
+    read(url, body, |document| {
+        let vnics = document.elements()?.iter().map(vnic).collect::<Result<Vec<_>, _>>()?;
+        // An instance cannot be without its primary VNIC: believing this would take the others down.
+        if vnics.is_empty() { Err(document.unexpected("a list that begins with the primary VNIC")) } else { Ok(vnics) }
+    })
+}
+
+fn read<T>(url: &str, body: &[u8], of: impl FnOnce(&Field<'_>) -> Result<T, FieldError>) -> Result<T, Error> {
+    let value: Value = serde_json::from_slice(body).map_err(|source| Error::NotJson {
+        url: url.to_owned(),
+        beginning: beginning(body),
+        source,
+    })?;
+    of(&Field::root(&value)).map_err(|source| Error::Field { url: url.to_owned(), beginning: beginning(body), source })
+}
+
+/// `region` alone may be one of the two historical short keys; the canonical name is missing on old instances.
+fn region(document: &Field<'_>) -> Result<String, FieldError> {
+    if let Some(name) = document.member("canonicalRegionName")?.text()? {
+        return Ok(name.to_owned());
+    }
+    if let Some(name) = document.member("regionInfo")?.member("regionIdentifier")?.text()? {
+        return Ok(name.to_owned());
+    }
+    let region = document.member("region")?;
+    Ok(match region.text()?.ok_or_else(|| region.missing())? {
+        "iad" => "us-ashburn-1",
+        "phx" => "us-phoenix-1",
+        name => name,
+    }
+    .to_owned())
+}
+
+fn custom(metadata: &Field<'_>) -> BTreeMap<String, String> {
+    let members = metadata.value().and_then(Value::as_object).into_iter().flatten();
+    members
+        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !value.is_null())
+        .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect()
+}
+
+fn vnic(entry: &Field<'_>) -> Result<Vnic, FieldError> {
+    let id = entry.member("vnicId")?;
+    let mac = entry.member("macAddr")?;
+    let nic_index = entry.member("nicIndex")?.number()?;
+    let v6_address = entry.member("ipv6Addresses")?.elements()?.into_iter().next();
+    Ok(Vnic {
+        id: id.parsed("an OCID")?.ok_or_else(|| id.missing())?,
+        mac: mac.parsed("an Ethernet address")?.ok_or_else(|| mac.missing())?,
+        nic_index,
+        vlan_tag: if nic_index.is_some() { vlan_tag(&entry.member("vlanTag")?)? } else { None },
+        addressing: PerFamily {
+            ipv4: addressing(entry, Some(entry.member("privateIp")?), Family::Ipv4)?,
+            ipv6: addressing(entry, v6_address, Family::Ipv6)?,
+        },
+    })
+}
+
+/// Bare metal only; 0 says that the VNIC is the port itself.
+fn vlan_tag(field: &Field<'_>) -> Result<Option<VlanTag>, FieldError> {
+    match field.number::<u16>()? {
+        None | Some(0) => Ok(None),
+        Some(tag) => VlanTag::new(tag).map(Some).map_err(|_| field.unexpected("a VLAN tag (0-4094)")),
+    }
+}
+
+/// One family: absent where the VNIC has no address of it, even if its subnet has a block.
+fn addressing(
+    entry: &Field<'_>,
+    address: Option<Field<'_>>,
+    family: Family,
+) -> Result<Option<SubnetAddressing>, FieldError> {
+    let (expected, subnet, router) = match family {
+        Family::Ipv4 => ("an IPv4 address", "subnetCidrBlock", "virtualRouterIp"),
+        Family::Ipv6 => ("an IPv6 address", "ipv6SubnetCidrBlock", "ipv6VirtualRouterIp"),
+    };
+    let ip = |field: &Field<'_>| match field.parsed::<IpAddr>(expected)? {
+        Some(ip) if Family::of(ip) != family => Err(field.unexpected(expected)),
+        other => Ok(other),
+    };
+    let Some(address) = address.map(|field| ip(&field)).transpose()?.flatten() else {
+        return Ok(None);
+    };
+    let (subnet, router) = (entry.member(subnet)?, entry.member(router)?);
+    Ok(Some(SubnetAddressing {
+        subnet: subnet.parsed("a CIDR block")?.ok_or_else(|| subnet.missing())?,
+        router: ip(&router)?.ok_or_else(|| router.missing())?,
+        address,
+    }))
+}

@@ -1,0 +1,130 @@
+//! Replies of virtual machines and bare metal, from documents in `golden`, and what each refusal says.
+
+use std::error::Error as _;
+
+use vcn::MachineKind;
+
+use super::*;
+use crate::machine_kind;
+
+const URL: &str = "http://imds/opc/v2/x/";
+const VM: &[u8] = include_bytes!("../../golden/vnics_vm.json");
+const BM: &[u8] = include_bytes!("../../golden/vnics_bm.json");
+
+fn place(address: &str, subnet: &str, router: &str) -> Option<SubnetAddressing> {
+    Some(SubnetAddressing {
+        subnet: subnet.parse().unwrap(),
+        router: router.parse().unwrap(),
+        address: address.parse().unwrap(),
+    })
+}
+
+fn refusal(result: Result<impl std::fmt::Debug, Error>) -> String {
+    let error = result.unwrap_err();
+    assert!(!error.is_transient());
+    format!("{error}: {}", error.source().unwrap())
+}
+
+#[test]
+fn an_instance_is_read_without_its_secrets() {
+    assert_eq!(
+        instance(URL, include_bytes!("../../golden/instance.json")).unwrap(),
+        Instance {
+            id: "ocid1.instance.oc1.iad.anyhqljtvm".parse().unwrap(),
+            shape: "VM.Standard.E5.Flex".into(),
+            region: "us-ashburn-1".into(),
+            max_vnic_attachments: Some(4),
+            metadata: [("oke-native-pod-networking", "true"), ("oke-max-pods", "31"), ("ip-families", "IPv4,IPv6")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+        }
+    );
+}
+
+#[test]
+fn the_region_is_canonical_whatever_form_is_given() {
+    for (fields, region) in [
+        (r#""region":"iad""#, "us-ashburn-1"),
+        (r#""region":"phx""#, "us-phoenix-1"),
+        (r#""region":"eu-frankfurt-1""#, "eu-frankfurt-1"),
+        (r#""region":"iad","regionInfo":{"regionIdentifier":"us-ashburn-1"}"#, "us-ashburn-1"),
+        (r#""region":"xyz","canonicalRegionName":"ap-tokyo-1""#, "ap-tokyo-1"),
+    ] {
+        let body = format!(r#"{{"id":"ocid1.instance.oc1.iad.a","shape":"VM.X",{fields}}}"#);
+        let instance = instance(URL, body.as_bytes()).unwrap();
+        assert_eq!((instance.region.as_str(), instance.max_vnic_attachments), (region, None));
+    }
+}
+
+#[test]
+fn a_virtual_machines_tags_mean_nothing() {
+    let vnics = vnics(URL, VM).unwrap();
+    assert_eq!(machine_kind(&vnics), MachineKind::Virtual);
+    assert_eq!(
+        vnics[1],
+        Vnic {
+            id: "ocid1.vnic.oc1.iad.second".parse().unwrap(),
+            mac: "02:00:17:0a:0b:0d".parse().unwrap(),
+            nic_index: None,
+            vlan_tag: None,
+            addressing: PerFamily {
+                ipv4: place("10.0.33.7", "10.0.32.0/19", "10.0.32.1"),
+                ipv6: place("2603:c020:4000:ab00::7", "2603:c020:4000:ab00::/64", "fe80::200:17ff:fe00:1"),
+            },
+        }
+    );
+    assert_eq!(vnics[0].vlan_tag, None);
+    assert_eq!(vnics[0].mac, "02:00:17:0a:0b:0c".parse().unwrap(), "case does not matter");
+}
+
+#[test]
+fn a_family_without_an_address_is_absent() {
+    let vnics = vnics(URL, VM).unwrap();
+    assert_eq!(vnics[2].addressing.ipv4, None);
+    assert_eq!(vnics[2].addressing.ipv6, place("2603:c020:8:1::9", "2603:c020:8:1::/64", "fe80::200:17ff:fe00:2"));
+    assert_eq!(vnics[3].addressing.ipv6, None, "a block of the subnet is no address of the VNIC");
+}
+
+#[test]
+fn bare_metal_is_known_by_its_ports_and_keeps_tags_other_than_0() {
+    let vnics = vnics(URL, BM).unwrap();
+    assert_eq!(machine_kind(&vnics), MachineKind::BareMetal);
+    let places: Vec<_> = vnics.iter().map(|vnic| (vnic.nic_index, vnic.vlan_tag.map(VlanTag::get))).collect();
+    assert_eq!(places, [(Some(0), None), (Some(0), Some(12)), (Some(1), None)]);
+}
+
+#[test]
+fn refusals_name_the_url_the_field_and_the_beginning_of_the_reply() {
+    for (body, complaint) in [
+        ("[]", "the document is [], not a list that begins with the primary VNIC"),
+        ("{}", "the document is {}, not a list"),
+        (r#"[{"vnicId":"ocid1.vnic.oc1.iad.v"}]"#, "[0].macAddr is missing"),
+        (r#"[{"vnicId":"x","macAddr":"02:00:17:00:00:01"}]"#, r#"[0].vnicId is "x", not an OCID"#),
+        (
+            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","nicIndex":0,"vlanTag":4095}]"#,
+            "[0].vlanTag is 4095, not a VLAN tag (0-4094)",
+        ),
+        (
+            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","nicIndex":-1}]"#,
+            "[0].nicIndex is -1, not a whole number in range",
+        ),
+        (
+            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","privateIp":"10.0.0.2"}]"#,
+            "[0].subnetCidrBlock is missing",
+        ),
+        (
+            r#"[{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","privateIp":"fe80::1"}]"#,
+            r#"[0].privateIp is "fe80::1", not an IPv4 address"#,
+        ),
+    ] {
+        let message = refusal(vnics(URL, body.as_bytes()));
+        assert!(message.ends_with(&format!(": {complaint}")), "{message}");
+        assert!(message.contains(URL) && message.contains(&format!("{:?}", beginning(body.as_bytes()))), "{message}");
+    }
+}
+
+#[test]
+fn what_is_not_json_is_shown_shortened() {
+    let message = refusal(instance(URL, format!("<html>{}", "x".repeat(9000)).as_bytes()));
+    assert!(message.contains("it begins \"<html>xxx") && message.len() < 300, "{message}");
+}
