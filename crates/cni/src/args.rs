@@ -1,0 +1,99 @@
+//! CNI_ARGS: `KEY=VALUE;KEY=VALUE`. What Kubernetes runtimes say about the pod is in here.
+
+use std::ffi::OsStr;
+
+/// CNI_ARGS as found. Unknown keys are refused unless `IgnoreUnknown` says otherwise, as the reference library does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Args {
+    /// K8S_POD_NAMESPACE.
+    pub pod_namespace: Option<String>,
+    /// K8S_POD_NAME.
+    pub pod_name: Option<String>,
+    /// K8S_POD_UID.
+    pub pod_uid: Option<String>,
+    /// K8S_POD_INFRA_CONTAINER_ID.
+    pub infra_container_id: Option<String>,
+    /// Every pair as given, the four above included.
+    pairs: Vec<(String, String)>,
+}
+
+impl Args {
+    /// Reads CNI_ARGS. The error is the complaint alone; the caller knows which variable it was.
+    ///
+    /// # Errors
+    /// When it is not UTF-8, a part has no `=`, or there are unknown keys without `IgnoreUnknown`.
+    pub fn parse(text: &OsStr) -> Result<Self, String> {
+        let text = text.to_str().ok_or("it is not UTF-8")?;
+        let mut args = Self::default();
+        let mut unknown = Vec::new();
+        let mut ignore_unknown = false;
+        for part in text.split(';').filter(|part| !part.is_empty()) {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{:?} is not KEY=VALUE", part.chars().take(100).collect::<String>()))?;
+            // Runtimes send empty values for what they do not know; that is the same as not sending them.
+            let given = || (!value.is_empty()).then(|| value.to_owned());
+            match key {
+                "IgnoreUnknown" => ignore_unknown = truthy(value),
+                "K8S_POD_NAMESPACE" => args.pod_namespace = given(),
+                "K8S_POD_NAME" => args.pod_name = given(),
+                "K8S_POD_UID" => args.pod_uid = given(),
+                "K8S_POD_INFRA_CONTAINER_ID" => args.infra_container_id = given(),
+                _ => unknown.push(key),
+            }
+            args.pairs.push((key.to_owned(), value.to_owned()));
+        }
+        if !unknown.is_empty() && !ignore_unknown {
+            return Err(format!("it has unknown keys ({}): add IgnoreUnknown=1 or remove them", unknown.join(", ")));
+        }
+        Ok(args)
+    }
+
+    /// The value of any key, the last if it was given twice.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the reference library's tolerant boolean takes for true.
+fn truthy(value: &str) -> bool {
+    value == "1" || value.eq_ignore_ascii_case("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn what_containerd_sends_is_read() {
+        let args = Args::parse(OsStr::new(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web=0;K8S_POD_INFRA_CONTAINER_ID=ab;K8S_POD_UID=u;X=y",
+        ))
+        .unwrap();
+        assert_eq!(args.pod_namespace.as_deref(), Some("default"));
+        assert_eq!(args.pod_name.as_deref(), Some("web=0"));
+        assert_eq!(args.infra_container_id.as_deref(), Some("ab"));
+        assert_eq!(args.pod_uid.as_deref(), Some("u"));
+        assert_eq!(args.get("X"), Some("y"));
+        assert_eq!(args.get("Y"), None);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_unless_ignored() {
+        for refused in ["X=y", "IgnoreUnknown=0;X=y", "IgnoreUnknown=false;X=y", "IgnoreUnknown=;X=y"] {
+            assert!(Args::parse(OsStr::new(refused)).unwrap_err().contains("(X)"), "{refused}");
+        }
+        for taken in ["", ";", "X=y;IgnoreUnknown=TRUE", "IgnoreUnknown=true", "K8S_POD_NAME="] {
+            assert!(Args::parse(OsStr::new(taken)).is_ok(), "{taken}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_pairs_is_refused() {
+        assert!(Args::parse(OsStr::new("IgnoreUnknown=1;oops")).unwrap_err().contains("oops"));
+        assert!(Args::parse(OsStr::from_bytes(b"A=\xff")).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! What a plugin is asked, verb by verb. What the specification lets be missing is an `Option` here, nothing else is.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::{Args, AttachmentKey, Config, Error, PrevResult, TraceContext};
+
+/// Attach the container.
+#[derive(Clone, Debug)]
+pub struct AddRequest<C> {
+    /// Whose attachment; `key.ifname` is the interface to make.
+    pub key: AttachmentKey,
+    /// The container's netns. It may not exist: that is for whoever opens it to say.
+    pub netns: PathBuf,
+    /// CNI_ARGS: the pod.
+    pub args: Args,
+    /// The protocol's part of the configuration.
+    pub config: Config,
+    /// The plugin's own part.
+    pub conf: C,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}
+
+/// Is the attachment still as the chain left it?
+#[derive(Clone, Debug)]
+pub struct CheckRequest<C> {
+    /// Whose attachment.
+    pub key: AttachmentKey,
+    /// The container's netns.
+    pub netns: PathBuf,
+    /// What the whole chain answered to ADD, later plugins' changes included.
+    pub prev_result: PrevResult,
+    /// CNI_ARGS: the pod.
+    pub args: Args,
+    /// The protocol's part of the configuration.
+    pub config: Config,
+    /// The plugin's own part.
+    pub conf: C,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}
+
+/// Detach the container. Nearly everything may be gone already; the answer is success then.
+#[derive(Clone, Debug)]
+pub struct DelRequest<C> {
+    /// Whose attachment.
+    pub key: AttachmentKey,
+    /// The container's netns; none when the runtime says that it is gone, or names the one this plugin runs in.
+    pub netns: Option<PathBuf>,
+    /// CNI_ARGS: the pod; empty when they could not be read.
+    pub args: Args,
+    /// The protocol's part of the configuration.
+    pub config: Config,
+    /// The plugin's own part, or why it cannot be read: the configuration may have changed since ADD, and the
+    /// attachment must be removable all the same.
+    pub conf: Result<C, Error>,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}
+
+/// Could an ADD succeed now? Answer at once: runtimes hold locks while they ask, and a "no" makes the node not ready.
+#[derive(Clone, Debug)]
+pub struct StatusRequest<C> {
+    /// The protocol's part of the configuration.
+    pub config: Config,
+    /// The plugin's own part.
+    pub conf: C,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}
+
+/// Free what belongs to no valid attachment of this network.
+#[derive(Clone, Debug)]
+pub struct GcRequest<C> {
+    /// The attachments to keep; all of one network, `config.name`. Others' are not ours to judge.
+    pub valid: BTreeSet<AttachmentKey>,
+    /// The protocol's part of the configuration.
+    pub config: Config,
+    /// The plugin's own part, or why it cannot be read.
+    pub conf: Result<C, Error>,
+    /// The caller's trace.
+    pub trace: TraceContext,
+}

@@ -1,0 +1,168 @@
+//! One call from beginning to end: environment, document, version, the plugin's answer, the reply and the exit status.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::config::Optional;
+use crate::environment::{Call, Target};
+use crate::{
+    AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
+    Plugin, StatusRequest, TraceContext, Verb, Version, input, netns, panic,
+};
+
+/// How the process ends. A failure is always status 1; what failed is in the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Status 0.
+    Success,
+    /// Status 1.
+    Failure,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Success => Self::SUCCESS,
+            Exit::Failure => Self::FAILURE,
+        }
+    }
+}
+
+/// Answers one call: at most one JSON document on `stdout`, the result or the error, and nothing where the verb has no
+/// result. `stderr` is for people. [`main`](crate::main) is this with the process's own environment and streams.
+pub fn run<P: Plugin>(
+    plugin: &P,
+    env: &dyn Environment,
+    stdin: &mut dyn Read,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Exit {
+    let mut version = Version::NEWEST;
+    let answer = match Call::read(env) {
+        Ok(Call::About) => {
+            // Whoever reads this is a person; there is nothing to do about a closed stderr.
+            let _ = writeln!(stderr, "{}\nCNI protocol versions supported: {}", P::ABOUT, Version::list());
+            return Exit::Success;
+        }
+        // VERSION must not read stdin: runtimes leave it open.
+        Ok(Call::Version) => Ok(Some(json!({
+            "cniVersion": Version::NEWEST.as_str(),
+            "supportedVersions": Version::ALL.map(Version::as_str),
+        }))),
+        Ok(call) => answer(plugin, call, env, stdin, &mut version),
+        Err(error) => Err(error),
+    };
+    panic::note_answered();
+    let (reply, exit) = match answer {
+        Ok(None) => return Exit::Success,
+        Ok(Some(result)) => (result.to_string(), Exit::Success),
+        Err(error) => (error.to_json(version), Exit::Failure),
+    };
+    match stdout.write_all(format!("{reply}\n").as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => exit,
+        Err(error) => {
+            let _ = writeln!(stderr, "writing the reply to stdout: {error}: {reply}");
+            Exit::Failure
+        }
+    }
+}
+
+/// The answer to a call that comes with a configuration. `version` is set as soon as the configuration tells it.
+fn answer<P: Plugin>(
+    plugin: &P,
+    call: Call,
+    env: &dyn Environment,
+    stdin: &mut dyn Read,
+    version: &mut Version,
+) -> Result<Option<Value>, Error> {
+    let document = Config::document(&input::read(stdin)?)?;
+    *version = Config::version_of(&document)?;
+    panic::note_version(*version);
+    let verb = call.verb();
+    if *version < Version::introduced(verb) {
+        return Err(Error::new(
+            ErrorCode::INCOMPATIBLE_VERSION,
+            format!("the configuration has cniVersion {version}, {verb} needs {} or later", Version::introduced(verb)),
+        ));
+    }
+    let optional = if verb == Verb::Del { Optional::MayBeWrong } else { Optional::MustBeSound };
+    let config = Config::read(document, optional)?;
+    let trace = TraceContext::read(env);
+    match call {
+        Call::Add(target, netns) => {
+            refuse_own(&target, &netns)?;
+            let (key, args, conf) = (target.key(&config), target.args, config.own()?);
+            let result: AddResult = plugin.add(&AddRequest { key, netns, args, config, conf, trace })?;
+            return Ok(Some(result.to_json(*version)));
+        }
+        Call::Check(target, netns) => {
+            refuse_own(&target, &netns)?;
+            let Some(prev_result) = config.prev_result.clone() else {
+                return Err(Error::new(
+                    ErrorCode::INVALID_CONFIG,
+                    "CHECK without prevResult: give it what ADD answered, there is nothing to compare with otherwise",
+                ));
+            };
+            let (key, args, conf) = (target.key(&config), target.args, config.own()?);
+            plugin.check(&CheckRequest { key, netns, prev_result, args, config, conf, trace })?;
+        }
+        Call::Del(target, netns) => {
+            // Nothing of a container's is in our own namespace: clean up as if its own were gone.
+            let netns = netns.filter(|netns| target.own_netns_allowed || !netns::is_own(netns));
+            let (key, args, conf) = (target.key(&config), target.args, config.own());
+            let request = DelRequest { key, netns, args, config, conf, trace };
+            plugin.del(&request).map_err(Error::in_words_for_del)?;
+        }
+        Call::Status => {
+            let conf = config.own()?;
+            plugin.status(&StatusRequest { config, conf, trace })?;
+        }
+        Call::Gc if config.disable_gc => {}
+        Call::Gc => {
+            let (valid, conf) = (config.valid_attachments()?, config.own());
+            plugin.gc(&GcRequest { valid, config, conf, trace })?;
+        }
+        // Answered before stdin was touched.
+        Call::About | Call::Version => {}
+    }
+    Ok(None)
+}
+
+fn refuse_own(target: &Target, netns: &std::path::Path) -> Result<(), Error> {
+    if target.own_netns_allowed || !netns::is_own(netns) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::INVALID_NETNS,
+        format!(
+            "CNI_NETNS {} is the network namespace this plugin runs in: give the container's, \
+             or set CNI_NETNS_OVERRIDE=1 if it is meant",
+            netns.display()
+        ),
+    ))
+}
+
+impl Target {
+    fn key(&self, config: &Config) -> AttachmentKey {
+        AttachmentKey {
+            network: config.name.clone(),
+            container_id: self.container_id.clone(),
+            ifname: self.ifname.clone(),
+        }
+    }
+}
+
+impl Call {
+    fn verb(&self) -> Verb {
+        match self {
+            Self::Add(..) => Verb::Add,
+            Self::Check(..) => Verb::Check,
+            Self::Del(..) => Verb::Del,
+            Self::Status => Verb::Status,
+            Self::Gc => Verb::Gc,
+            Self::About | Self::Version => Verb::Version,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The protocol versions we speak. A result is written in the configuration's version, whatever we know ourselves.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, ErrorCode, Verb};
+
+/// A version of the CNI protocol, oldest first. 0.3.0 and older are refused: no supported runtime writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// 0.3.1: `ips[].version`, no CHECK.
+    V0_3_1,
+    /// 0.4.0: CHECK.
+    V0_4_0,
+    /// 1.0.0: `ips[].version` is gone.
+    V1_0_0,
+    /// 1.1.0: STATUS, GC, and more fields in results.
+    V1_1_0,
+}
+
+impl Version {
+    /// All of them, oldest first.
+    pub const ALL: [Self; 4] = [Self::V0_3_1, Self::V0_4_0, Self::V1_0_0, Self::V1_1_0];
+
+    /// The newest, which speaks where no configuration has said anything yet.
+    pub const NEWEST: Self = Self::V1_1_0;
+
+    /// As it is written in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V0_3_1 => "0.3.1",
+            Self::V0_4_0 => "0.4.0",
+            Self::V1_0_0 => "1.0.0",
+            Self::V1_1_0 => "1.1.0",
+        }
+    }
+
+    /// Whether `ips[]` carries `version: "4"` or `"6"`.
+    #[must_use]
+    pub fn has_ip_version(self) -> bool {
+        self < Self::V1_0_0
+    }
+
+    /// Whether results know mtu, socketPath and pciID of interfaces, and more than dst and gw of routes.
+    #[must_use]
+    pub fn has_extended_results(self) -> bool {
+        self >= Self::V1_1_0
+    }
+
+    /// The first version in which `verb` exists.
+    #[must_use]
+    pub const fn introduced(verb: Verb) -> Self {
+        match verb {
+            Verb::Add | Verb::Del | Verb::Version => Self::V0_3_1,
+            Verb::Check => Self::V0_4_0,
+            Verb::Status | Verb::Gc => Self::V1_1_0,
+        }
+    }
+
+    /// All of them as text, for messages.
+    #[must_use]
+    pub fn list() -> String {
+        Self::ALL.map(Self::as_str).join(", ")
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Version {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| {
+            let given =
+                if text.is_empty() { "no cniVersion (that means 0.1.0)".to_owned() } else { format!("{text:?}") };
+            Error::new(
+                ErrorCode::INCOMPATIBLE_VERSION,
+                format!(
+                    "the configuration has {given}, this plugin speaks {}: set cniVersion to one of these",
+                    Self::list()
+                ),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_age_and_read_as_written() {
+        assert!(Version::ALL.is_sorted());
+        for version in Version::ALL {
+            assert_eq!(version.as_str().parse(), Ok(version));
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_is_refused_with_the_list_of_ours() {
+        for unknown in ["", "0.1.0", "0.2.0", "0.3.0", "1.1", "1.1.1", "1.9.9", "2.0.0", " 1.0.0"] {
+            let error = unknown.parse::<Version>().expect_err(unknown);
+            assert_eq!(error.code, ErrorCode::INCOMPATIBLE_VERSION);
+            assert!(error.msg.contains("0.3.1, 0.4.0, 1.0.0, 1.1.0"), "{error}");
+        }
+    }
+}
