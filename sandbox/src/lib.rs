@@ -1,1 +1,5 @@
-//! Placeholder until the first module lands.
+//! wip
+mod fabric;
+mod subnet;
+pub use fabric::*;
+pub use subnet::Subnet;

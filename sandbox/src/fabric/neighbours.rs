@@ -1,0 +1,140 @@
+//! Who answered ARP or NDP lately. The fabric delivers only to an address whose holder answers for it, as a switch with
+//! a real router behind it would: a pod address that nobody answers for is unreachable, and is reported so.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::port::Port;
+
+/// How long an answer counts. Short, so that a node that stops answering is found within a test's patience.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// The pause between two questions.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Questions before giving up.
+const MOST_ASKS: u32 = 4;
+/// Frames that wait for one answer.
+const MOST_WAITING: usize = 32;
+
+/// One address at one port.
+pub(super) type Key = (Port, IpAddr);
+
+/// What to do with a frame for an address.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lookup {
+    /// Send it.
+    Known(Vec<u8>),
+    /// It waits; ask now.
+    Ask,
+    /// It waits; the question is out.
+    Waiting,
+    /// It was dropped.
+    Full,
+}
+
+/// What became of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Ask again.
+    Ask(Key),
+    /// Nobody answered; this many frames are lost.
+    GiveUp(Key, usize),
+}
+
+#[derive(Debug)]
+enum Entry {
+    Asked { asks: u32, next: Duration, waiting: Vec<Vec<u8>> },
+    Known { until: Duration },
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours(BTreeMap<Key, Entry>);
+
+impl Neighbours {
+    /// Takes a frame for `key`: gives it back when the address is known, keeps it otherwise.
+    pub(super) fn offer(&mut self, now: Duration, key: Key, frame: Vec<u8>) -> Lookup {
+        match self.0.get_mut(&key) {
+            Some(Entry::Known { until }) if *until > now => Lookup::Known(frame),
+            Some(Entry::Asked { waiting, .. }) if waiting.len() >= MOST_WAITING => Lookup::Full,
+            Some(Entry::Asked { waiting, .. }) => {
+                waiting.push(frame);
+                Lookup::Waiting
+            }
+            Some(Entry::Known { .. }) | None => {
+                self.0.insert(key, Entry::Asked { asks: 1, next: now + ASK_AGAIN, waiting: vec![frame] });
+                Lookup::Ask
+            }
+        }
+    }
+
+    /// The address answered: the frames that waited for it.
+    pub(super) fn answered(&mut self, now: Duration, key: Key) -> Vec<Vec<u8>> {
+        match self.0.insert(key, Entry::Known { until: now + KNOWN_FOR }) {
+            Some(Entry::Asked { waiting, .. }) => waiting,
+            Some(Entry::Known { .. }) | None => Vec::new(),
+        }
+    }
+
+    /// The questions whose time has come; forgets what is too old.
+    pub(super) fn due(&mut self, now: Duration) -> Vec<Due> {
+        let mut due = Vec::new();
+        self.0.retain(|key, entry| match entry {
+            Entry::Known { until } => *until > now,
+            Entry::Asked { next, .. } if *next > now => true,
+            Entry::Asked { asks, waiting, .. } if *asks >= MOST_ASKS => {
+                due.push(Due::GiveUp(*key, waiting.len()));
+                false
+            }
+            Entry::Asked { asks, next, .. } => {
+                *asks += 1;
+                *next = now + ASK_AGAIN;
+                due.push(Due::Ask(*key));
+                true
+            }
+        });
+        due
+    }
+
+    /// A port is gone.
+    pub(super) fn forget(&mut self, port: Port) {
+        self.0.retain(|(at, _), _| *at != port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = (Port { wire: 1, tag: None }, IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+
+    #[test]
+    fn a_question_is_repeated_and_then_given_up() {
+        let mut table = Neighbours::default();
+        assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
+        assert_eq!(table.offer(Duration::ZERO, KEY, vec![2]), Lookup::Waiting);
+        for ask in 1..MOST_ASKS {
+            assert_eq!(table.due(ASK_AGAIN * ask), [Due::Ask(KEY)]);
+        }
+        assert_eq!(table.due(ASK_AGAIN * MOST_ASKS), [Due::GiveUp(KEY, 2)]);
+        assert_eq!(table.offer(ASK_AGAIN * MOST_ASKS, KEY, vec![3]), Lookup::Ask);
+    }
+
+    #[test]
+    fn an_answer_counts_for_a_while() {
+        let mut table = Neighbours::default();
+        assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
+        assert_eq!(table.answered(Duration::ZERO, KEY), [vec![1]]);
+        assert_eq!(table.offer(KNOWN_FOR / 2, KEY, vec![2]), Lookup::Known(vec![2]));
+        assert_eq!(table.offer(KNOWN_FOR, KEY, vec![3]), Lookup::Ask);
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let mut table = Neighbours::default();
+        for _ in 0..MOST_WAITING {
+            assert!(matches!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Ask | Lookup::Waiting));
+        }
+        assert_eq!(table.offer(Duration::ZERO, KEY, vec![]), Lookup::Full);
+    }
+}

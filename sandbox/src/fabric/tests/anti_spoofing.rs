@@ -1,0 +1,77 @@
+//! A VNIC speaks for itself only.
+
+use std::net::Ipv4Addr;
+
+use smoltcp::wire::{Icmpv6Repr, NdiscNeighborFlags, NdiscRepr};
+use vcn::{MacAddr, VlanTag};
+
+use super::world::{A, A_IP, A_IP6, A2, B, B_IP, B_IP6, NOW, POD_IP, ROUTER, ROUTER6, dropped, fabric, ping, ping6};
+use crate::fabric::frame::{self, Pair};
+use crate::fabric::{DropReason, Port};
+
+#[test]
+fn a_foreign_source_mac_is_dropped() {
+    let frame = ping(Pair { from: (B.1, A_IP), to: (B.1, B_IP) });
+    assert_eq!(dropped(&mut fabric(), A.0, &frame), ("a".into(), DropReason::ForeignMac(B.1)));
+}
+
+#[test]
+fn a_foreign_source_address_is_dropped() {
+    let frame = ping(Pair { from: (A.1, POD_IP), to: (B.1, B_IP) });
+    assert_eq!(dropped(&mut fabric(), A.0, &frame), ("a".into(), DropReason::ForeignSource(POD_IP.into())));
+    let frame = ping6(Pair { from: (A.1, B_IP6), to: (B.1, B_IP6) });
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignSource(B_IP6.into()));
+}
+
+#[test]
+fn arp_for_another_vnics_address_is_dropped() {
+    let frame = frame::arp_request((A.1, B_IP), ROUTER.1);
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(B_IP.into()));
+    let frame = frame::arp_reply(Pair { from: (A.1, B_IP), to: ROUTER });
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(B_IP.into()));
+}
+
+#[test]
+fn arp_whose_sender_is_another_mac_is_dropped() {
+    let mut frame = frame::arp_request((B.1, A_IP), ROUTER.1);
+    frame::readdress(&mut frame, A.1, MacAddr([0xff; 6]));
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignMac(B.1));
+}
+
+#[test]
+fn a_neighbour_advertisement_for_another_vnics_address_is_dropped() {
+    let frame = frame::neighbour_advertisement(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }, B_IP6, false);
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(B_IP6.into()));
+}
+
+#[test]
+fn nobody_but_the_router_advertises_routes() {
+    let frame = frame::router_advertisement((A.1, A_IP6));
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignNeighbour(A_IP6.into()));
+}
+
+#[test]
+fn ndp_from_beyond_the_link_is_dropped() {
+    let repr = NdiscRepr::NeighborAdvert { flags: NdiscNeighborFlags::empty(), target_addr: A_IP6, lladdr: None };
+    let mut frame = frame::icmpv6(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }, Icmpv6Repr::Ndisc(repr));
+    frame[14 + 7] = 254;
+    assert!(matches!(dropped(&mut fabric(), A.0, &frame).1, DropReason::Malformed(_)));
+}
+
+#[test]
+fn a_tag_that_no_vnic_has_is_dropped() {
+    let tag = VlanTag::new(12).ok();
+    let frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
+    let place = Port { tag, ..A.0 };
+    assert_eq!(dropped(&mut fabric(), place, &frame), ("wire 1 tag 12".into(), DropReason::NoVnic(tag)));
+}
+
+#[test]
+fn the_own_secondary_addresses_and_blocks_are_not_foreign() {
+    for source in [POD_IP, Ipv4Addr::new(10, 0, 1, 64), Ipv4Addr::new(10, 0, 1, 79)] {
+        let router = super::world::PODS_ROUTER;
+        let mut fabric = fabric();
+        let out = fabric.handle(NOW, A2.0, &ping(Pair { from: (A2.1, source), to: router }));
+        assert_eq!(out.len(), 1, "the router answers {source}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Packets between VNICs.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use smoltcp::wire::{EthernetFrame, Ipv4Packet};
+
+use super::world::{
+    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, arp_answer, dropped,
+    fabric, ping, ping6,
+};
+use crate::fabric::frame::{self, Pair};
+use crate::fabric::{DropReason, Dropped, Port};
+
+#[test]
+fn a_packet_waits_until_the_destination_answered_arp() {
+    let mut fabric = fabric();
+    let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, frame::arp_request(ROUTER, B_IP))]);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [], "one question is enough");
+    let out = fabric.handle(NOW, B.0, &arp_answer(B.1, B_IP, ROUTER));
+    assert_eq!(out, [(B.0, packet.clone()), (B.0, packet.clone())], "unchanged within the subnet");
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, packet)], "and now it is known");
+    assert_eq!(fabric.drops(), []);
+}
+
+#[test]
+fn a_packet_waits_until_the_destination_answered_ndp() {
+    let mut fabric = fabric();
+    let packet = ping6(Pair { from: (A.1, A_IP6), to: (B.1, B_IP6) });
+    let question = frame::neighbour_solicitation((ROUTER.0, ROUTER6), B_IP6);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, question)]);
+    let answer = frame::neighbour_advertisement(Pair { from: (B.1, B_IP6), to: (ROUTER.0, ROUTER6) }, B_IP6, false);
+    assert_eq!(fabric.handle(NOW, B.0, &answer), [(B.0, packet)]);
+}
+
+#[test]
+fn a_routed_packet_loses_one_hop_and_comes_from_the_router() {
+    for destination in [POD_IP, BLOCK_IP] {
+        let mut fabric = fabric();
+        let packet = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, destination) });
+        assert_eq!(fabric.handle(NOW, B.0, &packet), [(A2.0, frame::arp_request(PODS_ROUTER, destination))]);
+        let out = fabric.handle(NOW, A2.0, &arp_answer(A2.1, destination, PODS_ROUTER));
+        let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
+        let frame = EthernetFrame::new_checked(bytes.as_slice()).unwrap();
+        assert_eq!((*port, frame.src_addr().0, frame.dst_addr().0), (A2.0, PODS_ROUTER.0.0, A2.1.0));
+        let inner = Ipv4Packet::new_checked(frame.payload()).unwrap();
+        assert_eq!((inner.hop_limit(), inner.verify_checksum()), (63, true));
+        assert_eq!((inner.src_addr(), inner.dst_addr()), (B_IP, destination));
+    }
+}
+
+#[test]
+fn the_router_also_carries_packets_within_a_subnet() {
+    let mut fabric = fabric();
+    let packet = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, B_IP) });
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, frame::arp_request(ROUTER, B_IP))]);
+}
+
+#[test]
+fn a_packet_for_an_address_that_nobody_answers_for_is_reported() {
+    let mut fabric = fabric();
+    let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
+    assert_eq!(fabric.handle(NOW, A.0, &packet).len(), 1);
+    let mut asked = 0;
+    for later in 1..40 {
+        asked += fabric.tick(NOW + Duration::from_millis(100) * later).len();
+    }
+    assert_eq!(asked, 3, "asked again");
+    let reason = DropReason::NoAnswer(IpAddr::V4(B_IP));
+    assert_eq!(fabric.drops(), [Dropped { at: "b".into(), reason, frames: 1 }]);
+}
+
+#[test]
+fn a_packet_to_another_subnet_must_be_sent_to_the_router() {
+    let frame = ping(Pair { from: (B.1, B_IP), to: (A2.1, POD_IP) });
+    assert_eq!(dropped(&mut fabric(), B.0, &frame).1, DropReason::WrongMac(A2.1));
+}
+
+#[test]
+fn a_packet_whose_hops_ran_out_is_dropped() {
+    let mut frame = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, POD_IP) });
+    let mut outer = EthernetFrame::new_unchecked(frame.as_mut_slice());
+    let mut packet = Ipv4Packet::new_unchecked(outer.payload_mut());
+    packet.set_hop_limit(1);
+    packet.fill_checksum();
+    assert_eq!(dropped(&mut fabric(), B.0, &frame).1, DropReason::HopLimit(POD_IP.into()));
+}
+
+#[test]
+fn a_packet_to_nobody_is_dropped() {
+    let nobody = Ipv4Addr::new(8, 8, 8, 8);
+    let frame = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, nobody) });
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NobodyHas(nobody.into()));
+}
+
+#[test]
+fn a_jumbo_packet_passes_and_a_larger_one_does_not() {
+    let mut frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
+    frame.resize(14 + 9001, 0);
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::TooLong(9001));
+    frame.truncate(14 + 9000);
+    assert_eq!(fabric().handle(NOW, A.0, &frame).len(), 1);
+}
+
+#[test]
+fn the_router_answers_echo_requests() {
+    let mut fabric = fabric();
+    let out = fabric.handle(NOW, A.0, &ping(Pair { from: (A.1, A_IP), to: ROUTER }));
+    let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
+    let frame = EthernetFrame::new_checked(bytes.as_slice()).unwrap();
+    let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
+    assert_eq!((*port, packet.src_addr(), packet.dst_addr()), (A.0, ROUTER.1, A_IP));
+    assert!(packet.verify_checksum());
+    let out = fabric.handle(NOW, A.0, &ping6(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }));
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_vnic_that_was_unplugged_is_nobody() {
+    let mut fabric = fabric();
+    fabric.detach(B.0);
+    let frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
+    assert_eq!(dropped(&mut fabric, A.0, &frame).1, DropReason::NobodyHas(B_IP.into()));
+    assert_eq!(dropped(&mut fabric, B.0, &frame), ("wire 2".into(), DropReason::NoVnic(None)));
+}
+
+#[test]
+fn vnics_of_one_trunk_are_told_apart_by_their_tags() {
+    let mut fabric = fabric();
+    let trunk = Port { tag: vcn::VlanTag::new(5).ok(), ..A.0 };
+    let mut vnic = (*fabric.vnics[&A2.0]).clone();
+    fabric.detach(A2.0);
+    vnic.label = "a/tag-5".into();
+    fabric.attach(trunk, vnic);
+    let packet = ping(Pair { from: (A2.1, POD_IP), to: PODS_ROUTER });
+    assert_eq!(fabric.handle(NOW, trunk, &packet)[0].0, trunk);
+    assert_eq!(dropped(&mut fabric, A.0, &packet), ("a".into(), DropReason::ForeignMac(A2.1)));
+}

@@ -1,0 +1,101 @@
+//! A small VCN: two nodes in subnet `nodes`, one of them with a secondary VNIC in subnet `pods` and a bare-metal trunk.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    EthernetFrame, EthernetProtocol, Icmpv4Packet, Icmpv4Repr, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv4Repr,
+};
+use vcn::{MacAddr, Ocid, PerFamily};
+
+use crate::Subnet;
+use crate::fabric::frame::{self, Pair};
+use crate::fabric::{DropReason, Fabric, Outgoing, Port, VnicPort};
+
+pub(super) const SERVICES: (Port, MacAddr) = (port(9), MacAddr([2, 0, 0, 0, 0, 9]));
+pub(super) const A: (Port, MacAddr) = (port(1), MacAddr([2, 0, 0x17, 0, 0, 1]));
+pub(super) const B: (Port, MacAddr) = (port(2), MacAddr([2, 0, 0x17, 0, 0, 2]));
+/// A's secondary VNIC.
+pub(super) const A2: (Port, MacAddr) = (port(3), MacAddr([2, 0, 0x17, 0, 0, 3]));
+pub(super) const A_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const B_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+pub(super) const POD_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 7);
+pub(super) const BLOCK_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 66);
+pub(super) const A_IP6: Ipv6Addr = Ipv6Addr::new(0x2603, 0xc020, 0, 1, 0, 0, 0, 2);
+pub(super) const B_IP6: Ipv6Addr = Ipv6Addr::new(0x2603, 0xc020, 0, 1, 0, 0, 0, 3);
+pub(super) const ROUTER: (MacAddr, Ipv4Addr) = (MacAddr([0, 0, 0x17, 0, 0, 0xa]), Ipv4Addr::new(10, 0, 0, 1));
+pub(super) const ROUTER6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0x200, 0x17ff, 0xfe00, 0xa);
+pub(super) const PODS_ROUTER: (MacAddr, Ipv4Addr) = (MacAddr([0, 0, 0x17, 0, 0, 0xb]), Ipv4Addr::new(10, 0, 1, 1));
+pub(super) const NOW: Duration = Duration::from_secs(100);
+
+const fn port(wire: u32) -> Port {
+    Port { wire, tag: None }
+}
+
+fn subnet(name: &str, blocks: (&str, Option<&str>), router_mac: MacAddr) -> Arc<Subnet> {
+    let id: Ocid = format!("ocid1.subnet.oc1.iad.{name}").parse().unwrap();
+    let blocks = PerFamily { ipv4: blocks.0.parse().ok(), ipv6: blocks.1.and_then(|block| block.parse().ok()) };
+    Arc::new(Subnet { name: name.into(), id, blocks, router_mac })
+}
+
+pub(super) fn fabric() -> Fabric {
+    let nodes = subnet("nodes", ("10.0.0.0/24", Some("2603:c020:0:1::/64")), ROUTER.0);
+    let pods = subnet("pods", ("10.0.1.0/24", None), PODS_ROUTER.0);
+    let vnic = |label: &str, mac, subnet: &Arc<Subnet>, addresses: &[IpAddr]| VnicPort {
+        label: label.into(),
+        mac,
+        primary: subnet.name == "nodes",
+        subnet: Arc::clone(subnet),
+        addresses: addresses.iter().copied().collect(),
+        blocks: Vec::new(),
+    };
+    let mut fabric = Fabric::new(SERVICES);
+    fabric.attach(A.0, vnic("a", A.1, &nodes, &[A_IP.into(), A_IP6.into()]));
+    fabric.attach(B.0, vnic("b", B.1, &nodes, &[B_IP.into(), B_IP6.into()]));
+    let mut secondary = vnic("a2", A2.1, &pods, &[Ipv4Addr::new(10, 0, 1, 2).into(), POD_IP.into()]);
+    secondary.blocks.push("10.0.1.64/28".parse().unwrap());
+    fabric.attach(A2.0, secondary);
+    fabric
+}
+
+/// An ICMP echo request on both layers.
+pub(super) fn ping(pair: Pair<Ipv4Addr>) -> Vec<u8> {
+    let message = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 2, data: b"sandbox" };
+    let header = Ipv4Repr {
+        src_addr: pair.from.1,
+        dst_addr: pair.to.1,
+        next_header: IpProtocol::Icmp,
+        payload_len: message.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut bytes = vec![0; 14 + header.buffer_len() + message.buffer_len()];
+    let mut outer = EthernetFrame::new_unchecked(bytes.as_mut_slice());
+    frame::header_of(EthernetProtocol::Ipv4, pair.from.0, pair.to.0).emit(&mut outer);
+    let mut packet = Ipv4Packet::new_unchecked(outer.payload_mut());
+    header.emit(&mut packet, &ChecksumCapabilities::default());
+    message.emit(&mut Icmpv4Packet::new_unchecked(packet.payload_mut()), &ChecksumCapabilities::default());
+    bytes
+}
+
+pub(super) fn ping6(pair: Pair<Ipv6Addr>) -> Vec<u8> {
+    frame::icmpv6(pair, Icmpv6Repr::EchoRequest { ident: 1, seq_no: 2, data: b"sandbox" })
+}
+
+/// The answer of `who` to an ARP request of `router`.
+pub(super) fn arp_answer(who: MacAddr, address: Ipv4Addr, router: (MacAddr, Ipv4Addr)) -> Vec<u8> {
+    frame::arp_reply(Pair { from: (who, address), to: router })
+}
+
+/// Hands a frame in and expects it to be dropped, counted once at `at`.
+#[track_caller]
+pub(super) fn dropped(fabric: &mut Fabric, port: Port, bytes: &[u8]) -> (String, DropReason) {
+    let before = fabric.drops();
+    let out = fabric.handle(NOW, port, bytes);
+    assert_eq!(out, Vec::<Outgoing>::new(), "nothing goes out");
+    let mut new: Vec<_> = fabric.drops().into_iter().filter(|drop| !before.contains(drop)).collect();
+    assert_eq!(new.len(), 1, "one reason: {new:?}");
+    let drop = new.remove(0);
+    (drop.at, drop.reason)
+}

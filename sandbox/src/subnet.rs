@@ -1,0 +1,92 @@
+//! A subnet of the emulated VCN: its address blocks and its virtual router.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
+use vcn::{Family, MacAddr, Ocid, PerFamily};
+
+/// A subnet. As in OCI, the virtual router has the first address of the IPv4 block, and a link-local IPv6 address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// The name that the builder and the command line use.
+    pub name: String,
+    /// The subnet's OCID.
+    pub id: Ocid,
+    /// The address block of each family the subnet has.
+    pub blocks: PerFamily<IpNetwork>,
+    /// The virtual router's Ethernet address.
+    pub router_mac: MacAddr,
+}
+
+impl Subnet {
+    /// The virtual router's IPv4 address, where the subnet has IPv4.
+    #[must_use]
+    pub fn router_v4(&self) -> Option<Ipv4Addr> {
+        match self.blocks.ipv4 {
+            Some(IpNetwork::V4(block)) => block.nth(1),
+            _ => None,
+        }
+    }
+
+    /// The virtual router's link-local IPv6 address (EUI-64 of its MAC), where the subnet has IPv6.
+    #[must_use]
+    pub fn router_v6(&self) -> Option<Ipv6Addr> {
+        self.blocks.ipv6.is_some().then(|| link_local(self.router_mac))
+    }
+
+    /// The virtual router's address of one family.
+    #[must_use]
+    pub fn router(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::Ipv4 => self.router_v4().map(IpAddr::V4),
+            Family::Ipv6 => self.router_v6().map(IpAddr::V6),
+        }
+    }
+
+    /// Whether an address lies in one of the subnet's blocks.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.blocks.of(Family::of(address)).is_some_and(|block| block.contains(address))
+    }
+
+    /// The IPv4 block, typed.
+    #[must_use]
+    pub fn ipv4(&self) -> Option<Ipv4Network> {
+        match self.blocks.ipv4 {
+            Some(IpNetwork::V4(block)) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// The IPv6 block, typed.
+    #[must_use]
+    pub fn ipv6(&self) -> Option<Ipv6Network> {
+        match self.blocks.ipv6 {
+            Some(IpNetwork::V6(block)) => Some(block),
+            _ => None,
+        }
+    }
+}
+
+/// The link-local address that belongs to a MAC (RFC 4291, appendix A).
+pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0.map(u16::from);
+    Ipv6Addr::new(0xfe80, 0, 0, 0, ((a ^ 2) << 8) | b, (c << 8) | 0xff, 0xfe00 | d, (e << 8) | f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_router_is_the_first_address_and_a_link_local_one() {
+        let subnet = Subnet {
+            name: "nodes".into(),
+            id: "ocid1.subnet.oc1.iad.a".parse().unwrap(),
+            blocks: PerFamily { ipv4: "10.0.0.0/24".parse().ok(), ipv6: "2603:c020:0:1::/64".parse().ok() },
+            router_mac: MacAddr([0, 0, 0x17, 1, 2, 3]),
+        };
+        assert_eq!(subnet.router(Family::Ipv4), "10.0.0.1".parse().ok());
+        assert_eq!(subnet.router(Family::Ipv6), "fe80::200:17ff:fe01:203".parse().ok());
+    }
+}
