@@ -1,1 +1,27 @@
-//! Placeholder until the first module lands.
+//! Which address a pod gets. Decisions are pure ([`Allocations::reserve`] and friends take the pools and the time);
+//! [`Store`] applies them to one file under one lock.
+//!
+//! ```text
+//!   pools.json (agent writes) ──▶ Pools ─┐
+//!                                        ├─▶ reserve ─▶ Allocation ─▶ commit … release ─▶ cooling ─▶ free
+//!   allocations.json (plugins) ─▶ Store ─┘      (tentative, expires)
+//! ```
+//!
+//! Both files live in the state directory on tmpfs and carry the boot id: what an earlier boot wrote is void, because
+//! its pods are gone. No lock is held over anything but the file update.
+
+mod allocations;
+mod boot;
+mod error;
+mod file;
+mod pools;
+mod reserve;
+mod store;
+
+pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, PodRecord};
+pub use boot::{BootId, BootTime};
+pub use error::{Error, Shortage};
+pub use file::write_atomically;
+pub use pools::{FamilyPool, Pools, VnicPool};
+pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
+pub use store::Store;

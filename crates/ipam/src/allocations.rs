@@ -1,0 +1,149 @@
+//! allocations.json: which attachment holds which addresses, and which addresses were freed when.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use cni::AttachmentKey;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use vcn::{IfName, MacAddr, Ocid, TableId};
+
+use crate::{BootId, BootTime, Error};
+
+/// Everything handed out on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Allocations {
+    /// Format version.
+    pub version: u32,
+    /// The boot they belong to.
+    pub boot_id: BootId,
+    /// In order of creation.
+    pub allocations: Vec<Allocation>,
+    /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
+    pub freed: Vec<Freed>,
+    /// Fields of a newer version.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// What one attachment holds. Enough to take it down again without the configuration, the pools or the pod.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Allocation {
+    /// Network, container id and link name.
+    #[serde(flatten)]
+    pub key: AttachmentKey,
+    /// The addresses, IPv4 first.
+    pub addresses: Vec<Assigned>,
+    /// Set while ADD has not finished: after this moment the allocation is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tentative_until: Option<BootTime>,
+    /// When it was made.
+    pub since: BootTime,
+    /// The pod, where the runtime named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodRecord>,
+    /// The host end of the pod's link.
+    pub host_link: IfName,
+    /// The pod's namespace at ADD: a hint, because paths are reused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub netns: Option<NetnsRecord>,
+    /// Fields of a newer version.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// An address and what carries it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assigned {
+    /// The address.
+    pub address: IpAddr,
+    /// Its VNIC.
+    pub vnic_id: Ocid,
+    /// The host link of the VNIC at ADD.
+    pub vnic_link: IfName,
+    /// The Ethernet address of the VNIC.
+    pub vnic_mac: MacAddr,
+    /// The VNIC's routing table at ADD.
+    pub table: TableId,
+}
+
+/// The pod an attachment belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodRecord {
+    /// Kubernetes namespace.
+    pub namespace: String,
+    /// Pod name.
+    pub name: String,
+    /// Pod UID, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}
+
+/// A network namespace as found at ADD.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetnsRecord {
+    /// The path the runtime gave.
+    pub path: PathBuf,
+    /// The device of the nsfs.
+    pub dev: u64,
+    /// The inode, which tells namespaces apart as long as they live.
+    pub inode: u64,
+}
+
+/// An address that was freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Freed {
+    /// The address.
+    pub address: IpAddr,
+    /// When.
+    pub at: BootTime,
+}
+
+impl Allocations {
+    /// The format this build writes.
+    pub(crate) const VERSION: u32 = 1;
+
+    /// None, in this boot.
+    #[must_use]
+    pub fn none(boot_id: BootId) -> Self {
+        Self { version: Self::VERSION, boot_id, allocations: Vec::new(), freed: Vec::new(), extra: Map::new() }
+    }
+
+    /// The allocation of an attachment.
+    #[must_use]
+    pub fn find(&self, key: &AttachmentKey) -> Option<&Allocation> {
+        self.allocations.iter().find(|allocation| allocation.key == *key)
+    }
+
+    /// Marks an allocation as lasting: ADD succeeded.
+    ///
+    /// # Errors
+    /// [`Error::NoAllocation`] when a DEL overtook the ADD.
+    pub fn commit(&mut self, key: &AttachmentKey) -> Result<(), Error> {
+        match self.allocations.iter_mut().find(|allocation| allocation.key == *key) {
+            Some(allocation) => {
+                allocation.tentative_until = None;
+                Ok(())
+            }
+            None => Err(Error::NoAllocation(key.to_string())),
+        }
+    }
+
+    /// Frees what an attachment holds; its addresses start to cool down. Releasing nothing is fine: DEL is idempotent.
+    pub fn release(&mut self, key: &AttachmentKey, now: BootTime) -> Option<Allocation> {
+        let index = self.allocations.iter().position(|allocation| allocation.key == *key)?;
+        let allocation = self.allocations.remove(index);
+        self.cool(&allocation, now);
+        Some(allocation)
+    }
+
+    pub(crate) fn cool(&mut self, allocation: &Allocation, now: BootTime) {
+        for assigned in &allocation.addresses {
+            self.freed.retain(|freed| freed.address != assigned.address);
+            self.freed.push(Freed { address: assigned.address, at: now });
+        }
+    }
+}

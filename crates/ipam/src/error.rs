@@ -1,0 +1,106 @@
+//! What can go wrong with address management, told so that the person paged knows the pool, the state and the next step.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use vcn::Family;
+
+/// An address-management failure.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A state file could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A state file could not be written; the old one is intact.
+    #[error("cannot write {} (the previous content is intact)", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The lock could not be had.
+    #[error("cannot lock {}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A state file is not what we write.
+    #[error("{} is damaged; it was left as it is so that no address is handed out twice", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the parser says.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A state file was written by a version whose format we do not know.
+    #[error("{} has format version {found}, this build reads up to {known}", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The newest we read.
+        known: u32,
+    },
+    /// There are no pools of this boot: the agent has not written them yet.
+    #[error("no address pools of this boot in {}: the node agent has not written them yet", path.display())]
+    NoPools {
+        /// The file looked for.
+        path: PathBuf,
+    },
+    /// No address is to be had.
+    #[error("no address is free: {0}")]
+    Exhausted(Shortage),
+    /// The attachment has no allocation.
+    #[error("no allocation for {0}")]
+    NoAllocation(String),
+    /// The boot clock could not be read.
+    #[error("cannot read the boot clock")]
+    Clock {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why no address was free: the numbers behind "failed to assign an IP address".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// VNICs that serve pods.
+    pub vnics: usize,
+    /// Addresses of those VNICs held by pods.
+    pub in_use: usize,
+    /// Families every VNIC must offer.
+    pub families: Vec<Family>,
+    /// What the agent says of the pools, where it says something.
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let families: Vec<String> = self.families.iter().map(ToString::to_string).collect();
+        match self.vnics {
+            0 => f.write_str("no VNIC of this node serves pods")?,
+            n => write!(f, "{n} VNIC(s) serve pods ({}), {} address(es) in use", families.join("+"), self.in_use)?,
+        }
+        match &self.reason {
+            Some(reason) => write!(f, "; {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+

@@ -1,0 +1,151 @@
+//! pools.json: which VNICs and addresses this node's pods may use. Written by the agent alone, read by plugins.
+//!
+//! The file is the whole contract between the two: a plugin needs nothing else to set up a pod, so the agent, the API
+//! server and the metadata service may all be down.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
+
+use crate::{BootId, Error, write_atomically};
+
+/// The file's format. A reader takes any version up to its own; unknown fields are kept.
+const VERSION: u32 = 1;
+const FILE: &str = "pools.json";
+
+/// The node's VNICs that pods may use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pools {
+    /// Format version.
+    pub version: u32,
+    /// The boot they were written in; of another boot they are void.
+    pub boot_id: BootId,
+    /// What the agent says when the pools are empty or short ("NativePodNetwork is BACKOFF: …").
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The VNICs, in attachment order.
+    pub vnics: Vec<VnicPool>,
+    /// Fields of a newer version.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// One VNIC and its addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VnicPool {
+    /// The VNIC's OCID.
+    pub vnic_id: Ocid,
+    /// The host link that carries it.
+    pub link: IfName,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// What pods on it use as their MTU.
+    pub mtu: Mtu,
+    /// Its routing table.
+    pub table: TableId,
+    /// Whom it serves; only [`Purpose::Pods`] takes part in the general pool.
+    #[serde(default)]
+    pub purpose: Purpose,
+    /// Subnet and addresses per family.
+    #[serde(flatten)]
+    pub families: PerFamily<FamilyPool>,
+}
+
+/// A VNIC's addresses of one family.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FamilyPool {
+    /// The virtual router.
+    pub router: IpAddr,
+    /// The host's own addresses on this VNIC: never a pod's, even inside a range.
+    #[serde(default)]
+    pub reserved: Vec<IpAddr>,
+    /// Addresses for pods, singly (/32, /128) or as ranges.
+    pub addresses: Vec<IpNetwork>,
+}
+
+impl Pools {
+    /// Pools of this boot.
+    #[must_use]
+    pub fn new(boot_id: BootId, vnics: Vec<VnicPool>, reason: Option<String>) -> Self {
+        Self { version: VERSION, boot_id, reason, vnics, extra: Map::new() }
+    }
+
+    /// Reads `pools.json` in `state_dir`.
+    ///
+    /// # Errors
+    /// [`Error::NoPools`] where there are none of this boot; else unreadable, damaged or too new.
+    pub fn read(state_dir: &Path, boot: &BootId) -> Result<Self, Error> {
+        let path = state_dir.join(FILE);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoPools { path }),
+            Err(source) => return Err(Error::Read { path, source }),
+        };
+        let pools: Self =
+            serde_json::from_slice(&bytes).map_err(|source| Error::Damaged { path: path.clone(), source })?;
+        if pools.version > VERSION {
+            return Err(Error::TooNew { path, found: pools.version, known: VERSION });
+        }
+        if pools.boot_id != *boot {
+            return Err(Error::NoPools { path });
+        }
+        Ok(pools)
+    }
+
+    /// Writes `pools.json` in `state_dir`; returns whether it changed.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; the old file is then intact.
+    pub fn write(&self, state_dir: &Path) -> Result<bool, Error> {
+        let path = state_dir.join(FILE);
+        let wrap = |source: io::Error| Error::Write { path: path.clone(), source };
+        let mut content = serde_json::to_vec_pretty(self).map_err(|error| wrap(error.into()))?;
+        content.push(b'\n');
+        if fs::read(&path).is_ok_and(|old| old == content) {
+            return Ok(false);
+        }
+        write_atomically(&path, &content).map_err(wrap)?;
+        Ok(true)
+    }
+
+    /// The VNICs of the general pool.
+    pub fn for_pods(&self) -> impl Iterator<Item = &VnicPool> {
+        self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Pods && !vnic.families.is_empty())
+    }
+
+    /// The families a pod gets: those that any VNIC of the general pool has addresses of.
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
+        let offers = |family| self.for_pods().any(|vnic| vnic.families.of(family).is_some_and(FamilyPool::has_any));
+        Family::ALL.into_iter().filter(|&family| offers(family)).collect()
+    }
+}
+
+impl FamilyPool {
+    /// The addresses pods may have, in order, host addresses and the router left out.
+    pub fn candidates(&self) -> impl Iterator<Item = IpAddr> {
+        let open = |address: &IpAddr| *address != self.router && !self.reserved.contains(address);
+        self.addresses.iter().flat_map(IpNetwork::iter).filter(open)
+    }
+
+    /// Whether an address is one of this pool's.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address != self.router
+            && !self.reserved.contains(&address)
+            && self.addresses.iter().any(|range| range.contains(address))
+    }
+
+    fn has_any(&self) -> bool {
+        self.candidates().next().is_some()
+    }
+}

@@ -1,0 +1,161 @@
+//! The choice of an address: pure, given the pools, what is handed out and the time.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use cni::AttachmentKey;
+use vcn::{Family, IfName};
+
+use crate::{Allocation, Allocations, Assigned, BootTime, Error, NetnsRecord, PodRecord, Pools, Shortage, VnicPool};
+
+/// How long a freed address rests. A client that opened a connection to the old pod may still be retrying: conntrack
+/// keeps an unanswered SYN for 120 s (`nf_conntrack_tcp_timeout_syn_sent`), so anything shorter can hand that
+/// connection to the wrong pod.
+pub const COOLDOWN: Duration = Duration::from_secs(130);
+
+/// How long an unfinished ADD keeps its address: twice the time a runtime waits for one.
+pub const TENTATIVE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// How many freed addresses are remembered; only large IPv6 ranges ever reach it.
+const FREED_MEMORY: usize = 4096;
+
+/// Who asks for addresses.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The attachment.
+    pub key: AttachmentKey,
+    /// The pod, where known.
+    pub pod: Option<PodRecord>,
+    /// The name the host end of its link will have.
+    pub host_link: IfName,
+    /// Its namespace.
+    pub netns: Option<NetnsRecord>,
+}
+
+/// What the asker got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The allocation, tentative unless it was there before.
+    pub allocation: Allocation,
+    /// The attachment held it already: an ADD repeated, or one killed half-way.
+    pub existing: bool,
+    /// Set when an address was taken before its cooldown ended because nothing else was free: how long it had rested.
+    pub rested: Option<Duration>,
+}
+
+impl Allocations {
+    /// Reserves one address of every family the pools offer, all on one VNIC, for an attachment.
+    ///
+    /// Among VNICs that can serve every family: those with a rested address first, then the one with the fewest
+    /// addresses in use. On it, per family: an address never used in this boot, else the one freed longest ago.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] with the numbers behind it.
+    pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
+        self.expire(now);
+        if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
+            // The namespace may be a new one under the same key; the addresses stay.
+            existing.netns = request.netns;
+            return Ok(Reservation { allocation: existing.clone(), existing: true, rested: None });
+        }
+        let families = pools.families();
+        let in_use: HashSet<IpAddr> =
+            self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address)).collect();
+        let freed: HashMap<IpAddr, BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
+        let choice = pools
+            .for_pods()
+            .filter(|_| !families.is_empty())
+            .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
+            .min_by_key(|choice| (choice.cooling(now), choice.load));
+        let Some(choice) = choice else {
+            return Err(Error::Exhausted(Shortage {
+                vnics: pools.for_pods().count(),
+                in_use: in_use.len(),
+                families,
+                reason: pools.reason.clone(),
+            }));
+        };
+        let allocation = Allocation {
+            key: request.key,
+            addresses: choice.assigned(),
+            tentative_until: Some(now.after(TENTATIVE_LIFETIME)),
+            since: now,
+            pod: request.pod,
+            host_link: request.host_link,
+            netns: request.netns,
+            extra: serde_json::Map::new(),
+        };
+        self.freed.retain(|freed| !choice.addresses.iter().any(|(address, _)| *address == freed.address));
+        self.allocations.push(allocation.clone());
+        Ok(Reservation { allocation, existing: false, rested: choice.cooling(now) })
+    }
+
+    /// Takes back what ADDs that never finished had reserved, and forgets freed addresses beyond the memory's bound.
+    fn expire(&mut self, now: BootTime) {
+        let void = |held: &Allocation| held.tentative_until.is_some_and(|until| until <= now);
+        for allocation in self.allocations.extract_if(.., |held| void(held)).collect::<Vec<_>>() {
+            self.cool(&allocation, now);
+        }
+        let surplus = self.freed.len().saturating_sub(FREED_MEMORY);
+        self.freed.drain(..surplus);
+    }
+}
+
+/// What one VNIC could give.
+struct Choice<'a> {
+    vnic: &'a VnicPool,
+    /// Each address and when it was freed, if ever in this boot.
+    addresses: Vec<(IpAddr, Option<BootTime>)>,
+    /// Addresses of this VNIC that pods hold.
+    load: usize,
+}
+
+impl<'a> Choice<'a> {
+    fn on(
+        vnic: &'a VnicPool,
+        families: &[Family],
+        in_use: &HashSet<IpAddr>,
+        freed: &HashMap<IpAddr, BootTime>,
+    ) -> Option<Self> {
+        let mut addresses = Vec::with_capacity(families.len());
+        for &family in families {
+            let pool = vnic.families.of(family)?;
+            let mut oldest: Option<(IpAddr, Option<BootTime>)> = None;
+            for address in pool.candidates().filter(|address| !in_use.contains(address)) {
+                let at = freed.get(&address).copied();
+                if oldest.is_none_or(|(_, best)| at < best) {
+                    oldest = Some((address, at));
+                }
+                if at.is_none() {
+                    break;
+                }
+            }
+            addresses.push(oldest?);
+        }
+        let load = in_use.iter().filter(|&&address| vnic.families.iter().any(|(_, pool)| pool.contains(address))).count();
+        Some(Self { vnic, addresses, load })
+    }
+
+    /// How long the least rested address has rested, when that is less than the cooldown. `None` (rested) sorts first.
+    fn cooling(&self, now: BootTime) -> Option<Duration> {
+        self.addresses.iter().filter_map(|(_, at)| at.map(|at| now.since(at))).filter(|rest| *rest < COOLDOWN).min()
+    }
+
+    fn assigned(&self) -> Vec<Assigned> {
+        let VnicPool { vnic_id, link, mac, table, .. } = self.vnic;
+        self.addresses
+            .iter()
+            .map(|&(address, _)| Assigned {
+                address,
+                vnic_id: vnic_id.clone(),
+                vnic_link: link.clone(),
+                vnic_mac: *mac,
+                table: *table,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

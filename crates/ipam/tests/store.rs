@@ -1,0 +1,112 @@
+//! The allocations file under parallel writers, damage and reboots.
+
+use std::fs;
+
+use cni::{AttachmentKey, ContainerId, NetworkName};
+use ipam::{Allocations, BootId, BootTime, Error, FamilyPool, Pools, Request, Store, VnicPool};
+use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
+
+fn boot() -> BootId {
+    BootId::from_text("this")
+}
+
+fn pools(range: &str) -> Pools {
+    let pool = FamilyPool {
+        router: "10.9.0.1".parse().unwrap(),
+        reserved: vec![],
+        addresses: vec![range.parse().unwrap()],
+    };
+    let vnic = VnicPool {
+        vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
+        link: IfName::new("ens5").unwrap(),
+        mac: "02:00:17:00:00:01".parse().unwrap(),
+        mtu: Mtu::VCN,
+        table: TableId(1001),
+        purpose: Purpose::Pods,
+        families: PerFamily { ipv4: Some(pool), ipv6: None },
+    };
+    Pools::new(boot(), vec![vnic], None)
+}
+
+fn request(id: &str) -> Request {
+    let key = AttachmentKey {
+        network: NetworkName::new("vcn-native").unwrap(),
+        container_id: ContainerId::new(id).unwrap(),
+        ifname: IfName::new("eth0").unwrap(),
+    };
+    Request { key, pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None }
+}
+
+fn reserve(store: &Store, pools: &Pools, id: &str) -> Result<ipam::Reservation, Error> {
+    store.update(|held| held.reserve(pools, request(id), BootTime(1)))
+}
+
+#[test]
+fn fifty_writers_at_once_get_fifty_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    std::thread::scope(|scope| {
+        for id in 0..50 {
+            let (store, pools) = (store.clone(), &pools);
+            scope.spawn(move || reserve(&store, pools, &format!("c{id}")).unwrap());
+        }
+    });
+    let held = store.read().unwrap();
+    let mut addresses: Vec<_> = held.allocations.iter().map(|a| a.addresses[0].address).collect();
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 50);
+}
+
+#[test]
+fn what_an_earlier_boot_held_is_void() {
+    let dir = tempfile::tempdir().unwrap();
+    reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap();
+    let next = Store::new(dir.path(), BootId::from_text("next"));
+    assert_eq!(next.read().unwrap(), Allocations::none(BootId::from_text("next")));
+    pools("10.9.1.0/26").write(dir.path()).unwrap();
+    let error = Pools::read(dir.path(), &BootId::from_text("next")).unwrap_err();
+    assert!(matches!(error, Error::NoPools { .. }));
+}
+
+#[test]
+fn a_damaged_file_is_an_error_that_names_it_and_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("allocations.json");
+    fs::write(&path, "{\"version\":1,").unwrap();
+    let error = reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap_err();
+    assert!(error.to_string().contains("allocations.json is damaged"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"version\":1,");
+}
+
+#[test]
+fn fields_of_a_newer_writer_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    reserve(&store, &pools, "a").unwrap();
+    let path = dir.path().join("allocations.json");
+    let text = fs::read_to_string(&path).unwrap().replacen("{\"version\":1,", "{\"version\":1,\"colour\":\"blue\",", 1);
+    fs::write(&path, text.replacen("\"containerId\"", "\"mood\":7,\"containerId\"", 1)).unwrap();
+    reserve(&store, &pools, "b").unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"colour\":\"blue\"") && text.contains("\"mood\":7"), "{text}");
+}
+
+#[test]
+fn a_file_of_a_newer_format_is_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("allocations.json");
+    let text = r#"{"version":2,"bootId":"this","allocations":[],"freed":[]}"#;
+    fs::write(&path, text).unwrap();
+    assert!(matches!(Store::new(dir.path(), boot()).read(), Err(Error::TooNew { found: 2, .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn pools_are_written_only_when_they_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let pools = pools("10.9.1.0/26");
+    assert!(pools.write(dir.path()).unwrap());
+    assert!(!pools.write(dir.path()).unwrap());
+    assert_eq!(Pools::read(dir.path(), &boot()).unwrap(), pools);
+}
