@@ -1,3 +1,27 @@
-//! Entry point.
+//! `house-lint [ROOT]` runs the house checks; `house-lint tiers ARTIFACTS LOG UML_LOG` says which tests ran.
 
-fn main() {}
+use std::path::Path;
+use std::process::ExitCode;
+
+use house_lint::{check, tiers};
+
+const USAGE: &str = "usage: house-lint [ROOT] | house-lint tiers ARTIFACTS.json TEST.log UML.log";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["tiers", artifacts, log, uml_log] => tiers::run(Path::new(artifacts), Path::new(log), Path::new(uml_log)),
+        [] => check(Path::new(".")),
+        [root] if !root.starts_with('-') => check(Path::new(root)),
+        _ => Err(anyhow::anyhow!(USAGE)),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("house-lint: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

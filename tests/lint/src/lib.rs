@@ -1,0 +1,61 @@
+//! House checks: what we promised each other about this workspace and no other tool looks after. Each check is one
+//! module with a `check` function that gives back its findings; none of them changes anything.
+//!
+//! ```text
+//!   cargo metadata ──▶ workspace ─┬─▶ floors       who may depend on whom
+//!                                 ├─▶ linkage      what a plugin may link
+//!                                 ├─▶ manifests    inherited lints and versions
+//!                                 └─▶ modules      every file is part of some target
+//!   the files ───────▶ tree ──────┬─▶ headers      `//!` on top, at most 400 lines
+//!                      source     ├─▶ exceptions   how `unsafe` may be allowed
+//!                                 └─▶ links        paths named in documents exist
+//!   logs of cargo test ──────────────▶ tiers       the tests that must run did
+//! ```
+
+pub mod exceptions;
+pub mod finding;
+pub mod floors;
+pub mod headers;
+pub mod linkage;
+pub mod links;
+pub mod manifests;
+pub mod modules;
+pub mod source;
+pub mod tiers;
+pub mod tree;
+pub mod workspace;
+
+use std::path::Path;
+
+use anyhow::Context;
+
+pub use finding::Finding;
+use tree::Tree;
+use workspace::Workspace;
+
+/// Runs every check on the workspace at `root` and prints the findings. True when there are none.
+///
+/// # Errors
+/// When cargo or the files cannot be read: then nothing is known about the tree.
+pub fn check(root: &Path) -> anyhow::Result<bool> {
+    let root = root.canonicalize().with_context(|| format!("find the workspace {}", root.display()))?;
+    let workspace = Workspace::load(&root)?;
+    let tree = Tree::read(&root)?;
+
+    let mut findings = floors::check(&workspace);
+    for plugin in workspace.plugins() {
+        findings.extend(linkage::check(&plugin.name, &linkage::linked_crates(&root, &plugin.name)?));
+    }
+    findings.extend(manifests::check(&workspace, &tree));
+    findings.extend(modules::check(&workspace, &tree));
+    findings.extend(headers::check(&tree));
+    findings.extend(exceptions::check(&tree));
+    findings.extend(links::check(&tree));
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let packages = workspace.packages.len();
+    println!("house-lint: {packages} packages, {} files, {} findings", tree.files().count(), findings.len());
+    Ok(findings.is_empty())
+}
