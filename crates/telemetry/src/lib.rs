@@ -1,1 +1,20 @@
-//! Placeholder until the first module lands.
+//! What a plugin run tells the agent: which verb, for whom, how it ended and where the time went. Floor 1.
+//!
+//! ```text
+//!   plugin ─ Phases ─▶ VerbRecord ─▶ Sink ──datagram──▶ Listener (agent: metrics, health, slow pods)
+//!                                      └─nobody there──▶ verbs.log, verbs.log.1
+//! ```
+//!
+//! The plugin's side is synchronous and small, waits for nobody and fails no verb: a record that can go nowhere is lost.
+
+mod listener;
+mod log;
+mod phases;
+mod record;
+mod sink;
+
+pub use listener::{ListenError, Listener};
+pub use log::{LOG_LIMIT, log_path, read_log};
+pub use phases::{Phase, Phases};
+pub use record::{LINE_LIMIT, VerbRecord};
+pub use sink::{Delivery, Sink};

@@ -1,0 +1,87 @@
+//! The file that records go to while no agent listens: bounded, one older generation kept, many writers at once.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::VerbRecord;
+use crate::record::LINE_LIMIT;
+
+/// How large the file may become, in bytes: about 2,000 records, and as many in the older generation.
+pub const LOG_LIMIT: u64 = 1 << 20;
+
+const FILE: &str = "verbs.log";
+const OLDER_FILE: &str = "verbs.log.1";
+
+/// Appends a line. Writers do not wait for each other: a line is one write in append mode, and whoever finds the file
+/// full and being rotated by another writes to it all the same, so it may exceed the limit by one line per writer.
+pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
+    let path = dir.join(FILE);
+    // Each turn but the last follows a rotation, ours or another's.
+    for _ in 0..3 {
+        let file = open(&path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "verbs.log is not a regular file"));
+        }
+        let full = found.len() > 0 && found.len() + line.len() as u64 > limit;
+        // The lock is dropped with the file.
+        if full && file.try_lock().is_ok() {
+            // Somebody else may have rotated between our open and our lock.
+            if same_file(&path, &found) {
+                fs::rename(&path, dir.join(OLDER_FILE))?;
+            }
+            continue;
+        }
+        return write(file, line);
+    }
+    write(open(&path)?, line)
+}
+
+/// All records in the file and its older generation, oldest first; lines that are none (a full disk cut them) are left out.
+///
+/// # Errors
+/// When a file is there and cannot be read.
+pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
+    let mut records = Vec::new();
+    for name in [OLDER_FILE, FILE] {
+        let file = match OpenOptions::new().read(true).custom_flags(safe_flags()).open(dir.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let lines = BufReader::with_capacity(LINE_LIMIT, file).split(b'\n');
+        for line in lines {
+            records.extend(VerbRecord::from_line(&line?).ok());
+        }
+    }
+    Ok(records)
+}
+
+/// Where the records go while no agent listens.
+#[must_use]
+pub fn log_path(dir: &Path) -> PathBuf {
+    dir.join(FILE)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(safe_flags()).open(path)
+}
+
+/// No link somebody planted is followed, and no pipe somebody planted is waited for.
+fn safe_flags() -> i32 {
+    libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC
+}
+
+fn write(mut file: File, line: &str) -> io::Result<()> {
+    // One call: lines of parallel writers do not mix.
+    match file.write(line.as_bytes())? {
+        written if written == line.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+fn same_file(path: &Path, opened: &fs::Metadata) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino()))
+}

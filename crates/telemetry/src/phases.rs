@@ -1,0 +1,78 @@
+//! A stopwatch with laps: where a verb's time went.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+/// A lap: its name and its length in microseconds.
+pub type Phase = (Cow<'static, str>, u64);
+
+/// Laps since the start. One reading of the clock per lap, nothing else.
+#[derive(Clone, Debug)]
+pub struct Phases {
+    start: Instant,
+    lap: Instant,
+    phases: Vec<Phase>,
+}
+
+impl Phases {
+    /// Starts now.
+    #[must_use]
+    pub fn start() -> Self {
+        let now = Instant::now();
+        Self { start: now, lap: now, phases: Vec::new() }
+    }
+
+    /// Ends the current lap and names it: the time since the last mark, or since the start.
+    pub fn mark(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.phases.push((Cow::Borrowed(name), micros(now - self.lap)));
+        self.lap = now;
+    }
+
+    /// The laps so far, in order.
+    #[must_use]
+    pub fn phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
+    /// The laps, for a record.
+    #[must_use]
+    pub fn into_phases(self) -> Vec<Phase> {
+        self.phases
+    }
+
+    /// Microseconds since the start.
+    #[must_use]
+    pub fn total_micros(&self) -> u64 {
+        micros(self.start.elapsed())
+    }
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laps_follow_each_other_and_fit_into_the_total() {
+        let mut phases = Phases::start();
+        let until = Instant::now() + Duration::from_millis(2);
+        while Instant::now() < until {}
+        phases.mark("ipam");
+        phases.mark("links");
+        let total = phases.total_micros();
+        let laps = phases.into_phases();
+        assert_eq!(laps.iter().map(|(name, _)| name.as_ref()).collect::<Vec<_>>(), ["ipam", "links"]);
+        assert!(laps[0].1 >= 2000, "{laps:?}");
+        assert!(laps.iter().map(|(_, micros)| micros).sum::<u64>() <= total);
+    }
+}

@@ -1,0 +1,207 @@
+//! What one run of a plugin was: one line of JSON, small enough for one datagram.
+
+use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Phase;
+
+/// The longest line, its newline included: one page, well below what a datagram may carry.
+pub const LINE_LIMIT: usize = 4096;
+
+/// How a record that is too long is cut, step by step: bytes of the message, bytes of every other text, length of every
+/// list. The last step always fits: 10 texts and 4 phases of 16 bytes, six for each when all must be escaped.
+const CUTS: [(usize, usize, usize); 6] =
+    [(3072, 253, 32), (2048, 253, 32), (1024, 253, 32), (256, 128, 32), (64, 64, 8), (16, 16, 4)];
+
+/// One run of a plugin. Fields that a reader does not know are passed over and those that are missing are empty, so that
+/// plugin and agent may be of different versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VerbRecord {
+    /// When it began, in milliseconds since 1970.
+    pub unix_millis: u64,
+    /// The plugin's name.
+    pub plugin: String,
+    /// The plugin's version.
+    pub plugin_version: String,
+    /// The verb.
+    pub verb: String,
+    /// The network's name.
+    pub network: String,
+    /// The container.
+    pub container_id: String,
+    /// The interface in the container.
+    pub ifname: String,
+    /// The pod's namespace, if the runtime told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_namespace: Option<String>,
+    /// The pod's name, if the runtime told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_name: Option<String>,
+    /// The addresses given or freed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
+    /// The error's code; 0 is success.
+    pub code: u32,
+    /// The error's message.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Where the time went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
+    /// The whole of it, in microseconds.
+    pub total_micros: u64,
+    /// The trace it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+}
+
+impl VerbRecord {
+    /// A record that begins now.
+    #[must_use]
+    pub fn begin(plugin: &str, plugin_version: &str, verb: &str) -> Self {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            unix_millis: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+            plugin: plugin.to_owned(),
+            plugin_version: plugin_version.to_owned(),
+            verb: verb.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The record as one line, newline included, of at most [`LINE_LIMIT`] bytes: texts and lists are cut as needed, the
+    /// message least. Always whole JSON.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let mut line = self.json_line();
+        for cut in CUTS {
+            if line.len() <= LINE_LIMIT {
+                break;
+            }
+            line = self.cut(cut).json_line();
+        }
+        line
+    }
+
+    /// The record in a line.
+    ///
+    /// # Errors
+    /// When it is not one.
+    pub fn from_line(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+
+    fn json_line(&self) -> String {
+        // Neither of serde_json's two failures, maps with odd keys and writers that fail, can happen here.
+        let mut line = serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned());
+        line.push('\n');
+        line
+    }
+
+    fn cut(&self, (message, text, list): (usize, usize, usize)) -> Self {
+        let short = |given: &String| cut_text(given, text);
+        Self {
+            unix_millis: self.unix_millis,
+            plugin: short(&self.plugin),
+            plugin_version: short(&self.plugin_version),
+            verb: short(&self.verb),
+            network: short(&self.network),
+            container_id: short(&self.container_id),
+            ifname: short(&self.ifname),
+            pod_namespace: self.pod_namespace.as_ref().map(short),
+            pod_name: self.pod_name.as_ref().map(short),
+            addresses: self.addresses.iter().take(list).copied().collect(),
+            code: self.code,
+            message: cut_text(&self.message, message),
+            phases: self
+                .phases
+                .iter()
+                .take(list)
+                .map(|(name, micros)| (cut_text(name, text).into(), *micros))
+                .collect(),
+            total_micros: self.total_micros,
+            trace_id: self.trace_id.as_ref().map(short),
+        }
+    }
+}
+
+fn cut_text(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(limit.saturating_sub('…'.len_utf8()));
+    format!("{}…", text.split_at(end).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> VerbRecord {
+        VerbRecord {
+            unix_millis: 1_700_000_000_000,
+            network: "vcn-native".into(),
+            container_id: "c".into(),
+            ifname: "eth0".into(),
+            pod_name: Some("web-0".into()),
+            addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
+            phases: vec![("ipam".into(), 5), ("links".into(), 700)],
+            total_micros: 710,
+            ..VerbRecord::begin("vcn-native", "0.1.0", "ADD")
+        }
+    }
+
+    #[test]
+    fn a_line_reads_back_as_the_record() {
+        let line = record().to_line();
+        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+        assert_eq!(VerbRecord::from_line(line.as_bytes()).unwrap(), record());
+        assert!(line.contains(r#""phases":[["ipam",5],["links",700]]"#), "{line}");
+    }
+
+    #[test]
+    fn a_long_message_is_cut_and_the_rest_kept() {
+        for filler in ["x", "é", "\u{1}", "\"", "\n"] {
+            let long = VerbRecord { code: 101, message: filler.repeat(20_000), ..record() };
+            let line = long.to_line();
+            assert!(line.len() <= LINE_LIMIT, "{filler:?}: {}", line.len());
+            let read = VerbRecord::from_line(line.as_bytes()).unwrap();
+            assert!(read.message.starts_with(filler) && read.message.ends_with('…'));
+            assert_eq!(VerbRecord { message: String::new(), ..read }, VerbRecord { code: 101, ..record() });
+        }
+    }
+
+    #[test]
+    fn even_a_monstrous_record_fits_into_a_line() {
+        let monster = || "\u{1}".repeat(10_000);
+        let long = VerbRecord {
+            plugin: monster(),
+            plugin_version: monster(),
+            verb: monster(),
+            network: monster(),
+            container_id: monster(),
+            ifname: monster(),
+            pod_namespace: Some(monster()),
+            pod_name: Some(monster()),
+            addresses: vec!["2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap(); 1000],
+            code: u32::MAX,
+            message: monster(),
+            phases: (0..1000).map(|_| (monster().into(), u64::MAX)).collect(),
+            total_micros: u64::MAX,
+            trace_id: Some(monster()),
+            unix_millis: u64::MAX,
+        };
+        let line = long.to_line();
+        assert!(line.len() <= LINE_LIMIT, "{}", line.len());
+        assert_eq!(VerbRecord::from_line(line.as_bytes()).unwrap().code, u32::MAX);
+    }
+
+    #[test]
+    fn records_of_other_versions_are_read() {
+        let newer = br#"{"verb":"DEL","code":0,"somethingNew":{"a":1}}"#;
+        assert_eq!(VerbRecord::from_line(newer).unwrap(), VerbRecord { verb: "DEL".into(), ..VerbRecord::default() });
+    }
+}

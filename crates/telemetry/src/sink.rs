@@ -1,0 +1,60 @@
+//! Where a plugin leaves its record. A verb never waits for it and never fails because of it (promise P1).
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use crate::log::{self, LOG_LIMIT};
+use crate::{VerbRecord, listener};
+
+/// The way to whoever reads records.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    dir: PathBuf,
+    log_limit: u64,
+}
+
+/// Where a record went. For tests and counters; a plugin has nothing to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// To the agent.
+    Agent,
+    /// To the file: nobody listens, or does not keep up.
+    Log,
+    /// Nowhere: the state directory is missing, full or not ours.
+    Lost,
+}
+
+impl Sink {
+    /// A sink in the state directory `dir`. Nothing is opened yet.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), log_limit: LOG_LIMIT }
+    }
+
+    /// The same with another bound on the file, in bytes.
+    #[must_use]
+    pub fn with_log_limit(self, log_limit: u64) -> Self {
+        Self { log_limit, ..self }
+    }
+
+    /// Hands the record over, without waiting.
+    pub fn send(&self, record: &VerbRecord) -> Delivery {
+        let line = record.to_line();
+        if send_to(&listener::socket_path(&self.dir), &line) {
+            Delivery::Agent
+        } else if log::append(&self.dir, &line, self.log_limit).is_ok() {
+            Delivery::Log
+        } else {
+            Delivery::Lost
+        }
+    }
+}
+
+/// Whether the line was taken. No listener, a dead one and a full one are all the same here.
+fn send_to(socket: &Path, line: &str) -> bool {
+    let sent = UnixDatagram::unbound().and_then(|sender| {
+        sender.set_nonblocking(true)?;
+        sender.send_to(line.as_bytes(), socket)
+    });
+    sent.is_ok_and(|bytes| bytes == line.len())
+}

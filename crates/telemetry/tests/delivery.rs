@@ -1,0 +1,184 @@
+//! A record reaches the agent if one listens, the file if not, and never holds a plugin up.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use telemetry::{Delivery, LINE_LIMIT, Listener, Sink, VerbRecord, log_path, read_log};
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn record(container: impl ToString) -> VerbRecord {
+    VerbRecord { container_id: container.to_string(), ..VerbRecord::begin("vcn-native", "0.1.0", "ADD") }
+}
+
+fn containers(dir: &Path) -> Vec<String> {
+    read_log(dir).unwrap().into_iter().map(|record| record.container_id).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_record_reaches_a_listening_agent_and_leaves_no_file() {
+    let dir = dir();
+    let listener = Listener::bind(dir.path()).unwrap();
+    assert_eq!(listener.recv().unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Agent);
+    assert_eq!(listener.recv().unwrap().container_id, "a");
+    assert!(!log_path(dir.path()).exists());
+    assert_eq!(mode(&dir.path().join("telemetry.sock")), 0o600);
+}
+
+#[test]
+fn without_an_agent_the_record_goes_to_a_private_file() {
+    let dir = dir();
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Log);
+    assert_eq!(containers(dir.path()), ["a"]);
+    assert_eq!(mode(&log_path(dir.path())), 0o600);
+}
+
+#[test]
+fn a_dead_agents_socket_is_passed_by_and_then_replaced() {
+    let dir = dir();
+    drop(UnixDatagram::bind(dir.path().join("telemetry.sock")).unwrap());
+    let sink = Sink::new(dir.path());
+    assert_eq!(sink.send(&record("a")), Delivery::Log);
+    let listener = Listener::bind(dir.path()).unwrap();
+    assert_eq!(sink.send(&record("b")), Delivery::Agent);
+    assert_eq!(listener.recv().unwrap().container_id, "b");
+}
+
+#[test]
+fn a_newer_agent_takes_over_and_the_older_ones_end_does_not_disturb_it() {
+    let dir = dir();
+    let older = Listener::bind(dir.path()).unwrap();
+    let newer = Listener::bind(dir.path()).unwrap();
+    drop(older);
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Agent);
+    assert_eq!(newer.recv().unwrap().container_id, "a");
+    drop(newer);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn an_agent_that_does_not_keep_up_delays_nobody_and_loses_nothing() {
+    let dir = dir();
+    let listener = Listener::bind(dir.path()).unwrap();
+    let sink = Sink::new(dir.path());
+    let start = Instant::now();
+    let sent: Vec<_> = (0..2000).map(|number| sink.send(&record(number))).collect();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let to_agent = sent.iter().filter(|delivery| **delivery == Delivery::Agent).count();
+    assert!(to_agent > 0 && to_agent < sent.len(), "the buffer must have filled: {to_agent}");
+    let mut got = containers(dir.path());
+    while let Ok(record) = listener.recv() {
+        got.push(record.container_id);
+    }
+    got.sort_by_key(|number| number.parse::<usize>().unwrap());
+    assert_eq!(got, (0..2000).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_missing_or_unwritable_directory_costs_the_record_and_nothing_else() {
+    let dir = dir();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    // Root may write anywhere; nobody may make files in /proc.
+    for bad in [dir.path().join("missing"), file, "/proc".into(), dir.path().join("x".repeat(200))] {
+        assert_eq!(Sink::new(&bad).send(&record("a")), Delivery::Lost, "{}", bad.display());
+        assert!(Listener::bind(&bad).is_err(), "{}", bad.display());
+    }
+}
+
+#[test]
+fn neither_links_nor_pipes_at_the_files_place_are_written_to() {
+    let dir = dir();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, log_path(dir.path())).unwrap();
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Lost);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+
+    fs::remove_file(log_path(dir.path())).unwrap();
+    nix::unistd::mkfifo(&log_path(dir.path()), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Lost, "and it did not wait for a reader");
+}
+
+#[test]
+fn strangers_datagrams_are_told_from_records() {
+    let dir = dir();
+    let listener = Listener::bind(dir.path()).unwrap();
+    let stranger = UnixDatagram::unbound().unwrap();
+    let mut long = record("a").to_line().trim_end().to_owned();
+    long.push_str(&" ".repeat(LINE_LIMIT));
+    long.push('x');
+    for datagram in [&b""[..], b"hello", b"{\"code\":-1}", b"\xff", long.as_bytes()] {
+        stranger.send_to(datagram, dir.path().join("telemetry.sock")).unwrap();
+        assert_eq!(listener.recv().unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+    assert_eq!(Sink::new(dir.path()).send(&record("b")), Delivery::Agent);
+    assert_eq!(listener.recv().unwrap().container_id, "b");
+}
+
+#[test]
+fn the_file_is_bounded_and_the_older_generation_is_kept() {
+    let dir = dir();
+    let sink = Sink::new(dir.path()).with_log_limit(10_000);
+    for number in 0..200 {
+        assert_eq!(sink.send(&record(number)), Delivery::Log);
+    }
+    for name in ["verbs.log", "verbs.log.1"] {
+        let size = fs::metadata(dir.path().join(name)).unwrap().len();
+        assert!((1..=10_000).contains(&size), "{name}: {size}");
+    }
+    let kept: Vec<usize> = containers(dir.path()).iter().map(|number| number.parse().unwrap()).collect();
+    assert_eq!(kept, (200 - kept.len()..200).collect::<Vec<_>>(), "the newest, in order, without a gap");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn parallel_writers_rotate_without_losing_or_mixing_lines() {
+    let dir = dir();
+    // Large enough that the two generations hold everything: then any loss would be the rotation's fault.
+    let line = record("w0-000").to_line().len() as u64;
+    let (writers, each) = (8, 100);
+    let sink = Sink::new(dir.path()).with_log_limit(line * writers * each * 6 / 10);
+    thread::scope(|scope| {
+        for writer in 0..writers {
+            let sink = &sink;
+            scope.spawn(move || {
+                for number in 0..each {
+                    assert_eq!(sink.send(&record(format!("w{writer}-{number:03}"))), Delivery::Log);
+                }
+            });
+        }
+    });
+    assert!(dir.path().join("verbs.log.1").exists(), "it must have rotated");
+    let mut got = containers(dir.path());
+    got.sort();
+    let mut expected: Vec<_> = (0..writers).flat_map(|w| (0..each).map(move |n| format!("w{w}-{n:03}"))).collect();
+    expected.sort();
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn damaged_lines_are_left_out_when_the_file_is_read() {
+    let dir = dir();
+    let sink = Sink::new(dir.path());
+    sink.send(&record("a"));
+    let mut text = fs::read(log_path(dir.path())).unwrap();
+    text.extend_from_slice(b"{\"verb\":\"AD\n\xff\xfe\n\n");
+    fs::write(log_path(dir.path()), &text).unwrap();
+    sink.send(&record("b"));
+    assert_eq!(containers(dir.path()), ["a", "b"]);
+    assert_eq!(read_log(&dir.path().join("missing")).unwrap(), []);
+}
