@@ -1,0 +1,190 @@
+//! Doing what a plan says. No opinions here: every decision is in the steps.
+
+use std::os::fd::AsFd;
+
+use netlink::{Address, LinkChange, Neighbour, NewLink, Peer, Result, Route, Rule};
+use vcn::PROTOCOL;
+
+use crate::{
+    AddressSpec, Change, Error, Failure, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec,
+    Step, SysctlSpec,
+};
+
+/// Takes the steps in order. On success all of them are done; on failure none is: those before the failed one have been
+/// taken back, last first, and what could not be is in the error.
+///
+/// # Errors
+/// [`Error::Apply`] with the first failure.
+pub fn apply(steps: &[Step], places: &mut Places) -> Result<(), Error> {
+    for (done, step) in steps.iter().enumerate() {
+        if let Err(source) = perform(step, places) {
+            let left_over = undo(steps.iter().take(done), places);
+            let failure = Box::new(Failure { step: step.clone(), source });
+            return Err(Error::Apply { failure, left_over });
+        }
+    }
+    Ok(())
+}
+
+/// Takes every step whatever becomes of the others, for taking a network down: what is gone already is fine. Returns
+/// what failed.
+pub fn dismantle(steps: &[Step], places: &mut Places) -> Vec<Failure> {
+    steps.iter().filter_map(|step| tolerant(step, places)).collect()
+}
+
+fn undo<'a>(steps: impl DoubleEndedIterator<Item = &'a Step>, places: &mut Places) -> Vec<Failure> {
+    steps.rev().filter_map(|step| tolerant(&step.undo(), places)).collect()
+}
+
+fn tolerant(step: &Step, places: &mut Places) -> Option<Failure> {
+    match perform(step, places) {
+        Err(source) if !(source.is_not_found() && matches!(step.change, Change::Delete(_))) => {
+            Some(Failure { step: step.clone(), source })
+        }
+        _ => None,
+    }
+}
+
+fn perform(step: &Step, places: &mut Places) -> Result<()> {
+    let place = step.place;
+    match &step.change {
+        Change::Add(Object::Link(link)) => add_link(place, link, places),
+        Change::Add(Object::Sysctl(setting)) | Change::Replace { to: Object::Sysctl(setting), .. } => {
+            set(place, setting, places)
+        }
+        Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
+            let _ = rules; Ok(())
+        }
+        Change::Delete(Object::NftTable(_)) => Ok(()),
+        Change::Replace { to: Object::Link(link), .. } => change_link(place, link, places),
+        // Neither can be deleted; a plan never asks for it, the undo of an addition does.
+        Change::Delete(Object::Sysctl(_)) => Ok(()),
+        Change::Delete(Object::Link(link)) => delete_link(place, link, places),
+        Change::Add(object) => write(place, object, Verb::Add, places),
+        Change::Delete(object) => write(place, object, Verb::Delete, places),
+        Change::Replace { to, .. } => write(place, to, Verb::Replace, places),
+    }
+}
+
+fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
+    let mut new = match &link.kind {
+        LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
+        LinkKind::Vlan { parent, tag } => {
+            let parent = places.host.index_of(parent)?;
+            NewLink::new(link.name.clone(), netlink::LinkKind::Vlan { parent, tag: *tag })
+        }
+        LinkKind::Veth(peer) => {
+            let peer = Peer { name: peer.name.clone(), mac: Some(peer.mac), mtu: link.mtu, netns: None };
+            NewLink::new(link.name.clone(), netlink::LinkKind::Veth(peer))
+        }
+    };
+    new.mac = link.mac;
+    new.mtu = link.mtu;
+    new.up = link.up;
+    let Places { host, pod, .. } = places;
+    if let (netlink::LinkKind::Veth(peer), Some(pod)) = (&mut new.kind, pod.as_ref()) {
+        peer.netns = Some(pod.netns.as_fd());
+    }
+    host.add_link(&new)?;
+    match &link.alias {
+        // The kernel takes no alias at birth.
+        Some(alias) => host.change_link_named(&link.name, &[LinkChange::Alias(alias.clone())]),
+        None => Ok(()),
+    }
+}
+
+fn change_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
+    let mut changes = Vec::with_capacity(4);
+    // A pod's end is born with its address and MTU; setting them again would cost a message's work for nothing.
+    let born_right = link.kind == LinkKind::VethPeer;
+    changes.extend(link.mac.filter(|_| !born_right).map(LinkChange::Mac));
+    changes.extend(link.mtu.filter(|_| !born_right).map(LinkChange::Mtu));
+    changes.extend(link.alias.clone().map(LinkChange::Alias));
+    changes.push(if link.up { LinkChange::Up } else { LinkChange::Down });
+    places.socket(place).map_or(Ok(()), |socket| socket.change_link_named(&link.name, &changes))
+}
+
+fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
+    match link.kind {
+        // It goes with the host end, and a device is not ours to remove.
+        LinkKind::VethPeer | LinkKind::Device => Ok(()),
+        LinkKind::Veth(_) | LinkKind::Vlan { .. } => {
+            places.socket(place).map_or(Ok(()), |socket| socket.delete_link_named(&link.name))
+        }
+    }
+}
+
+fn set(place: Place, setting: &SysctlSpec, places: &Places) -> Result<()> {
+    let key: Vec<&str> = setting.key.iter().map(String::as_str).collect();
+    places.sysctl(place, |sysctls| sysctls.write(&key, &setting.value)).map(|_changed| ())
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Add,
+    Replace,
+    Delete,
+}
+
+fn write(place: Place, object: &Object, verb: Verb, places: &mut Places) -> Result<()> {
+    // A pod that is gone took everything in it along.
+    let Some(socket) = places.socket(place) else { return Ok(()) };
+    let index = object.carrier().map(|link| socket.index_of(link)).transpose()?.unwrap_or(0);
+    match object {
+        Object::Address(AddressSpec { address, .. }) => {
+            let mut address = Address::new(index, *address);
+            address.nodad = true;
+            match verb {
+                Verb::Add | Verb::Replace => socket.replace_address(&address),
+                Verb::Delete => socket.delete_address(&address),
+            }
+        }
+        Object::Route(route) => {
+            let route = kernel_route(route, index);
+            match verb {
+                Verb::Add => socket.add_route(&route),
+                Verb::Replace => socket.replace_route(&route),
+                Verb::Delete => socket.delete_route(&route),
+            }
+        }
+        Object::Rule(rule) => {
+            let rule = kernel_rule(rule);
+            match verb {
+                Verb::Add | Verb::Replace => match socket.add_rule(&rule) {
+                    // The kernel calls two rules the same only when everything about them is.
+                    Err(error) if error.is_already_exists() => Ok(()),
+                    other => other,
+                },
+                Verb::Delete => socket.delete_rule(&rule),
+            }
+        }
+        Object::Neighbour(NeighbourSpec { address, mac, .. }) => {
+            let neighbour = match mac {
+                Some(mac) => Neighbour::permanent(index, *address, *mac),
+                None => Neighbour::proxy(index, *address),
+            };
+            match verb {
+                Verb::Add | Verb::Replace => socket.replace_neighbour(&neighbour),
+                Verb::Delete => socket.delete_neighbour(&neighbour),
+            }
+        }
+        // Handled by `perform`.
+        Object::Link(_) | Object::Sysctl(_) | Object::NftTable(_) => Ok(()),
+    }
+}
+
+fn kernel_route(route: &RouteSpec, oif: u32) -> Route {
+    let mut kernel = Route::new(route.destination, oif, route.table, PROTOCOL);
+    kernel.gateway = route.via;
+    // IPv4 wants a next hop that a route already covers, or our word for it.
+    kernel.onlink = route.via.is_some_and(|via| via.is_ipv4());
+    kernel.scope_link = route.via.is_none() && route.destination.is_ipv4();
+    kernel
+}
+
+fn kernel_rule(rule: &RuleSpec) -> Rule {
+    let mut kernel = Rule::new(rule.family, rule.priority, rule.table, PROTOCOL);
+    kernel.from = rule.from;
+    kernel.to = rule.to;
+    kernel
+}

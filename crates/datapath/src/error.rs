@@ -1,0 +1,67 @@
+//! Failures of observing and applying.
+
+use thiserror::Error;
+
+use crate::Step;
+
+/// A failure to look at, or to change, the network.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The network could not be looked at.
+    #[error("cannot observe {what}")]
+    Observe {
+        /// What was looked at.
+        what: String,
+        /// Why.
+        #[source]
+        source: netlink::Error,
+    },
+    /// A step failed; those before it were undone.
+    #[error("step failed: {}", failure.step)]
+    Apply {
+        /// The step.
+        #[source]
+        failure: Box<Failure>,
+        /// Steps that could not be taken back either.
+        left_over: Vec<Failure>,
+    },
+    /// The link name that our hash gives belongs to somebody else.
+    #[error("link {name} exists and is not this attachment's (its alias is {found:?}, not {wanted:?})")]
+    Collision {
+        /// The link.
+        name: vcn::IfName,
+        /// Its alias.
+        found: Option<String>,
+        /// What ours would say.
+        wanted: String,
+    },
+}
+
+/// One step that failed.
+#[derive(Debug, Error)]
+#[error("{step}")]
+pub struct Failure {
+    /// The step.
+    pub step: Step,
+    /// Why.
+    #[source]
+    pub source: netlink::Error,
+}
+
+impl Error {
+    /// Whether the first thing that failed found its object there already.
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, Self::Apply { failure, .. } if failure.source.is_already_exists())
+    }
+
+    /// Whether trying again may help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Observe { source, .. } => source.is_retryable(),
+            Self::Apply { failure, .. } => failure.source.is_retryable(),
+            Self::Collision { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The host's network for its VNICs: each secondary VNIC has its link, its address and its own table, and the metadata
+//! address stays reachable for pods by the primary VNIC. The primary VNIC itself is the operating system's.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use vcn::{
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, MachineKind, Mtu, RulePriorities, TableId, Vnic,
+};
+
+use crate::pod::everything;
+use crate::{
+    AddressSpec, LinkKind, LinkSpec, NftRule, NftRuleKind, Object, Place, RouteSpec, RuleSpec, SysctlSpec, Transport,
+};
+
+mod links;
+mod observed;
+
+pub use links::{LinkError, Placement, place};
+pub use observed::observe;
+
+/// What the host's network must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostNetwork {
+    /// The primary VNIC's link.
+    pub primary: IfName,
+    /// The secondary VNICs.
+    pub vnics: Vec<HostVnic>,
+    /// Whether pods may ask the metadata service on port 80 (it hands out the instance's credentials).
+    pub pods_may_use_metadata: bool,
+    /// Whether the kernel forwards IPv6 for pods.
+    pub ipv6: bool,
+}
+
+/// A secondary VNIC on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostVnic {
+    /// As the metadata service describes it.
+    pub vnic: Vnic,
+    /// How it becomes a link here.
+    pub placement: Placement,
+    /// Its table.
+    pub table: TableId,
+    /// Its MTU.
+    pub mtu: Mtu,
+}
+
+/// The objects of the host's network, in the order they are made.
+#[must_use]
+pub fn desired(network: &HostNetwork) -> Vec<Object> {
+    let mut objects = forwarding(network);
+    for vnic in &network.vnics {
+        objects.extend(link(vnic));
+        objects.extend(routing(vnic));
+    }
+    objects.push(Object::Rule(RuleSpec {
+        priority: RulePriorities::METADATA,
+        family: Family::Ipv4,
+        from: None,
+        to: Some(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS))),
+        table: TableId::MAIN,
+    }));
+    objects.push(Object::NftTable(nft_rules(network)));
+    objects
+}
+
+/// The same for the planner.
+#[must_use]
+pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
+    objects.into_iter().map(|object| (Place::Host, object)).collect()
+}
+
+fn forwarding(network: &HostNetwork) -> Vec<Object> {
+    let mut settings = vec![sysctl(&["net", "ipv4", "ip_forward"], "1")];
+    if network.ipv6 {
+        // First: with forwarding on, the kernel drops router advertisements and purges the default route they made,
+        // unless the link says 2 ("also when forwarding").
+        settings.push(sysctl(&["net", "ipv6", "conf", network.primary.as_str(), "accept_ra"], "2"));
+        settings.push(sysctl(&["net", "ipv6", "conf", "all", "forwarding"], "1"));
+    }
+    settings
+}
+
+fn link(vnic: &HostVnic) -> Vec<Object> {
+    let name = vnic.placement.link();
+    let (kind, alias) = match &vnic.placement {
+        Placement::Device { .. } => (LinkKind::Device, None),
+        Placement::Vlan { parent, tag, .. } => (
+            LinkKind::Vlan { parent: parent.clone(), tag: *tag },
+            Some(format!("{LINK_ALIAS_PREFIX}{}", vnic.vnic.id)),
+        ),
+    };
+    let spec = |mac| LinkSpec { name: name.clone(), kind, mac, mtu: Some(vnic.mtu), up: true, alias };
+    let mut objects = Vec::new();
+    if let Placement::Vlan { parent, .. } = &vnic.placement {
+        // Making a VLAN on a port that is down fails (ENETDOWN), and its MTU bounds the VLAN's.
+        let port = LinkSpec {
+            name: parent.clone(),
+            kind: LinkKind::Device,
+            mac: None,
+            mtu: Some(vnic.mtu),
+            up: true,
+            alias: None,
+        };
+        objects.push(Object::Link(port));
+    }
+    let mac = matches!(vnic.placement, Placement::Vlan { .. }).then_some(vnic.vnic.mac);
+    objects.push(Object::Link(spec(mac)));
+    // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
+    objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
+    if vnic.vnic.addressing.ipv6.is_some() {
+        // Needed for the proxy neighbours of pods.
+        objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "proxy_ndp"], "1"));
+    }
+    objects
+}
+
+fn routing(vnic: &HostVnic) -> Vec<Object> {
+    let link = vnic.placement.link();
+    let mut objects = Vec::new();
+    for (family, addressing) in vnic.vnic.addressing.iter() {
+        // A single address, not the subnet's prefix: a connected route in the main table would steal the host's own
+        // traffic to that subnet.
+        let own = IpNetwork::from(addressing.address);
+        let route = |destination, via| RouteSpec { destination, via, link: link.clone(), table: vnic.table };
+        objects.push(Object::Address(AddressSpec { link: link.clone(), address: own }));
+        objects.push(Object::Route(route(IpNetwork::from(addressing.router), None)));
+        objects.push(Object::Route(route(everything(family), Some(addressing.router))));
+        objects.push(Object::Rule(RuleSpec {
+            priority: RulePriorities::FROM_VNIC,
+            family,
+            from: Some(own),
+            to: None,
+            table: vnic.table,
+        }));
+    }
+    objects
+}
+
+fn nft_rules(network: &HostNetwork) -> Vec<NftRule> {
+    let accept = |transport, port| NftRule::new(NftRuleKind::AcceptMetadataPort { transport, port });
+    let mut rules = vec![
+        accept(Transport::Udp, 53),
+        accept(Transport::Tcp, 53),
+        accept(Transport::Udp, 123),
+        NftRule::new(NftRuleKind::MasqueradeMetadata { link: network.primary.clone() }),
+        NftRule::new(NftRuleKind::DropLinkLocal),
+    ];
+    if network.pods_may_use_metadata {
+        rules.insert(3, accept(Transport::Tcp, 80));
+    }
+    rules
+}
+
+fn sysctl(key: &[&str], value: &str) -> Object {
+    Object::Sysctl(SysctlSpec { key: key.iter().map(|part| (*part).to_owned()).collect(), value: value.to_owned() })
+}
+
+/// The kind of machine, by the only reliable sign: the port index that bare metal alone reports.
+#[must_use]
+pub fn machine_kind(vnics: &[Vnic]) -> MachineKind {
+    if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { MachineKind::BareMetal } else { MachineKind::Virtual }
+}
+
+/// Finds a link by its Ethernet address among those that are devices (a VLAN or macvlan of the same address is not).
+pub(crate) fn device_by_mac(links: &[netlink::Link], mac: MacAddr) -> Option<&netlink::Link> {
+    let is_device = |link: &&netlink::Link| {
+        !link.loopback
+            && link.master.is_none()
+            && link.vlan.is_none()
+            && !matches!(link.kind.as_deref(), Some("macvlan" | "macvtap" | "ipvlan" | "bridge" | "dummy"))
+    };
+    links.iter().filter(is_device).find(|link| link.mac == Some(mac))
+}

@@ -1,0 +1,118 @@
+//! Where a VNIC meets the operating system: a device of its own on a virtual machine, a VLAN on a physical port on bare
+//! metal.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use vcn::{IfName, MacAddr, MachineKind, Vnic, VlanTag};
+
+use super::device_by_mac;
+
+/// How a VNIC becomes a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// It is this device already.
+    Device {
+        /// The device.
+        link: IfName,
+    },
+    /// We make this VLAN link.
+    Vlan {
+        /// Its name: `nic<port index>.<tag>`, short and independent of the port's name.
+        link: IfName,
+        /// The physical port.
+        parent: IfName,
+        /// The tag.
+        tag: VlanTag,
+    },
+}
+
+impl Placement {
+    /// The link that carries the VNIC.
+    #[must_use]
+    pub const fn link(&self) -> &IfName {
+        match self {
+            Self::Device { link } | Self::Vlan { link, .. } => link,
+        }
+    }
+}
+
+/// Why a VNIC has no link.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LinkError {
+    /// Virtual machine: hot-plug takes some seconds after the attachment is reported.
+    #[error("no link has the VNIC's address {mac} (links seen: {seen}); a hot-plugged VNIC appears within seconds")]
+    NoDevice {
+        /// The VNIC's Ethernet address.
+        mac: MacAddr,
+        /// The links and their addresses.
+        seen: String,
+    },
+    /// Bare metal: the port of this index has no known address, or none of the links has it.
+    #[error(
+        "physical port {nic_index} was not found: no link has its address {} (links seen: {seen}); name it with \
+         BM_PORT_{nic_index}",
+        mac.map_or_else(|| "(the metadata service lists none untagged)".to_owned(), |mac| mac.to_string())
+    )]
+    NoPort {
+        /// The port's index.
+        nic_index: u8,
+        /// Its Ethernet address, where an untagged VNIC tells it.
+        mac: Option<MacAddr>,
+        /// The links and their addresses.
+        seen: String,
+    },
+}
+
+/// Finds where `vnic` (one of `vnics`) lives among `links`. `port_override` names a port by its index where the
+/// metadata service's addresses match no link (bifurcated ports).
+///
+/// # Errors
+/// When the link or port is not there; guessing would configure somebody else's.
+pub fn place(
+    vnic: &Vnic,
+    vnics: &[Vnic],
+    links: &[netlink::Link],
+    port_override: impl Fn(u8) -> Option<IfName>,
+) -> Result<Placement, LinkError> {
+    match (super::machine_kind(vnics), vnic.vlan_tag) {
+        (MachineKind::BareMetal, Some(tag)) => {
+            let nic_index = vnic.nic_index.unwrap_or(0);
+            let parent = port(nic_index, vnics, links, &port_override)?;
+            // At most "nic255.4094": always a valid name.
+            let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
+            Ok(Placement::Vlan { link, parent, tag })
+        }
+        (MachineKind::BareMetal, None) => {
+            let link = port(vnic.nic_index.unwrap_or(0), vnics, links, &port_override)?;
+            Ok(Placement::Device { link })
+        }
+        (MachineKind::Virtual, _) => match device_by_mac(links, vnic.mac) {
+            Some(link) => Ok(Placement::Device { link: link.name.clone() }),
+            None => Err(LinkError::NoDevice { mac: vnic.mac, seen: seen(links) }),
+        },
+    }
+}
+
+/// The port of an index: the untagged VNIC of that index has the port's own Ethernet address.
+fn port(
+    nic_index: u8,
+    vnics: &[Vnic],
+    links: &[netlink::Link],
+    port_override: &impl Fn(u8) -> Option<IfName>,
+) -> Result<IfName, LinkError> {
+    let untagged = vnics.iter().find(|other| other.nic_index == Some(nic_index) && other.vlan_tag.is_none());
+    let mac = untagged.map(|other| other.mac);
+    let by_mac = mac.and_then(|mac| device_by_mac(links, mac)).map(|link| link.name.clone());
+    let named = || port_override(nic_index).filter(|name| links.iter().any(|link| link.name == *name));
+    by_mac.or_else(named).ok_or_else(|| LinkError::NoPort { nic_index, mac, seen: seen(links) })
+}
+
+fn seen(links: &[netlink::Link]) -> String {
+    let text = |link: &netlink::Link| match link.mac {
+        Some(mac) => format!("{} {mac}", link.name),
+        None => link.name.to_string(),
+    };
+    let own = |link: &&netlink::Link| !link.loopback && !link.name.as_str().starts_with(vcn::HOST_LINK_PREFIX);
+    links.iter().filter(own).map(text).collect::<Vec<_>>().join(", ")
+}

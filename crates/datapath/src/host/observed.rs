@@ -1,0 +1,108 @@
+//! What there is of the host's network, as far as it is ours or asked for.
+
+use std::collections::HashMap;
+
+use netlink::RouteFilter;
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL, RulePriorities, TableId};
+
+use crate::{
+    AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
+};
+
+/// Looks at the wanted links, addresses and settings, and at every VLAN link, route, rule and nft rule that is ours.
+/// Foreign addresses, routes and rules are not listed, so a plan never deletes them (promise P2).
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    let all = places.host.links().map_err(|source| Error::Observe { what: "links".into(), source })?;
+    let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
+    let mut found = links(desired, &all, &names);
+    found.extend(addresses(desired, &names, places)?);
+    found.extend(settings(desired, places));
+    for family in Family::ALL {
+        found.extend(routes(family, &names, places)?);
+        found.extend(rules(family, places)?);
+    }
+    found.extend(nft_table()?);
+    Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
+}
+
+fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>) -> Vec<Object> {
+    let wanted = |name: &IfName| {
+        desired.iter().any(|object| matches!(object, Object::Link(link) if link.name == *name))
+    };
+    let ours = |link: &netlink::Link| {
+        link.vlan.is_some() && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
+    };
+    let describe = |link: &netlink::Link| {
+        let kind = match (link.vlan, link.parent.and_then(|parent| names.get(&parent))) {
+            (Some(tag), Some(parent)) => LinkKind::Vlan { parent: parent.clone(), tag },
+            _ => LinkKind::Device,
+        };
+        let netlink::Link { name, mac, mtu, up, alias, .. } = link.clone();
+        Object::Link(LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias })
+    };
+    all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
+}
+
+fn addresses(desired: &[Object], names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let found =
+        places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
+    let described = found.into_iter().filter_map(|address| {
+        let link = names.get(&address.index)?.clone();
+        Some(Object::Address(AddressSpec { link, address: address.address }))
+    });
+    Ok(described.filter(|object| desired.contains(object)).collect())
+}
+
+fn settings(desired: &[Object], places: &Places) -> Vec<Object> {
+    let read = |wanted: &SysctlSpec| {
+        let key: Vec<&str> = wanted.key.iter().map(String::as_str).collect();
+        // A link's settings do not exist before the link does; the plan then sets them after making it.
+        let value = places.sysctl(Place::Host, |sysctls| sysctls.read(&key)).ok()?;
+        Some(Object::Sysctl(SysctlSpec { key: wanted.key.clone(), value: value.trim().to_owned() }))
+    };
+    desired
+        .iter()
+        .filter_map(|object| match object {
+            Object::Sysctl(wanted) => read(wanted),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Our routes outside the main table: those in it lead to pods and are the plugin's.
+fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let filter = RouteFilter { family, table: None, protocol: Some(PROTOCOL), oif: None };
+    let routes = places
+        .host
+        .routes(&filter)
+        .map_err(|source| Error::Observe { what: format!("{family} routes"), source })?;
+    let described = routes.into_iter().filter(|route| route.table != TableId::MAIN).filter_map(|route| {
+        let link = names.get(&route.oif)?.clone();
+        if link.as_str().starts_with(HOST_LINK_PREFIX) {
+            return None;
+        }
+        Some(Object::Route(RouteSpec { destination: route.destination, via: route.gateway, link, table: route.table }))
+    });
+    Ok(described.collect())
+}
+
+/// Our rules about the host; those about pods are the plugin's.
+fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let rules =
+        places.host.rules(family).map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+    let ours = |rule: &netlink::Rule| {
+        rule.protocol == PROTOCOL && matches!(rule.priority, RulePriorities::METADATA | RulePriorities::FROM_VNIC)
+    };
+    let describe = |rule: netlink::Rule| {
+        let netlink::Rule { priority, from, to, table, .. } = rule;
+        Object::Rule(RuleSpec { priority, family, from, to, table })
+    };
+    Ok(rules.into_iter().filter(ours).map(describe).collect())
+}
+
+fn nft_table() -> Result<Option<Object>, Error> {
+    Ok(None)
+}

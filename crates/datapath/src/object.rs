@@ -1,0 +1,284 @@
+//! The things a network consists of, in the words an operator would type. Links are named, never numbered: a plan made
+//! before a link exists stays true after.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, Priority, TableId, VlanTag};
+
+mod nft;
+
+pub use nft::{NftRule, NftRuleKind, Transport};
+
+/// One object of a namespace's network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Object {
+    /// A link.
+    Link(LinkSpec),
+    /// An address on a link.
+    Address(AddressSpec),
+    /// A route.
+    Route(RouteSpec),
+    /// A policy rule.
+    Rule(RuleSpec),
+    /// A neighbour entry, ordinary or proxy.
+    Neighbour(NeighbourSpec),
+    /// A kernel setting.
+    Sysctl(SysctlSpec),
+    /// The whole of our nft table: it is replaced in one transaction, so it is one object.
+    NftTable(Vec<NftRule>),
+}
+
+/// A link and the attributes that matter; `None` means "as it is".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkSpec {
+    /// Its name.
+    pub name: IfName,
+    /// What it is.
+    pub kind: LinkKind,
+    /// Its Ethernet address.
+    #[serde(default)]
+    pub mac: Option<MacAddr>,
+    /// Its MTU.
+    #[serde(default)]
+    pub mtu: Option<Mtu>,
+    /// Administratively up.
+    pub up: bool,
+    /// Whose it is, in words.
+    #[serde(default)]
+    pub alias: Option<String>,
+}
+
+/// What a link is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// The host end of a pod's link; the pod end is born with it, in the pod.
+    Veth(VethPeer),
+    /// The pod end: comes and goes with the host end.
+    VethPeer,
+    /// An 802.1Q link.
+    Vlan {
+        /// The physical port.
+        parent: IfName,
+        /// The tag.
+        tag: VlanTag,
+    },
+    /// A device that hardware or the hypervisor made: never created and never deleted by us.
+    Device,
+}
+
+/// The pod end of a veth pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VethPeer {
+    /// Its name in the pod.
+    pub name: IfName,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+}
+
+/// An address on a link. Always without duplicate address detection: the fabric guarantees that VNIC addresses are
+/// unique, and detection costs IPv6 pods 1–2 s.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressSpec {
+    /// The link.
+    pub link: IfName,
+    /// Address and prefix length.
+    pub address: IpNetwork,
+}
+
+/// A route with our protocol number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteSpec {
+    /// Where to; a prefix of length 0 is the default route.
+    pub destination: IpNetwork,
+    /// Through whom; none for what is on the link itself.
+    #[serde(default)]
+    pub via: Option<IpAddr>,
+    /// Out of which link.
+    pub link: IfName,
+    /// In which table.
+    pub table: TableId,
+}
+
+/// A policy rule with our protocol number; its action is always a look-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleSpec {
+    /// Its priority.
+    pub priority: Priority,
+    /// The family (a rule may name no address).
+    pub family: Family,
+    /// Source.
+    #[serde(default)]
+    pub from: Option<IpNetwork>,
+    /// Destination.
+    #[serde(default)]
+    pub to: Option<IpNetwork>,
+    /// The table looked up.
+    pub table: TableId,
+}
+
+/// A neighbour entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourSpec {
+    /// The link.
+    pub link: IfName,
+    /// The address.
+    pub address: IpAddr,
+    /// Its Ethernet address, permanently; `None` is a proxy entry: we answer for the address on this link.
+    pub mac: Option<MacAddr>,
+}
+
+/// A kernel setting below /proc/sys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SysctlSpec {
+    /// The path's components; a link name may contain dots.
+    pub key: Vec<String>,
+    /// The value wanted or found.
+    pub value: String,
+}
+
+impl Object {
+    /// Whether the two are values of one thing (the same link, the same setting), so that one replaces the other.
+    #[must_use]
+    pub fn same_slot(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Link(a), Self::Link(b)) => a.name == b.name,
+            (Self::Route(a), Self::Route(b)) => a.destination == b.destination && a.table == b.table,
+            (Self::Neighbour(a), Self::Neighbour(b)) => {
+                a.link == b.link && a.address == b.address && a.mac.is_none() == b.mac.is_none()
+            }
+            (Self::Sysctl(a), Self::Sysctl(b)) => a.key == b.key,
+            (Self::NftTable(_), Self::NftTable(_)) => true,
+            _ => self == other,
+        }
+    }
+
+    /// Whether `found` is what this object asks for.
+    #[must_use]
+    pub fn satisfied_by(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::Link(want), Self::Link(have)) => want.satisfied_by(have),
+            _ => self == found,
+        }
+    }
+
+    /// The link that takes this object with it when it goes.
+    #[must_use]
+    pub const fn carrier(&self) -> Option<&IfName> {
+        match self {
+            Self::Address(address) => Some(&address.link),
+            Self::Route(route) => Some(&route.link),
+            Self::Neighbour(neighbour) => Some(&neighbour.link),
+            Self::Link(_) | Self::Rule(_) | Self::Sysctl(_) | Self::NftTable(_) => None,
+        }
+    }
+
+    /// The noun of the `ip` (or other) command.
+    pub(crate) const fn noun(&self) -> &'static str {
+        match self {
+            Self::Link(_) => "link",
+            Self::Address(_) => "addr",
+            Self::Route(_) => "route",
+            Self::Rule(_) => "rule",
+            Self::Neighbour(_) => "neigh",
+            Self::Sysctl(_) => "sysctl",
+            Self::NftTable(_) => "nft",
+        }
+    }
+}
+
+impl LinkSpec {
+    fn satisfied_by(&self, have: &Self) -> bool {
+        let kind = match (&self.kind, &have.kind) {
+            (LinkKind::Vlan { parent, tag }, LinkKind::Vlan { parent: p, tag: t }) => parent == p && tag == t,
+            (LinkKind::Vlan { .. }, _) => false,
+            // A veth's peer lives in the pod and is observed there.
+            _ => true,
+        };
+        kind && (self.up == have.up || !self.up)
+            && (self.mac.is_none() || self.mac == have.mac)
+            && (self.mtu.is_none() || self.mtu == have.mtu)
+            && (self.alias.is_none() || self.alias == have.alias)
+    }
+}
+
+impl RouteSpec {
+    /// Whether this is a default route.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.destination.prefix() == 0
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(link) => link.fmt(f),
+            Self::Address(address) => write!(f, "{} dev {}", address.address, address.link),
+            Self::Route(route) => route.fmt(f),
+            Self::Rule(rule) => rule.fmt(f),
+            Self::Neighbour(NeighbourSpec { link, address, mac: Some(mac) }) => {
+                write!(f, "{address} lladdr {mac} dev {link} nud permanent")
+            }
+            Self::Neighbour(NeighbourSpec { link, address, mac: None }) => write!(f, "proxy {address} dev {link}"),
+            Self::Sysctl(sysctl) => write!(f, "{}={}", sysctl.key.join("/"), sysctl.value),
+            Self::NftTable(rules) => write!(f, "table inet {} ({} rules)", vcn::NFT_TABLE, rules.len()),
+        }
+    }
+}
+
+impl fmt::Display for LinkSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_str())?;
+        if let LinkKind::Vlan { parent, .. } = &self.kind {
+            write!(f, " link {parent}")?;
+        }
+        if let Some(mac) = self.mac {
+            write!(f, " address {mac}")?;
+        }
+        if let Some(mtu) = self.mtu {
+            write!(f, " mtu {mtu}")?;
+        }
+        if self.up {
+            f.write_str(" up")?;
+        }
+        match &self.kind {
+            LinkKind::Veth(peer) => write!(f, " type veth peer {} address {} in the pod", peer.name, peer.mac),
+            LinkKind::Vlan { tag, .. } => write!(f, " type vlan id {tag}"),
+            LinkKind::VethPeer | LinkKind::Device => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for RouteSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_default(), self.destination.prefix() == Family::of(self.destination.ip()).host_prefix()) {
+            (true, _) => f.write_str("default")?,
+            (_, true) => write!(f, "{}", self.destination.ip())?,
+            _ => write!(f, "{}", self.destination)?,
+        }
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        write!(f, " dev {}", self.link)?;
+        if self.table != TableId::MAIN {
+            write!(f, " table {}", self.table)?;
+        }
+        write!(f, " proto {PROTOCOL}")
+    }
+}
+
+impl fmt::Display for RuleSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = |net: &IpNetwork| if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() };
+        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| "all".into(), host))?;
+        if let Some(to) = &self.to {
+            write!(f, " to {}", host(to))?;
+        }
+        write!(f, " lookup {}", self.table)
+    }
+}

@@ -1,0 +1,86 @@
+//! The rules of our nft table. A rule is told from another by its text, which it carries in the kernel as its comment,
+//! so `nft list table inet vcn-native` reads like this list.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use vcn::{HOST_LINK_PREFIX, IfName, METADATA_ADDRESS};
+
+/// One rule.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NftRule {
+    /// What it is for; observed rules of an unknown version are known by their text only.
+    #[serde(default)]
+    pub kind: Option<NftRuleKind>,
+    /// Its text, the comment in the kernel.
+    pub text: String,
+}
+
+/// What our rules do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NftRuleKind {
+    /// Pods reach the VCN resolver, the time server and (where allowed) the metadata service as the primary VNIC,
+    /// the only one those answer.
+    MasqueradeMetadata {
+        /// The primary VNIC's link.
+        link: IfName,
+    },
+    /// Pods may ask this TCP or UDP port of the metadata address.
+    AcceptMetadataPort {
+        /// `tcp` or `udp`.
+        transport: Transport,
+        /// 53, 123 or 80.
+        port: u16,
+    },
+    /// The rest of 169.254.0.0/16 is the host's own (iSCSI boot disks): dropped from pods.
+    DropLinkLocal,
+}
+
+/// A transport protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl NftRule {
+    /// A rule of ours.
+    #[must_use]
+    pub fn new(kind: NftRuleKind) -> Self {
+        Self { text: kind.to_string(), kind: Some(kind) }
+    }
+
+    /// A rule as found.
+    #[must_use]
+    pub const fn found(text: String) -> Self {
+        Self { kind: None, text }
+    }
+}
+
+impl PartialEq for NftRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for NftRule {}
+
+impl fmt::Display for NftRuleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MasqueradeMetadata { link } => write!(f, "pods to {METADATA_ADDRESS} by {link}: masquerade"),
+            Self::AcceptMetadataPort { transport: Transport::Tcp, port } => {
+                write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} tcp {port}: accept")
+            }
+            Self::AcceptMetadataPort { transport: Transport::Udp, port } => {
+                write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} udp {port}: accept")
+            }
+            Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The namespaces that steps happen in.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use netlink::{Netns, Socket, Sysctls};
+use serde::{Deserialize, Serialize};
+
+/// A namespace by its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The node's.
+    Host,
+    /// The pod's.
+    Pod,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host",
+            Self::Pod => "pod",
+        })
+    }
+}
+
+/// Sockets into the namespaces at hand.
+#[derive(Debug)]
+pub struct Places {
+    pub(crate) host: Socket,
+    pub(crate) pod: Option<PodPlace>,
+    pub(crate) sysctl_root: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct PodPlace {
+    pub(crate) netns: Netns,
+    pub(crate) socket: Socket,
+}
+
+impl Places {
+    /// The namespace of the calling thread as the host, no pod. Settings are written below `sysctl_root`: a container
+    /// sees its /proc/sys read-only and is given the host's elsewhere.
+    ///
+    /// # Errors
+    /// When a netlink socket cannot be had.
+    pub fn host(sysctl_root: &Path) -> Result<Self, netlink::Error> {
+        Ok(Self { host: Socket::open()?, pod: None, sysctl_root: sysctl_root.to_owned() })
+    }
+
+    /// The same with a pod.
+    ///
+    /// # Errors
+    /// When the pod's namespace cannot be entered.
+    pub fn with_pod(mut self, netns: Netns) -> Result<Self, netlink::Error> {
+        let socket = Socket::open_in(&netns)?;
+        self.pod = Some(PodPlace { netns, socket });
+        Ok(self)
+    }
+
+    /// The pod's namespace, when there is a pod.
+    #[must_use]
+    pub fn pod_netns(&self) -> Option<&Netns> {
+        self.pod.as_ref().map(|pod| &pod.netns)
+    }
+
+    /// The socket of a place; `None` for the pod when there is none (any more).
+    pub(crate) fn socket(&mut self, place: Place) -> Option<&mut Socket> {
+        match place {
+            Place::Host => Some(&mut self.host),
+            Place::Pod => self.pod.as_mut().map(|pod| &mut pod.socket),
+        }
+    }
+
+    /// Settings of a place. /proc/sys/net shows the namespace of whoever opens it, hence the visit to the pod.
+    pub(crate) fn sysctl<T: Send>(
+        &self,
+        place: Place,
+        act: impl FnOnce(&Sysctls) -> Result<T, netlink::Error> + Send,
+    ) -> Result<T, netlink::Error> {
+        match (place, &self.pod) {
+            (Place::Pod, Some(pod)) => pod.netns.run(|| act(&Sysctls::new(Path::new("/proc/sys"))))?,
+            _ => act(&Sysctls::new(&self.sysctl_root)),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The one planner: what has to change so that what is observed becomes what is desired. Pure; its steps are data that
+//! can be printed, applied and undone.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{LinkKind, Object, Place};
+
+/// One change in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub change: Change,
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Make it.
+    Add(Object),
+    /// Remove it.
+    Delete(Object),
+    /// Give an existing thing another value.
+    Replace {
+        /// The value found.
+        from: Object,
+        /// The value wanted.
+        to: Object,
+    },
+}
+
+/// The steps from `observed` to `desired`. On success of all of them the namespaces hold every desired object, and of
+/// the observed ones only those that are desired. `observed` must list only what is ours: whatever it names and
+/// `desired` does not is deleted, last made first, before anything is added (a stale route would be in the way).
+/// Kernel settings and hardware devices cannot be deleted and are left.
+#[must_use]
+pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<Step> {
+    let wanted = |place: Place, object: &Object| desired.iter().any(|(p, o)| *p == place && o.same_slot(object));
+    let doomed: Vec<&(Place, Object)> =
+        observed.iter().filter(|(place, object)| deletable(object) && !wanted(*place, object)).collect();
+    let goes_with_its_link = |place: Place, object: &Object| {
+        doomed.iter().any(|(p, other)| match other {
+            Object::Link(link) => *p == place && object.carrier() == Some(&link.name),
+            _ => false,
+        })
+    };
+    let pod_end_dies = doomed.iter().any(|(_, o)| matches!(o, Object::Link(l) if matches!(l.kind, LinkKind::Veth(_))));
+    let deletions = doomed
+        .iter()
+        .rev()
+        .filter(|(place, object)| !goes_with_its_link(*place, object))
+        .filter(|(place, _)| !(pod_end_dies && *place == Place::Pod))
+        .map(|(place, object)| Step { place: *place, change: Change::Delete(object.clone()) });
+    let additions = desired.iter().filter_map(|(place, object)| {
+        let found = observed.iter().find(|(p, o)| p == place && o.same_slot(object));
+        let change = match found {
+            None => Change::Add(object.clone()),
+            Some((_, found)) if object.satisfied_by(found) => return None,
+            Some((_, found)) => Change::Replace { from: found.clone(), to: object.clone() },
+        };
+        Some(Step { place: *place, change })
+    });
+    deletions.chain(additions).collect()
+}
+
+impl Step {
+    /// The step that takes this one back.
+    #[must_use]
+    pub fn undo(&self) -> Self {
+        let change = match &self.change {
+            Change::Add(object) => Change::Delete(object.clone()),
+            Change::Delete(object) => Change::Add(object.clone()),
+            Change::Replace { from, to } => Change::Replace { from: to.clone(), to: from.clone() },
+        };
+        Self { place: self.place, change }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place == Place::Pod {
+            f.write_str("pod: ")?;
+        }
+        match &self.change {
+            Change::Add(object @ Object::Sysctl(_)) => write!(f, "sysctl {object}"),
+            Change::Add(Object::Link(link)) if matches!(link.kind, LinkKind::VethPeer | LinkKind::Device) => {
+                write!(f, "link set {link}")
+            }
+            Change::Add(object) => write!(f, "{} add {object}", object.noun()),
+            Change::Delete(Object::Link(link)) => write!(f, "link del {}", link.name),
+            Change::Delete(object) => write!(f, "{} del {object}", object.noun()),
+            Change::Replace { from: Object::Sysctl(from), to: to @ Object::Sysctl(_) } => {
+                write!(f, "sysctl {to} (was {})", from.value)
+            }
+            Change::Replace { from: Object::Link(from), to: Object::Link(to) } => {
+                write!(f, "link set {to} (was {from})")
+            }
+            Change::Replace { to, .. } => write!(f, "{} replace {to}", to.noun()),
+        }
+    }
+}
+
+const fn deletable(object: &Object) -> bool {
+    match object {
+        Object::Sysctl(_) => false,
+        Object::Link(link) => !matches!(link.kind, LinkKind::Device),
+        _ => true,
+    }
+}

@@ -1,0 +1,188 @@
+//! A pod's network: a routed veth, no bridge.
+//!
+//! ```text
+//!   pod   eth0 10.0.4.7/32, default via 169.254.1.1 (a permanent neighbour answers with the host end's MAC)
+//!    │ veth
+//!   host  vcn… ── 10.0.4.7 dev vcn… in main (rule 512 to the pod)
+//!    │            rule 1536 from the pod ─▶ table of its VNIC ─▶ default via the virtual router
+//!   VNIC  ens5 (a proxy neighbour answers for 10.0.4.7)
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
+use serde::{Deserialize, Serialize};
+use vcn::{
+    Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, RulePriorities,
+    TableId,
+};
+
+use crate::{
+    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer,
+};
+
+mod observed;
+
+pub use observed::observe;
+
+/// What one attachment's network must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodNetwork {
+    /// Names and Ethernet addresses of the two link ends.
+    pub ends: LinkEnds,
+    /// The MTU of both.
+    pub mtu: Mtu,
+    /// The pod's addresses, at most one per family.
+    pub addresses: Vec<PodAddress>,
+}
+
+/// The two ends of a pod's link. All of it follows from the attachment, so a repeated ADD, a CHECK and a DEL find the
+/// same link without any record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkEnds {
+    /// On the host: the documented prefix and 12 hexadecimal digits.
+    pub host: IfName,
+    /// Set explicitly, or udev's MACAddressPolicy would rewrite it under the pod's permanent neighbour.
+    pub host_mac: MacAddr,
+    /// Whose it is: the host name is a hash and could collide.
+    pub alias: String,
+    /// In the pod: CNI_IFNAME.
+    pub pod: IfName,
+    /// The pod end's.
+    pub pod_mac: MacAddr,
+}
+
+/// One address of a pod and the VNIC that carries it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// The host link of its VNIC.
+    pub vnic_link: IfName,
+    /// Its VNIC's routing table.
+    pub table: TableId,
+}
+
+impl LinkEnds {
+    /// The ends of the link of `pod_link` in the attachment that `identity` names (network, container id, link name).
+    #[must_use]
+    pub fn of(identity: &str, pod_link: IfName) -> Self {
+        let hash = fnv1a(identity.as_bytes());
+        let digits = format!("{HOST_LINK_PREFIX}{:012x}", hash & 0xffff_ffff_ffff);
+        Self {
+            // Three letters and twelve digits: always a valid name; the pod's own is as good a fallback as any.
+            host: IfName::new(digits).unwrap_or_else(|_| pod_link.clone()),
+            host_mac: MacAddr::local(hash),
+            // The kernel keeps 255 bytes; a longer identity is told by its first part (and, as ever, by its hash).
+            alias: format!("{LINK_ALIAS_PREFIX}{identity}").chars().take(255).collect(),
+            pod: pod_link,
+            pod_mac: MacAddr::local(hash.rotate_left(24) ^ 0x5a5a),
+        }
+    }
+}
+
+/// The objects of a pod's network, in the order they are made.
+#[must_use]
+pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
+    let PodNetwork { ends, mtu, addresses } = network;
+    let mut objects = vec![
+        (
+            Place::Host,
+            Object::Link(LinkSpec {
+                name: ends.host.clone(),
+                kind: LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac }),
+                mac: Some(ends.host_mac),
+                mtu: Some(*mtu),
+                up: true,
+                alias: Some(ends.alias.clone()),
+            }),
+        ),
+        (
+            Place::Pod,
+            Object::Link(LinkSpec {
+                name: ends.pod.clone(),
+                kind: LinkKind::VethPeer,
+                mac: Some(ends.pod_mac),
+                mtu: Some(*mtu),
+                up: true,
+                alias: None,
+            }),
+        ),
+    ];
+    if addresses.iter().any(|a| a.address.is_ipv6()) {
+        // A fresh namespace may have IPv6 off by default (container engines do that).
+        let key = ["net", "ipv6", "conf", ends.pod.as_str(), "disable_ipv6"].map(str::to_owned).to_vec();
+        objects.push((Place::Pod, Object::Sysctl(SysctlSpec { key, value: "0".into() })));
+    }
+    for address in addresses {
+        objects.extend(inside(ends, address.address).map(|object| (Place::Pod, object)));
+    }
+    for address in addresses {
+        objects.extend(outside(ends, address).map(|object| (Place::Host, object)));
+    }
+    objects
+}
+
+/// The gateway a pod sees in a family.
+#[must_use]
+pub const fn gateway(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::V4(POD_GATEWAY_V4),
+        Family::Ipv6 => IpAddr::V6(POD_GATEWAY_V6),
+    }
+}
+
+fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {
+    let family = Family::of(address);
+    let gateway = gateway(family);
+    let link = &ends.pod;
+    let route = |destination, via| RouteSpec { destination, via, link: link.clone(), table: TableId::MAIN };
+    // IPv6 link-local addresses are on the link by nature; IPv4's have to be said so.
+    let to_gateway = (family == Family::Ipv4).then(|| Object::Route(route(IpNetwork::from(gateway), None)));
+    [
+        Object::Address(AddressSpec { link: link.clone(), address: IpNetwork::from(address) }),
+        Object::Neighbour(NeighbourSpec { link: link.clone(), address: gateway, mac: Some(ends.host_mac) }),
+    ]
+    .into_iter()
+    .chain(to_gateway)
+    .chain([Object::Route(route(everything(family), Some(gateway)))])
+}
+
+fn outside(ends: &LinkEnds, pod: &PodAddress) -> [Object; 5] {
+    let family = Family::of(pod.address);
+    let net = IpNetwork::from(pod.address);
+    let rule = |priority, from, to, table| RuleSpec { priority, family, from, to, table };
+    [
+        // Permanent, as the pod's is: no ARP or NDP on the pod's link at all, so the first packet is not delayed.
+        Object::Neighbour(NeighbourSpec { link: ends.host.clone(), address: pod.address, mac: Some(ends.pod_mac) }),
+        Object::Route(RouteSpec { destination: net, via: None, link: ends.host.clone(), table: TableId::MAIN }),
+        Object::Neighbour(NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None }),
+        Object::Rule(rule(RulePriorities::TO_POD, None, Some(net), TableId::MAIN)),
+        Object::Rule(rule(RulePriorities::FROM_POD, Some(net), None, pod.table)),
+    ]
+}
+
+/// The default route's destination.
+pub(crate) const fn everything(family: Family) -> IpNetwork {
+    match family {
+        Family::Ipv4 => IpNetwork::V4(EVERYTHING_V4),
+        Family::Ipv6 => IpNetwork::V6(EVERYTHING_V6),
+    }
+}
+
+#[expect(clippy::panic, reason = "evaluated at compile time: a prefix length of 0 is always valid")]
+const EVERYTHING_V4: Ipv4Network = match Ipv4Network::new_checked(Ipv4Addr::UNSPECIFIED, 0) {
+    Some(net) => net,
+    None => panic!(),
+};
+
+#[expect(clippy::panic, reason = "evaluated at compile time: a prefix length of 0 is always valid")]
+const EVERYTHING_V6: Ipv6Network = match Ipv6Network::new_checked(Ipv6Addr::UNSPECIFIED, 0) {
+    Some(net) => net,
+    None => panic!(),
+};
+
+/// FNV-1a, 64 bit: stable across versions and machines, which the standard library's hasher is not.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,153 @@
+//! What there is of an attachment's network, as far as it is ours.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink::{NeighbourFilter, RouteFilter, Socket};
+use vcn::{Family, IfName, PROTOCOL, RulePriorities, TableId};
+
+use super::{LinkEnds, PodAddress};
+use crate::{
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
+    VethPeer,
+};
+
+/// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and proxy
+/// neighbours of `addresses` (what the allocation says it holds; pass none when there is no record: the addresses are
+/// then taken from the routes to the host end).
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
+pub fn observe(ends: &LinkEnds, addresses: &[PodAddress], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    let mut found = Vec::new();
+    let mut held: Vec<IpAddr> = addresses.iter().map(|a| a.address).collect();
+    if let Some((index, link)) = host_end(ends, &mut places.host)? {
+        found.push((Place::Host, Object::Link(link)));
+        // The pod end is read before the host's rules, so that the list is in the order of making.
+        found.extend(pod_end(ends, places)?.into_iter().map(|object| (Place::Pod, object)));
+        for object in carried(&ends.host, index, &mut places.host)? {
+            if let Object::Route(route) = &object
+                && !held.contains(&route.destination.ip())
+            {
+                held.push(route.destination.ip());
+            }
+            found.push((Place::Host, object));
+        }
+    }
+    let mut links: Vec<&IfName> = addresses.iter().map(|a| &a.vnic_link).collect();
+    links.dedup();
+    found.extend(proxies(&links, &held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
+    found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
+    Ok(found)
+}
+
+fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpec)>, Error> {
+    let link = match socket.link(&ends.host) {
+        Ok(link) => link,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(source) => return Err(Error::Observe { what: format!("link {}", ends.host), source }),
+    };
+    // An ADD killed between making the link and naming its owner leaves no alias; the address is a hash of the owner too.
+    let unnamed = link.alias.is_none() && link.mac == Some(ends.host_mac);
+    if link.alias.as_deref() != Some(ends.alias.as_str()) && !unnamed {
+        return Err(Error::Collision { name: link.name, found: link.alias, wanted: ends.alias.clone() });
+    }
+    let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
+    Ok(Some((link.index, seen(link, kind))))
+}
+
+fn pod_end(ends: &LinkEnds, places: &mut Places) -> Result<Vec<Object>, Error> {
+    let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
+    let link = match pod.socket.link(&ends.pod) {
+        Ok(link) => link,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(source) => return Err(Error::Observe { what: format!("link {} in the pod", ends.pod), source }),
+    };
+    let index = link.index;
+    let mut found = vec![Object::Link(seen(link, LinkKind::VethPeer))];
+    let addresses = pod.socket.addresses(Some(index)).map_err(|source| Error::Observe {
+        what: format!("addresses of {} in the pod", ends.pod),
+        source,
+    })?;
+    let ours = |address: &netlink::Address| !(is_link_local(address.address.ip()) || address.tentative);
+    found.extend(addresses.into_iter().filter(ours).map(|address| {
+        Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })
+    }));
+    found.extend(carried(&ends.pod, index, &mut pod.socket)?);
+    let key = ["net", "ipv6", "conf", ends.pod.as_str(), "disable_ipv6"];
+    // A kernel without IPv6 has no such setting, and no IPv6 pods either.
+    if let Ok(value) = places.sysctl(Place::Pod, |sysctls| sysctls.read(&key)) {
+        found.push(Object::Sysctl(SysctlSpec { key: key.map(str::to_owned).to_vec(), value: value.trim().to_owned() }));
+    }
+    Ok(found)
+}
+
+/// Routes and permanent neighbours of ours on a link.
+fn carried(name: &IfName, index: u32, socket: &mut Socket) -> Result<Vec<Object>, Error> {
+    let mut found = Vec::new();
+    for family in Family::ALL {
+        let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
+        let neighbours = socket
+            .neighbours(&filter)
+            .map_err(|source| Error::Observe { what: format!("{family} neighbours on {name}"), source })?;
+        found.extend(neighbours.into_iter().filter(|n| n.permanent && !n.address.is_multicast()).map(|n| {
+            Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })
+        }));
+        let filter = RouteFilter { family, table: Some(TableId::MAIN), protocol: Some(PROTOCOL), oif: Some(index) };
+        let routes = socket
+            .routes(&filter)
+            .map_err(|source| Error::Observe { what: format!("{family} routes on {name}"), source })?;
+        found.extend(routes.into_iter().map(|route| {
+            let link = name.clone();
+            Object::Route(RouteSpec { destination: route.destination, via: route.gateway, link, table: route.table })
+        }));
+    }
+    Ok(found)
+}
+
+fn proxies(links: &[&IfName], held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+    let mut found = Vec::new();
+    for &name in links {
+        // A VNIC that was detached took its proxy entries with it.
+        let Ok(index) = socket.index_of(name) else { continue };
+        let filter = NeighbourFilter { family: None, index: Some(index), proxy: true };
+        let entries = socket
+            .neighbours(&filter)
+            .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
+        found.extend(entries.into_iter().filter(|entry| held.contains(&entry.address)).map(|entry| {
+            Object::Neighbour(NeighbourSpec { link: name.clone(), address: entry.address, mac: None })
+        }));
+    }
+    Ok(found)
+}
+
+fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+    let about = |net: &Option<IpNetwork>| net.is_some_and(|net| held.contains(&net.ip()));
+    let mut found = Vec::new();
+    for family in Family::ALL.into_iter().filter(|family| held.iter().any(|a| Family::of(*a) == *family)) {
+        let rules =
+            socket.rules(family).map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+        let ours = |rule: &netlink::Rule| {
+            rule.protocol == PROTOCOL
+                && matches!(rule.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD)
+                && (about(&rule.from) || about(&rule.to))
+        };
+        found.extend(rules.into_iter().filter(ours).map(|rule| {
+            let netlink::Rule { priority, from, to, table, .. } = rule;
+            Object::Rule(RuleSpec { priority, family, from, to, table })
+        }));
+    }
+    Ok(found)
+}
+
+fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {
+    let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+    LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias }
+}
+
+const fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
