@@ -1,0 +1,149 @@
+//! Network namespaces: opened, made, bound to a path, entered by a closure on a thread of its own.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statfs::{FsType, fstatfs};
+
+use crate::error::{Cause, Result};
+
+/// The calling *thread's* namespace; `/proc/self` would be the main thread's.
+const CURRENT: &str = "/proc/thread-self/ns/net";
+
+/// An open network namespace. It lives at least as long as this.
+#[derive(Debug)]
+pub struct Netns {
+    file: OwnedFd,
+    id: NetnsId,
+}
+
+/// Which namespace: equal ids are the same namespace, as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetnsId {
+    /// The device number of the kernel's namespace file system.
+    pub dev: u64,
+    /// The namespace's inode number there. It may be reused after the namespace is gone.
+    pub inode: u64,
+}
+
+impl fmt::Display for NetnsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.dev, self.inode)
+    }
+}
+
+impl Netns {
+    /// Opens the namespace at a path.
+    ///
+    /// # Errors
+    /// `is_not_found()` when nothing is there; `is_not_a_namespace()` when it is something else.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_cause(path).map_err(|cause| cause.during("open network namespace", path.display()))
+    }
+
+    /// The calling thread's namespace.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn current() -> Result<Self> {
+        Self::open(Path::new(CURRENT))
+    }
+
+    /// Makes a new namespace that nobody else knows. Its loopback link is down.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub fn create() -> Result<Self> {
+        on_own_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            Self::open_cause(Path::new(CURRENT))
+        })
+        .map_err(|cause| cause.during("create", "a network namespace"))
+    }
+
+    /// Which namespace this is.
+    #[must_use]
+    pub const fn id(&self) -> NetnsId {
+        self.id
+    }
+
+    /// Runs a closure inside the namespace, on a thread that ends with it: whatever the closure does, returns or
+    /// panics, no other thread is ever in the wrong namespace.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or the closure panicked.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        on_own_thread(|| {
+            setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)?;
+            Ok(work())
+        })
+        .map_err(|cause| cause.during("work in network namespace", self.id))
+    }
+
+    /// Makes the namespace reachable at a path, as container runtimes do: a new file with the namespace mounted on it.
+    ///
+    /// # Errors
+    /// `is_already_exists()` when the path is taken.
+    pub fn bind_to(&self, path: &Path) -> Result<()> {
+        let bind = || -> Result<(), Cause> {
+            OpenOptions::new().write(true).create_new(true).mode(0o444).open(path)?;
+            let source = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            mount(Some(source.as_str()), path, None::<&str>, MsFlags::MS_BIND, None::<&str>).map_err(|errno| {
+                // The empty file would look like a namespace that died.
+                let _ = std::fs::remove_file(path);
+                errno.into()
+            })
+        };
+        bind().map_err(|cause| cause.during("bind network namespace to", path.display()))
+    }
+
+    /// Takes back `bind_to`: unmounts and removes the file. The namespace lives on while anybody holds it.
+    ///
+    /// # Errors
+    /// `is_not_found()` when there is no such file.
+    pub fn unbind(path: &Path) -> Result<()> {
+        let unbind = || -> Result<(), Cause> {
+            // EINVAL: it is a plain file, its mount went with somebody's mount namespace.
+            match umount2(path, MntFlags::MNT_DETACH) {
+                Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            Ok(std::fs::remove_file(path)?)
+        };
+        unbind().map_err(|cause| cause.during("unbind network namespace from", path.display()))
+    }
+
+    fn open_cause(path: &Path) -> Result<Self, Cause> {
+        // Non-blocking, because the path may lead to a pipe.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+        if fstatfs(&file)?.filesystem_type() != FsType(libc::NSFS_MAGIC) || !is_network(&file) {
+            return Err(Cause::NotANamespace);
+        }
+        let metadata = file.metadata()?;
+        Ok(Self { id: NetnsId { dev: metadata.dev(), inode: metadata.ino() }, file: file.into() })
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[expect(unsafe_code, reason = "no crate wraps NS_GET_NSTYPE")]
+fn is_network(file: &File) -> bool {
+    // SAFETY: NS_GET_NSTYPE takes no argument and the descriptor is open.
+    unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE as _) == libc::CLONE_NEWNET }
+}
+
+fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, Cause> + Send) -> Result<T, Cause> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, work)?;
+        thread.join().unwrap_or(Err(Cause::Panicked))
+    })
+}

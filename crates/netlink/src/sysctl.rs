@@ -1,0 +1,92 @@
+//! Kernel settings under `/proc/sys`. A key is a list of path components, so a link named `eth0.100` is no trap.
+//!
+//! Settings below `net` are those of the calling thread's network namespace: use [`crate::Netns::run`] for another's.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Cause, Result};
+
+/// The settings tree.
+#[derive(Clone, Debug)]
+pub struct Sysctls {
+    root: PathBuf,
+}
+
+impl Default for Sysctls {
+    fn default() -> Self {
+        Self::new(Path::new("/proc/sys"))
+    }
+}
+
+impl Sysctls {
+    /// The tree at a path: in a container `/proc/sys` is read-only, and a writable one is mounted elsewhere.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// A setting's value, without the closing newline.
+    ///
+    /// # Errors
+    /// `is_not_found()` when the kernel has no such setting (IPv6 switched off, a link that is gone).
+    pub fn read(&self, key: &[&str]) -> Result<String> {
+        self.read_cause(key).map_err(|cause| cause.during("read sysctl", key.join("/")))
+    }
+
+    /// Sets a value, unless it is set already. Says whether it was changed.
+    ///
+    /// # Errors
+    /// As [`Sysctls::read`]; and when the value is not acceptable or the tree is read-only.
+    pub fn write(&self, key: &[&str], value: &str) -> Result<bool> {
+        let write = || -> Result<bool, Cause> {
+            if self.read_cause(key)? == value {
+                return Ok(false);
+            }
+            std::fs::write(self.path(key)?, value)?;
+            Ok(true)
+        };
+        write().map_err(|cause| cause.during("write sysctl", key.join("/")))
+    }
+
+    fn read_cause(&self, key: &[&str]) -> Result<String, Cause> {
+        let mut value = std::fs::read_to_string(self.path(key)?)?;
+        value.truncate(value.trim_end_matches('\n').len());
+        Ok(value)
+    }
+
+    fn path(&self, key: &[&str]) -> Result<PathBuf, Cause> {
+        let mut path = self.root.clone();
+        for component in key {
+            if matches!(*component, "" | "." | "..") || component.contains('/') {
+                return Err(Cause::Invalid("a component of the key is no file name"));
+            }
+            path.push(component);
+        }
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_cannot_leave_the_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join("secret"), "1").unwrap();
+        let sysctls = Sysctls::new(&tree.path().join("sys"));
+        for key in [&["..", "secret"][..], &["../secret"], &["", "secret"], &["."]] {
+            assert!(matches!(sysctls.read(key).unwrap_err().cause(), Cause::Invalid(_)), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_written_once() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join("x.y"), "0\n").unwrap();
+        let sysctls = Sysctls::new(tree.path());
+        assert!(sysctls.write(&["x.y"], "1").unwrap());
+        assert!(!sysctls.write(&["x.y"], "1").unwrap());
+        assert!(sysctls.read(&["x"]).unwrap_err().is_not_found());
+    }
+}

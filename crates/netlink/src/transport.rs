@@ -1,0 +1,300 @@
+//! One request, its answers: sequence numbers, acknowledgements, lists that restart when they were interrupted.
+//! Knows nothing of what messages mean. Blocking, with a deadline on every wait.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use netlink_packet_core::{
+    Emitable, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkHeader,
+};
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+
+use crate::attributes;
+use crate::error::{Cause, Refusal};
+
+/// The longest wait for one answer. Requests queue behind the kernel's RTNL lock, which a node that tears down many
+/// links holds for seconds.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often an interrupted list is read again before giving up.
+pub const DUMP_ATTEMPTS: u32 = 6;
+
+/// The first pause between two attempts; it doubles, with as much again at random so that listers do not run in step.
+const DUMP_PAUSE: Duration = Duration::from_millis(1);
+
+/// The kernel fills at most 32 KiB of a list at a time; a single answer (a link with many virtual functions) may be
+/// longer. Pages that are never written cost nothing.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+
+const NLMSG_NOOP: u16 = 1;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLMSG_OVERRUN: u16 = 4;
+const NLMSGERR_ATTR_MSG: u16 = 1;
+const HEADER_LEN: usize = 16;
+
+/// A netlink socket of one protocol, in the network namespace where it was opened.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    socket: netlink_sys::Socket,
+    sequence: u32,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+/// What a request asks: its message type, and flags beside `NLM_F_REQUEST`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) message_type: u16,
+    pub(crate) flags: u16,
+}
+
+enum Answer<'a> {
+    /// The request is done; an error number of 0 is success.
+    End(Result<(), Refusal>),
+    Object(u16, &'a [u8]),
+}
+
+impl Transport {
+    pub(crate) fn open(protocol: isize) -> Result<Self, Cause> {
+        let socket = netlink_sys::Socket::new(protocol)?;
+        let deadline = TimeVal::new(i64::try_from(DEADLINE.as_secs()).unwrap_or(i64::MAX), 0);
+        setsockopt(&socket, sockopt::ReceiveTimeout, &deadline)?;
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        // Without it the kernel ignores every filter of a list but the family.
+        socket.set_netlink_get_strict_chk(true)?;
+        Ok(Self { socket, sequence: 0, sent: Vec::with_capacity(512), received: Vec::with_capacity(RECEIVE_BUFFER) })
+    }
+
+    /// Sends a request and waits for its acknowledgement.
+    pub(crate) fn acknowledged(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
+        self.begin();
+        self.append(Request { flags: request.flags | NLM_F_ACK, ..request }, body);
+        self.send()?;
+        self.answers(|_, _| Ok(())).map(|_| ())
+    }
+
+    /// Sends a request that has exactly one object as its answer.
+    pub(crate) fn one<T>(
+        &mut self,
+        request: Request,
+        body: &impl Emitable,
+        mut decode: impl FnMut(&[u8]) -> Result<T, Cause>,
+    ) -> Result<T, Cause> {
+        self.begin();
+        // The acknowledgement after the object costs nothing extra: it comes in the same read or the next.
+        self.append(Request { flags: request.flags | NLM_F_ACK, ..request }, body);
+        self.send()?;
+        let mut found = None;
+        self.answers(|_, payload| {
+            found = Some(decode(payload)?);
+            Ok(())
+        })?;
+        found.ok_or(Cause::Malformed("acknowledged without the object that was asked for"))
+    }
+
+    /// Reads a whole list; `decode` says `None` to leave an object out. Read again when it changed meanwhile.
+    pub(crate) fn list<T>(
+        &mut self,
+        request: Request,
+        body: &impl Emitable,
+        mut decode: impl FnMut(&[u8]) -> Result<Option<T>, Cause>,
+    ) -> Result<Vec<T>, Cause> {
+        for attempt in 0..DUMP_ATTEMPTS {
+            if attempt > 0 {
+                std::thread::sleep(pause(attempt));
+            }
+            self.begin();
+            self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
+            self.send()?;
+            let mut found = Vec::new();
+            let whole = self.answers(|_, payload| {
+                found.extend(decode(payload)?);
+                Ok(())
+            })?;
+            if whole {
+                return Ok(found);
+            }
+        }
+        Err(Cause::Interrupted(DUMP_ATTEMPTS))
+    }
+
+    /// Starts a send buffer.
+    pub(crate) fn begin(&mut self) {
+        self.sent.clear();
+    }
+
+    /// Adds one request to the send buffer. Each has its own sequence number; the last one's answers are waited for.
+    pub(crate) fn append(&mut self, request: Request, body: &impl Emitable) {
+        self.sequence = self.sequence.wrapping_add(1);
+        let start = self.sent.len();
+        let length = HEADER_LEN + body.buffer_len();
+        self.sent.resize(start + length.next_multiple_of(4), 0);
+        let mut header = NetlinkHeader::default();
+        header.length = u32::try_from(length).unwrap_or(u32::MAX);
+        header.message_type = request.message_type;
+        header.flags = request.flags | NLM_F_REQUEST;
+        header.sequence_number = self.sequence;
+        if let Some((head, tail)) = self.sent.get_mut(start..start + length).and_then(|m| m.split_at_mut_checked(16)) {
+            header.emit(head);
+            body.emit(tail);
+        }
+    }
+
+    /// Sends what was appended, in one system call.
+    pub(crate) fn send(&self) -> Result<(), Cause> {
+        loop {
+            match self.socket.send(&self.sent, 0) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Hands every answer to the last request to `each`. Says whether the list was whole. All answers are consumed
+    /// even after a failure of `each`, so that the socket stays usable.
+    fn answers(&mut self, mut each: impl FnMut(u16, &[u8]) -> Result<(), Cause>) -> Result<bool, Cause> {
+        let (mut whole, mut failure) = (true, None);
+        loop {
+            receive(&self.socket, &mut self.received)?;
+            for message in messages(&self.received) {
+                let message = message?;
+                // An answer to an earlier request whose wait timed out.
+                if message.sequence_number() != self.sequence {
+                    continue;
+                }
+                whole &= message.flags() & NLM_F_DUMP_INTR == 0;
+                match answer(&message)? {
+                    Some(Answer::Object(kind, payload)) => {
+                        if failure.is_none() {
+                            failure = each(kind, payload).err();
+                        }
+                    }
+                    Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
+                    Some(Answer::End(Ok(()))) => return failure.map_or(Ok(whole), Err),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// As `answers` to one request, for a batch: the refusal of any message since `first`, until the last one's end.
+    pub(crate) fn batch_end(&mut self, first: u32) -> Result<(), Cause> {
+        loop {
+            receive(&self.socket, &mut self.received)?;
+            for message in messages(&self.received) {
+                let message = message?;
+                if message.sequence_number().wrapping_sub(first) > self.sequence.wrapping_sub(first) {
+                    continue;
+                }
+                match answer(&message)? {
+                    Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
+                    Some(Answer::End(Ok(()))) if message.sequence_number() == self.sequence => return Ok(()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The sequence number of the request appended last.
+    pub(crate) const fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    pub(crate) const fn socket(&self) -> &netlink_sys::Socket {
+        &self.socket
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Reads one datagram of the kernel's into `buffer`.
+pub(crate) fn receive(socket: &netlink_sys::Socket, buffer: &mut Vec<u8>) -> Result<(), Cause> {
+    loop {
+        buffer.clear();
+        match socket.recv_from(buffer, libc::MSG_TRUNC) {
+            // Other processes may send to our port number; only the kernel's is 0.
+            Ok((_, sender)) if sender.port_number() != 0 => {}
+            Ok((length, _)) if length > buffer.len() => {
+                return Err(Cause::Malformed("an answer longer than the receive buffer"));
+            }
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Cause::TimedOut),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The messages of one datagram.
+pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>, Cause>> {
+    std::iter::from_fn(move || {
+        if datagram.is_empty() {
+            return None;
+        }
+        let Ok(message) = NetlinkBuffer::new_checked(datagram) else {
+            datagram = &[];
+            return Some(Err(Cause::Malformed("a message is longer than its datagram")));
+        };
+        let length = (message.length() as usize).next_multiple_of(4);
+        datagram = datagram.get(length..).unwrap_or_default();
+        Some(Ok(message))
+    })
+}
+
+fn answer<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<Option<Answer<'a>>, Cause> {
+    let payload = message.payload();
+    Ok(match message.message_type() {
+        NLMSG_NOOP => None,
+        NLMSG_OVERRUN => return Err(Cause::System(Errno::ENOBUFS.into())),
+        NLMSG_ERROR => Some(Answer::End(ended(payload, message.flags(), true)?)),
+        // A list may end without a number: that is success.
+        NLMSG_DONE if payload.is_empty() => Some(Answer::End(Ok(()))),
+        NLMSG_DONE => Some(Answer::End(ended(payload, message.flags(), false)?)),
+        kind => Some(Answer::Object(kind, payload)),
+    })
+}
+
+/// Reads the number that ends a request and, of a refusal, its text. An NLMSG_ERROR repeats the request (its header
+/// alone when capped) before the text; an NLMSG_DONE does not.
+fn ended(payload: &[u8], flags: u16, repeats_request: bool) -> Result<Result<(), Refusal>, Cause> {
+    let number = attributes::i32_of(payload)?;
+    if number == 0 {
+        return Ok(Ok(()));
+    }
+    let mut text = None;
+    if flags & NLM_F_ACK_TLVS != 0 {
+        let repeated = if !repeats_request {
+            0
+        } else if flags & NLM_F_CAPPED != 0 {
+            HEADER_LEN
+        } else {
+            let length = attributes::u32_of(payload.get(4..).unwrap_or_default())?;
+            (length as usize).next_multiple_of(4)
+        };
+        // A number with an unreadable text is still the number.
+        text = attributes::after(payload, 4 + repeated)
+            .flatten()
+            .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
+            .map(|(_, value)| attributes::text_of(value));
+    }
+    Ok(Err(Refusal { errno: Errno::from_raw(number.saturating_neg()), text }))
+}
+
+/// The pause before an attempt: doubling, plus up to as much again.
+fn pause(attempt: u32) -> Duration {
+    let base = DUMP_PAUSE * 2_u32.saturating_pow(attempt.min(8));
+    let random = RandomState::new().hash_one(attempt) % u64::try_from(base.as_micros()).unwrap_or(1).max(1);
+    base + Duration::from_micros(random)
+}

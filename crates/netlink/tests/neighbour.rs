@@ -1,0 +1,67 @@
+//! Neighbours against the real kernel.
+
+use std::net::IpAddr;
+
+use netlink::{LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Socket};
+use vcn::{Family, IfName, MacAddr};
+
+const LINK: u32 = 10;
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+const ADDRESSES: [&str; 2] = ["169.254.1.1", "fe80::1"];
+
+/// A socket in a fresh namespace with one link that is up.
+fn fresh() -> (Netns, Socket) {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let new = NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge);
+    socket.add_link(&NewLink { up: true, index: Some(LINK), ..new }).unwrap();
+    (netns, socket)
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn permanent_entries_are_read_back_equal() {
+    let (_netns, mut socket) = fresh();
+    let wanted = ADDRESSES.map(|address| Neighbour::permanent(LINK, ip(address), MAC).by(157));
+    for neighbour in &wanted {
+        socket.add_neighbour(neighbour).unwrap();
+        assert!(socket.add_neighbour(neighbour).unwrap_err().is_already_exists());
+        let other = Neighbour { mac: Some(MacAddr([2, 0, 0, 0, 0, 8])), ..*neighbour };
+        socket.replace_neighbour(&other).unwrap();
+        socket.replace_neighbour(neighbour).unwrap();
+    }
+    let filter = NeighbourFilter { index: Some(LINK), ..NeighbourFilter::default() };
+    let found = socket.neighbours(&filter).unwrap();
+    assert!(wanted.iter().all(|neighbour| found.contains(neighbour)), "{found:?}");
+    for neighbour in &wanted {
+        socket.delete_neighbour(neighbour).unwrap();
+        assert!(socket.delete_neighbour(neighbour).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn proxy_entries_are_a_list_of_their_own() {
+    let (_netns, mut socket) = fresh();
+    for (family, address) in Family::ALL.into_iter().zip(ADDRESSES) {
+        let proxy = Neighbour::proxy(LINK, ip(address)).by(157);
+        socket.add_neighbour(&proxy).unwrap();
+        let filter = NeighbourFilter { family: Some(family), index: Some(LINK), proxy: true };
+        assert_eq!(socket.neighbours(&filter).unwrap(), [proxy]);
+        let elsewhere = NeighbourFilter { index: Some(1), ..filter };
+        assert_eq!(socket.neighbours(&elsewhere).unwrap(), []);
+        let others = NeighbourFilter { proxy: false, ..filter };
+        assert!(!socket.neighbours(&others).unwrap().contains(&proxy));
+        socket.delete_neighbour(&proxy).unwrap();
+        assert!(socket.delete_neighbour(&proxy).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn an_entry_on_an_absent_link_is_not_found() {
+    let (_netns, mut socket) = fresh();
+    let error = socket.add_neighbour(&Neighbour::permanent(4711, ip("10.0.0.1"), MAC)).unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+}
