@@ -1,0 +1,63 @@
+# The menu. `make` alone explains it; CONTRIBUTING.md says how work goes here.
+
+BIN          := .build/bin
+# Largest plugin we ship: it is loaded once per pod, so its size is start-up time.
+PLUGIN_BYTES := 2097152
+SOAK_ROUNDS  ?= 10
+BENCH        ?= cargo run --release --package tests --bin pod-path-bench
+
+PLUGINS      := vcn-native
+PROGRAMS     := oke-node-agent oke-cni-installer oke-sandbox
+
+# Static, because a binary linked here needs a newer glibc than Oracle Linux 8 has. --target keeps the flags away from
+# build scripts and proc-macros, which cannot be static.
+HOST          = $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC_BUILD  = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' cargo build --release --target $(HOST)
+RELEASE       = $(or $(CARGO_TARGET_DIR),target)/$(HOST)/release
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build plugins programs demo test bench soak lint fmt
+
+help: ## Show this menu
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing on this machine (packages.txt); needs root only for that
+	@.ci/setup
+
+build: plugins programs ## Build the release binaries, static, into .build/bin
+
+# On their own: built together with the agent, its features of shared crates would end up in the plugins.
+plugins: setup
+	$(STATIC_BUILD) $(addprefix --package ,$(PLUGINS))
+	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PLUGINS))
+	@.ci/check-static --max-bytes $(PLUGIN_BYTES) $(addprefix $(BIN)/,$(PLUGINS))
+
+programs: setup
+	$(STATIC_BUILD) $(addprefix --bin ,$(PROGRAMS))
+	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
+	@.ci/check-static $(addprefix $(BIN)/,$(PROGRAMS))
+
+demo: build ## Show a pod on an emulated VCN of two nodes; KEEP=1 leaves it running
+	$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
+
+test: setup ## Run all tests, tier by tier
+	@.ci/test
+
+bench: setup build ## Race the pod path against the reference plugins
+	$(BENCH)
+
+soak: setup ## Run all tests SOAK_ROUNDS times (10), stopping at the first failure
+	@for round in $$(seq $(SOAK_ROUNDS)); do \
+	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
+	    .ci/test || exit 1; \
+	done
+
+lint: setup ## Check format, clippy, scripts and the house rules
+	cargo fmt --all --check
+	@for script in .ci/* tests/runner; do bash -n $$script || exit 1; done
+	@# Not isolated: it asks cargo, which may need the network.
+	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
+	cargo clippy --workspace --all-targets -- --deny warnings
+
+fmt: ## Format the Rust code
+	cargo fmt --all
