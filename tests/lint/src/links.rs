@@ -84,7 +84,7 @@ fn resolve(folder: &Path, path: &str) -> Option<PathBuf> {
     let mut resolved = folder.to_owned();
     for part in Path::new(path).components() {
         match part {
-            Component::ParentDir if !resolved.pop() => return None,
+            Component::ParentDir => resolved.pop().then_some(())?,
             Component::Normal(name) => resolved.push(name),
             _ => {}
         }
