@@ -53,7 +53,8 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             set(place, setting, places)
         }
         Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
-            let _ = rules; Ok(())
+            let _ = rules;
+            Ok(())
         }
         Change::Delete(Object::NftTable(_)) => Ok(()),
         Change::Replace { to: Object::Link(link), .. } => change_link(place, link, places),

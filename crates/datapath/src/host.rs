@@ -86,10 +86,9 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     let name = vnic.placement.link();
     let (kind, alias) = match &vnic.placement {
         Placement::Device { .. } => (LinkKind::Device, None),
-        Placement::Vlan { parent, tag, .. } => (
-            LinkKind::Vlan { parent: parent.clone(), tag: *tag },
-            Some(format!("{LINK_ALIAS_PREFIX}{}", vnic.vnic.id)),
-        ),
+        Placement::Vlan { parent, tag, .. } => {
+            (LinkKind::Vlan { parent: parent.clone(), tag: *tag }, Some(format!("{LINK_ALIAS_PREFIX}{}", vnic.vnic.id)))
+        }
     };
     let spec = |mac| LinkSpec { name: name.clone(), kind, mac, mtu: Some(vnic.mtu), up: true, alias };
     let mut objects = Vec::new();

@@ -21,8 +21,8 @@ pub mod pod;
 pub use apply::{apply, dismantle};
 pub use error::{Error, Failure};
 pub use object::{
-    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftRule, NftRuleKind, Object, RouteSpec, RuleSpec, SysctlSpec, Transport,
-    VethPeer,
+    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, NftRule, NftRuleKind, Object, RouteSpec, RuleSpec, SysctlSpec,
+    Transport, VethPeer,
 };
 pub use places::{Place, Places};
 pub use plan::{Change, Step, plan};

@@ -274,7 +274,9 @@ impl fmt::Display for RouteSpec {
 
 impl fmt::Display for RuleSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = |net: &IpNetwork| if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() };
+        let host = |net: &IpNetwork| {
+            if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() }
+        };
         write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| "all".into(), host))?;
         if let Some(to) = &self.to {
             write!(f, " to {}", host(to))?;

@@ -17,9 +17,7 @@ use vcn::{
     TableId,
 };
 
-use crate::{
-    AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer,
-};
+use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
 
 mod observed;
 
@@ -163,7 +161,7 @@ fn outside(ends: &LinkEnds, pod: &PodAddress) -> [Object; 5] {
 }
 
 /// The default route's destination.
-pub(crate) const fn everything(family: Family) -> IpNetwork {
+pub const fn everything(family: Family) -> IpNetwork {
     match family {
         Family::Ipv4 => IpNetwork::V4(EVERYTHING_V4),
         Family::Ipv6 => IpNetwork::V6(EVERYTHING_V6),

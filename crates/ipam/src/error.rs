@@ -103,4 +103,3 @@ impl fmt::Display for Shortage {
         }
     }
 }
-

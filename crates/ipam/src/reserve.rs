@@ -133,7 +133,8 @@ impl<'a> Choice<'a> {
             }
             addresses.push(oldest?);
         }
-        let load = in_use.iter().filter(|&&address| vnic.families.iter().any(|(_, pool)| pool.contains(address))).count();
+        let load =
+            in_use.iter().filter(|&&address| vnic.families.iter().any(|(_, pool)| pool.contains(address))).count();
         Some(Self { vnic, addresses, load })
     }
 

@@ -11,11 +11,8 @@ fn boot() -> BootId {
 }
 
 fn pools(range: &str) -> Pools {
-    let pool = FamilyPool {
-        router: "10.9.0.1".parse().unwrap(),
-        reserved: vec![],
-        addresses: vec![range.parse().unwrap()],
-    };
+    let pool =
+        FamilyPool { router: "10.9.0.1".parse().unwrap(), reserved: vec![], addresses: vec![range.parse().unwrap()] };
     let vnic = VnicPool {
         vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
         link: IfName::new("ens5").unwrap(),

@@ -1,1 +1,72 @@
-//! Placeholder until the first module lands.
+//! `vcn-native`: gives a pod its own VCN address from the node's secondary VNICs.
+//!
+//! ```text
+//!   ADD  pools.json ─▶ reserve ─▶ plan(desired, nothing) ─▶ apply ─▶ commit ─▶ result
+//!   DEL                 observe ─▶ plan(nothing, observed) ─▶ dismantle ─▶ release
+//!   CHECK               observe ─▶ plan(desired, observed) must be empty
+//!   GC                  DEL for every attachment the runtime no longer knows
+//! ```
+//!
+//! It needs nobody (promise P1): it reads and writes node-local files, talks to the kernel and starts no other program.
+
+mod add;
+mod check;
+mod conf;
+mod del;
+mod failure;
+mod gc;
+mod node;
+mod report;
+mod status;
+
+pub use conf::Conf;
+pub use failure::code;
+
+use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, StatusRequest};
+
+use crate::report::Report;
+
+/// The plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct VcnNative;
+
+impl Plugin for VcnNative {
+    type Conf = Conf;
+
+    const ABOUT: &'static str =
+        concat!("vcn-native ", env!("CARGO_PKG_VERSION"), ": gives pods VCN addresses of the node's secondary VNICs");
+
+    fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
+        let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);
+        let answer = add::add(request, &mut report);
+        report.send(&request.conf.state_dir, answer.as_ref().err());
+        answer
+    }
+
+    fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
+        let conf = Conf::or_default(&request.conf);
+        let mut report = Report::of_attachment("DEL", &request.key, &request.args, &request.trace);
+        let answer = del::del(request, &conf, &mut report);
+        report.send(&conf.state_dir, answer.as_ref().err());
+        answer
+    }
+
+    fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
+        let mut report = Report::of_attachment("CHECK", &request.key, &request.args, &request.trace);
+        let answer = check::check(request, &mut report);
+        report.send(&request.conf.state_dir, answer.as_ref().err());
+        answer
+    }
+
+    fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
+        status::status(&request.conf)
+    }
+
+    fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
+        let conf = Conf::or_default(&request.conf);
+        let mut report = Report::of_network("GC", &request.config.name, &request.trace);
+        let answer = gc::gc(request, &conf, &mut report);
+        report.send(&conf.state_dir, answer.as_ref().err());
+        answer
+    }
+}

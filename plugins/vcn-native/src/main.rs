@@ -1,3 +1,7 @@
-//! Entry point.
+//! The CNI plugin `vcn-native`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cni::main(&vcn_native::VcnNative)
+}

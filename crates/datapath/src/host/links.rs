@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use vcn::{IfName, MacAddr, MachineKind, Vnic, VlanTag};
+use vcn::{IfName, MacAddr, MachineKind, VlanTag, Vnic};
 
 use super::device_by_mac;
 

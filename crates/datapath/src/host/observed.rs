@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use netlink::RouteFilter;
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL, RulePriorities, TableId};
 
-use crate::{
-    AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
-};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
 /// Looks at the wanted links, addresses and settings, and at every VLAN link, route, rule and nft rule that is ours.
 /// Foreign addresses, routes and rules are not listed, so a plan never deletes them (promise P2).
@@ -29,9 +27,8 @@ pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Ob
 }
 
 fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>) -> Vec<Object> {
-    let wanted = |name: &IfName| {
-        desired.iter().any(|object| matches!(object, Object::Link(link) if link.name == *name))
-    };
+    let wanted =
+        |name: &IfName| desired.iter().any(|object| matches!(object, Object::Link(link) if link.name == *name));
     let ours = |link: &netlink::Link| {
         link.vlan.is_some() && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
     };
@@ -47,8 +44,7 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
 }
 
 fn addresses(desired: &[Object], names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let found =
-        places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
+    let found = places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
     let described = found.into_iter().filter_map(|address| {
         let link = names.get(&address.index)?.clone();
         Some(Object::Address(AddressSpec { link, address: address.address }))
@@ -75,10 +71,8 @@ fn settings(desired: &[Object], places: &Places) -> Vec<Object> {
 /// Our routes outside the main table: those in it lead to pods and are the plugin's.
 fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
     let filter = RouteFilter { family, table: None, protocol: Some(PROTOCOL), oif: None };
-    let routes = places
-        .host
-        .routes(&filter)
-        .map_err(|source| Error::Observe { what: format!("{family} routes"), source })?;
+    let routes =
+        places.host.routes(&filter).map_err(|source| Error::Observe { what: format!("{family} routes"), source })?;
     let described = routes.into_iter().filter(|route| route.table != TableId::MAIN).filter_map(|route| {
         let link = names.get(&route.oif)?.clone();
         if link.as_str().starts_with(HOST_LINK_PREFIX) {
@@ -91,8 +85,10 @@ fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> 
 
 /// Our rules about the host; those about pods are the plugin's.
 fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
-    let rules =
-        places.host.rules(family).map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+    let rules = places
+        .host
+        .rules(family)
+        .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
     let ours = |rule: &netlink::Rule| {
         rule.protocol == PROTOCOL && matches!(rule.priority, RulePriorities::METADATA | RulePriorities::FROM_VNIC)
     };

@@ -6,21 +6,25 @@ use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, PROTOCOL, RulePriorities, TableId};
 
-use super::{LinkEnds, PodAddress};
+use super::LinkEnds;
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
 };
 
-/// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and proxy
-/// neighbours of `addresses` (what the allocation says it holds; pass none when there is no record: the addresses are
-/// then taken from the routes to the host end).
+/// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and the proxy
+/// neighbours (on `vnic_links`) of its addresses. Those are `held`, by the allocation, and any that a route leads to by
+/// its host end: without a record, or with one that is behind, nothing is overlooked.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
-pub fn observe(ends: &LinkEnds, addresses: &[PodAddress], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+pub fn observe(
+    ends: &LinkEnds,
+    mut held: Vec<IpAddr>,
+    vnic_links: &[IfName],
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
     let mut found = Vec::new();
-    let mut held: Vec<IpAddr> = addresses.iter().map(|a| a.address).collect();
     if let Some((index, link)) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
         // The pod end is read before the host's rules, so that the list is in the order of making.
@@ -34,9 +38,7 @@ pub fn observe(ends: &LinkEnds, addresses: &[PodAddress], places: &mut Places) -
             found.push((Place::Host, object));
         }
     }
-    let mut links: Vec<&IfName> = addresses.iter().map(|a| &a.vnic_link).collect();
-    links.dedup();
-    found.extend(proxies(&links, &held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
+    found.extend(proxies(vnic_links, &held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     Ok(found)
 }
@@ -65,14 +67,17 @@ fn pod_end(ends: &LinkEnds, places: &mut Places) -> Result<Vec<Object>, Error> {
     };
     let index = link.index;
     let mut found = vec![Object::Link(seen(link, LinkKind::VethPeer))];
-    let addresses = pod.socket.addresses(Some(index)).map_err(|source| Error::Observe {
-        what: format!("addresses of {} in the pod", ends.pod),
-        source,
-    })?;
+    let addresses = pod
+        .socket
+        .addresses(Some(index))
+        .map_err(|source| Error::Observe { what: format!("addresses of {} in the pod", ends.pod), source })?;
     let ours = |address: &netlink::Address| !(is_link_local(address.address.ip()) || address.tentative);
-    found.extend(addresses.into_iter().filter(ours).map(|address| {
-        Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })
-    }));
+    found.extend(
+        addresses
+            .into_iter()
+            .filter(ours)
+            .map(|address| Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })),
+    );
     found.extend(carried(&ends.pod, index, &mut pod.socket)?);
     let key = ["net", "ipv6", "conf", ends.pod.as_str(), "disable_ipv6"];
     // A kernel without IPv6 has no such setting, and no IPv6 pods either.
@@ -90,9 +95,12 @@ fn carried(name: &IfName, index: u32, socket: &mut Socket) -> Result<Vec<Object>
         let neighbours = socket
             .neighbours(&filter)
             .map_err(|source| Error::Observe { what: format!("{family} neighbours on {name}"), source })?;
-        found.extend(neighbours.into_iter().filter(|n| n.permanent && !n.address.is_multicast()).map(|n| {
-            Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })
-        }));
+        found.extend(
+            neighbours
+                .into_iter()
+                .filter(|n| n.permanent && !n.address.is_multicast())
+                .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
+        );
         let filter = RouteFilter { family, table: Some(TableId::MAIN), protocol: Some(PROTOCOL), oif: Some(index) };
         let routes = socket
             .routes(&filter)
@@ -105,18 +113,20 @@ fn carried(name: &IfName, index: u32, socket: &mut Socket) -> Result<Vec<Object>
     Ok(found)
 }
 
-fn proxies(links: &[&IfName], held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+fn proxies(links: &[IfName], held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
     let mut found = Vec::new();
-    for &name in links {
+    for name in links {
         // A VNIC that was detached took its proxy entries with it.
         let Ok(index) = socket.index_of(name) else { continue };
         let filter = NeighbourFilter { family: None, index: Some(index), proxy: true };
         let entries = socket
             .neighbours(&filter)
             .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
-        found.extend(entries.into_iter().filter(|entry| held.contains(&entry.address)).map(|entry| {
-            Object::Neighbour(NeighbourSpec { link: name.clone(), address: entry.address, mac: None })
-        }));
+        found.extend(
+            entries.into_iter().filter(|entry| held.contains(&entry.address)).map(|entry| {
+                Object::Neighbour(NeighbourSpec { link: name.clone(), address: entry.address, mac: None })
+            }),
+        );
     }
     Ok(found)
 }

@@ -87,9 +87,10 @@ fn host_addresses_and_the_router_are_never_given_out() {
     let range = pools(vec![vnic(1, &["10.0.1.0/29"], &[])]);
     let mut held = none();
     let got: BTreeSet<_> = (0..6).flat_map(|id| add(&mut held, &range, &format!("p{id}"), START)).collect();
-    assert_eq!(got.iter().map(String::as_str).collect::<Vec<_>>(), [
-        "10.0.1.0", "10.0.1.2", "10.0.1.3", "10.0.1.4", "10.0.1.5", "10.0.1.6"
-    ]);
+    assert_eq!(
+        got.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["10.0.1.0", "10.0.1.2", "10.0.1.3", "10.0.1.4", "10.0.1.5", "10.0.1.6"]
+    );
     assert!(matches!(held.reserve(&range, request("more"), START), Err(Error::Exhausted(_))));
 }
 

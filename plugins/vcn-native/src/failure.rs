@@ -1,0 +1,90 @@
+//! Our failures as CNI errors: a stable code, what was being done, the cause, and what to do next.
+
+use std::path::Path;
+
+use cni::{Error, ErrorCode};
+
+/// The codes that are ours (100 and above; those below are the specification's). They never change their meaning.
+pub mod code {
+    use cni::ErrorCode;
+
+    /// A state file cannot be read, written or understood.
+    pub const STATE: ErrorCode = ErrorCode(101);
+    /// No address is free.
+    pub const NO_ADDRESS: ErrorCode = ErrorCode(102);
+    /// The host link's name belongs to somebody else.
+    pub const LINK_COLLISION: ErrorCode = ErrorCode(103);
+    /// The kernel refused a step.
+    pub const STEP_FAILED: ErrorCode = ErrorCode(104);
+    /// The kernel could not be asked.
+    pub const UNOBSERVABLE: ErrorCode = ErrorCode(105);
+    /// The pod has a link of that name already.
+    pub const INTERFACE_EXISTS: ErrorCode = ErrorCode(106);
+    /// CHECK found differences.
+    pub const CHECK_DIFFERS: ErrorCode = ErrorCode(107);
+    /// CHECK found no allocation.
+    pub const NOT_ALLOCATED: ErrorCode = ErrorCode(108);
+    /// Something could not be taken down and is still there.
+    pub const LEFT_OVER: ErrorCode = ErrorCode(109);
+}
+
+/// An address-management failure during ADD or CHECK.
+pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
+    let (code, next) = match error {
+        ipam::Error::NoPools { .. } => (
+            ErrorCode::TRY_AGAIN_LATER,
+            "wait, or look at the node agent: `oke-node-agent status` on the node says what it waits for",
+        ),
+        ipam::Error::Exhausted(_) => {
+            (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
+        }
+        ipam::Error::NoAllocation(_) => (ErrorCode::TRY_AGAIN_LATER, "the pod was deleted meanwhile; nothing to do"),
+        ipam::Error::Damaged { .. } | ipam::Error::TooNew { .. } => {
+            (code::STATE, "restore the file, or drain the node, remove the file and reboot")
+        }
+        _ => (code::STATE, "check that the state directory is writable and has space"),
+    };
+    Error::new(code, next_step(error, next)).caused_by(source_of(error))
+}
+
+/// A failure to build or look at the network.
+pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
+    let (code, next) = match error {
+        _ if error.is_already_exists() => {
+            (code::INTERFACE_EXISTS, "the pod or node has this object already and it is not ours; see the details")
+        }
+        datapath::Error::Apply { .. } => {
+            (code::STEP_FAILED, "nothing was left behind; the details give the kernel's reason")
+        }
+        datapath::Error::Observe { .. } => (code::UNOBSERVABLE, "try again; the details give the kernel's reason"),
+        datapath::Error::Collision { .. } => (code::LINK_COLLISION, "remove or rename that link"),
+    };
+    let mut answer = Error::new(code, next_step(error, next)).caused_by(source_of(error));
+    if let datapath::Error::Apply { left_over, .. } = error {
+        for failure in left_over {
+            answer = answer.with_details("could not be undone").caused_by(failure);
+        }
+    }
+    answer
+}
+
+/// The pod's namespace cannot be opened or entered.
+pub(crate) fn of_netns(path: &Path, error: &netlink::Error) -> Error {
+    let msg = format!("cannot use network namespace {}; the runtime must create it before ADD", path.display());
+    Error::new(ErrorCode::INVALID_NETNS, msg).caused_by(error)
+}
+
+/// The host's own netlink socket cannot be had.
+pub(crate) fn of_host(error: &netlink::Error) -> Error {
+    Error::new(code::UNOBSERVABLE, "cannot talk to the kernel's network configuration; CNI plugins run as root")
+        .caused_by(error)
+}
+
+fn next_step(error: &dyn std::error::Error, next: &str) -> String {
+    format!("{error}; {next}")
+}
+
+/// The cause below a message, or the message again where there is none.
+fn source_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    error.source().unwrap_or(error)
+}

@@ -1,0 +1,43 @@
+//! GC: what the runtime no longer knows goes, as by DEL.
+
+use std::time::Duration;
+
+use cni::{Error, GcRequest};
+use ipam::Allocation;
+
+use crate::conf::Conf;
+use crate::node::Node;
+use crate::report::Report;
+use crate::{del, failure};
+
+/// An attachment this young may belong to an ADD that the runtime has not recorded yet.
+const SPARED: Duration = Duration::from_secs(30);
+
+pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) -> Result<(), Error> {
+    if request.config.disable_gc {
+        return Ok(());
+    }
+    let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
+    let dead = |held: &&Allocation| {
+        held.key.network == request.config.name
+            && !request.valid.contains(&held.key)
+            && node.now.since(held.since) >= SPARED
+    };
+    let mut outcome = Ok(());
+    for allocation in held.allocations.iter().filter(dead) {
+        let freed = del::take_down(&allocation.key, Some(allocation), &node, report).and_then(|()| {
+            node.store
+                .update(|held| Ok::<_, ipam::Error>(held.release(&allocation.key, node.now)))
+                .map_err(|error| failure::of_ipam(&error))
+        });
+        report.addresses(&allocation.addresses);
+        // One that resists must not keep the others.
+        outcome = match (outcome, freed) {
+            (outcome, Ok(_)) => outcome,
+            (Ok(()), Err(error)) => Err(error),
+            (Err(first), Err(error)) => Err(first.with_details(error)),
+        };
+    }
+    outcome
+}

@@ -1,0 +1,69 @@
+//! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
+
+use std::path::Path;
+
+use cni::{AttachmentKey, Error};
+use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
+use datapath::{Object, Place, Places, pod};
+use ipam::{Allocation, BootId, BootTime, Pools, Store};
+use vcn::{IfName, Mtu};
+
+use crate::failure;
+
+/// Where the kernel's settings are, from a plugin's point of view.
+pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
+
+/// The node's state files, in this boot.
+pub(crate) struct Node<'a> {
+    pub(crate) store: Store,
+    pub(crate) now: BootTime,
+    boot: BootId,
+    state_dir: &'a Path,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn open(state_dir: &'a Path) -> Result<Self, ipam::Error> {
+        let boot = BootId::current()?;
+        Ok(Self { store: Store::new(state_dir, boot.clone()), now: BootTime::now()?, boot, state_dir })
+    }
+
+    pub(crate) fn pools(&self) -> Result<Pools, ipam::Error> {
+        Pools::read(self.state_dir, &self.boot)
+    }
+}
+
+/// The link ends of an attachment.
+pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
+    LinkEnds::of(&key.to_string(), key.ifname.clone())
+}
+
+/// What an allocation's network must be.
+pub(crate) fn network(allocation: &Allocation, pools: &Pools) -> PodNetwork {
+    let address = |assigned: &ipam::Assigned| PodAddress {
+        address: assigned.address,
+        vnic_link: assigned.vnic_link.clone(),
+        table: assigned.table,
+    };
+    let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
+    PodNetwork {
+        ends: ends(&allocation.key),
+        mtu: pools.vnics.iter().find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu),
+        addresses: allocation.addresses.iter().map(address).collect(),
+    }
+}
+
+/// Everything there is of an attachment's network. `allocation` and `pools` say where to look; both may be missing.
+pub(crate) fn observe(
+    key: &AttachmentKey,
+    allocation: Option<&Allocation>,
+    pools: Option<&Pools>,
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
+    let assigned = allocation.map(|held| held.addresses.as_slice()).unwrap_or_default();
+    let mut links: Vec<IfName> = assigned.iter().map(|a| a.vnic_link.clone()).collect();
+    links.extend(pools.iter().flat_map(|pools| pools.vnics.iter().map(|vnic| vnic.link.clone())));
+    links.sort();
+    links.dedup();
+    let held = assigned.iter().map(|a| a.address).collect();
+    pod::observe(&ends(key), held, &links, places).map_err(|error| failure::of_datapath(&error))
+}

@@ -1,0 +1,52 @@
+//! What the agent, and so `kubectl logs`, is told about a run. Never a reason for a verb to fail or to wait.
+
+use std::path::Path;
+
+use cni::{Args, AttachmentKey, Error, NetworkName, TraceContext};
+use ipam::Assigned;
+use telemetry::{Phases, Sink, VerbRecord};
+
+pub(crate) struct Report {
+    record: VerbRecord,
+    phases: Phases,
+}
+
+impl Report {
+    pub(crate) fn of_attachment(verb: &str, key: &AttachmentKey, args: &Args, trace: &TraceContext) -> Self {
+        let mut report = Self::of_network(verb, &key.network, trace);
+        report.record.container_id = key.container_id.to_string();
+        report.record.ifname = key.ifname.to_string();
+        report.record.pod_namespace.clone_from(&args.pod_namespace);
+        report.record.pod_name.clone_from(&args.pod_name);
+        report
+    }
+
+    pub(crate) fn of_network(verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
+        let mut record = VerbRecord::begin("vcn-native", env!("CARGO_PKG_VERSION"), verb);
+        record.network = network.to_string();
+        record.trace_id = trace.trace_id().map(str::to_owned);
+        Self { record, phases: Phases::start() }
+    }
+
+    pub(crate) fn mark(&mut self, phase: &'static str) {
+        self.phases.mark(phase);
+    }
+
+    pub(crate) fn addresses(&mut self, assigned: &[Assigned]) {
+        self.record.addresses.extend(assigned.iter().map(|assigned| assigned.address));
+    }
+
+    pub(crate) fn note(&mut self, text: String) {
+        self.record.message = text;
+    }
+
+    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.record.code = error.code.0;
+            self.record.message = error.to_string();
+        }
+        self.record.total_micros = self.phases.total_micros();
+        self.record.phases = self.phases.into_phases();
+        Sink::new(state_dir).send(&self.record);
+    }
+}

@@ -1,0 +1,255 @@
+//! A node in namespaces: a host with two VNIC links whose far ends are routers, and pods. The real binary runs in it.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use ipam::{Allocations, BootId, FamilyPool, Pools, Store, VnicPool};
+use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
+use serde_json::{Value, json};
+use vcn::{Family, IfName, Mtu, PerFamily, Purpose, RulePriorities, TableId};
+
+/// Which families the node's pools offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    V4,
+    V6,
+    Dual,
+}
+
+pub struct Node {
+    pub host: Netns,
+    pub routers: Vec<Netns>,
+    pub state: tempfile::TempDir,
+}
+
+pub struct Pod {
+    pub netns: Netns,
+    pub id: String,
+}
+
+/// Everything an ADD could change on the host, in a comparable form.
+pub type Snapshot = Vec<String>;
+
+impl Node {
+    pub fn new(families: Families) -> Self {
+        let node = Self {
+            host: Netns::create().unwrap(),
+            routers: (0..2).map(|_| Netns::create().unwrap()).collect(),
+            state: tempfile::tempdir().unwrap(),
+        };
+        let vnics = (0..2).map(|number| node.vnic(number, families)).collect();
+        node.in_host(|socket| {
+            let lo = socket.index_of(&name("lo")).unwrap();
+            socket.change_link(lo, &[LinkChange::Up]).unwrap();
+            Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv4", "ip_forward"], "1").unwrap();
+            Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", "all", "forwarding"], "1").unwrap();
+        });
+        node.write_pools(vnics);
+        node
+    }
+
+    pub fn write_pools(&self, vnics: Vec<VnicPool>) {
+        Pools::new(BootId::current().unwrap(), vnics, None).write(self.state.path()).unwrap();
+    }
+
+    pub fn pools(&self) -> Pools {
+        Pools::read(self.state.path(), &BootId::current().unwrap()).unwrap()
+    }
+
+    /// VNIC `number`: ens5 or ens6, with an address of its own, a table, and a router that answers ARP, NDP and pings.
+    fn vnic(&self, number: u8, families: Families) -> VnicPool {
+        let link = name(&format!("ens{}", 5 + number));
+        let table = TableId(1001 + u32::from(number));
+        let router = &self.routers[usize::from(number)];
+        let (router4, router6) = (ip(&format!("10.0.{number}.1")), ip(&format!("2001:db8:{number}::1")));
+        self.in_host(|socket| {
+            let peer = Peer { name: name("port"), mac: None, mtu: Some(Mtu::VCN), netns: Some(router.as_fd()) };
+            let mut veth = NewLink::new(link.clone(), LinkKind::Veth(peer));
+            veth.mtu = Some(Mtu::VCN);
+            socket.add_link(&veth).unwrap();
+            let index = socket.index_of(&link).unwrap();
+            no_detection(&link);
+            socket.change_link(index, &[LinkChange::Up]).unwrap();
+            for (own, via) in
+                [(ip(&format!("10.0.{number}.2")), router4), (ip(&format!("2001:db8:{number}::2")), router6)]
+            {
+                let mut address = Address::new(index, own.into());
+                address.nodad = true;
+                socket.add_address(&address).unwrap();
+                let mut on_link = Route::new(via.into(), index, table, 4);
+                on_link.scope_link = via.is_ipv4();
+                socket.add_route(&on_link).unwrap();
+                let mut default = Route::new(datapath::pod::everything(Family::of(via)), index, table, 4);
+                default.gateway = Some(via);
+                default.onlink = via.is_ipv4();
+                socket.add_route(&default).unwrap();
+            }
+            let sysctls = Sysctls::new("/proc/sys".as_ref());
+            sysctls.write(&["net", "ipv6", "conf", link.as_str(), "proxy_ndp"], "1").unwrap();
+            sysctls.write(&["net", "ipv4", "conf", link.as_str(), "rp_filter"], "2").unwrap();
+        });
+        router
+            .run(|| {
+                let mut socket = Socket::open().unwrap();
+                let port = socket.index_of(&name("port")).unwrap();
+                no_detection(&name("port"));
+                socket.change_link(port, &[LinkChange::Up]).unwrap();
+                for address in [format!("10.0.{number}.1/24"), format!("2001:db8:{number}::1/64")] {
+                    let mut address = Address::new(port, address.parse().unwrap());
+                    address.nodad = true;
+                    socket.add_address(&address).unwrap();
+                }
+            })
+            .unwrap();
+        let pool = |router: IpAddr, addresses: String, own: String| FamilyPool {
+            router,
+            reserved: vec![ip(&own)],
+            addresses: vec![addresses.parse().unwrap()],
+        };
+        let ipv4 = pool(router4, format!("10.0.{number}.8/29"), format!("10.0.{number}.2"));
+        let ipv6 = pool(router6, format!("2001:db8:{number}::8/125"), format!("2001:db8:{number}::2"));
+        VnicPool {
+            vnic_id: format!("ocid1.vnic.oc1.iad.v{number}").parse().unwrap(),
+            link,
+            mac: "02:00:17:00:00:01".parse().unwrap(),
+            mtu: Mtu::VCN,
+            table,
+            purpose: Purpose::Pods,
+            families: PerFamily {
+                ipv4: (families != Families::V6).then_some(ipv4),
+                ipv6: (families != Families::V4).then_some(ipv6),
+            },
+        }
+    }
+
+    pub fn in_host<T: Send>(&self, act: impl FnOnce(&mut Socket) -> T + Send) -> T {
+        self.host.run(|| act(&mut Socket::open().unwrap())).unwrap()
+    }
+
+    pub fn conf(&self, version: &str) -> Value {
+        json!({"cniVersion": version, "name": "vcn-native", "type": "vcn-native", "stateDir": self.state.path()})
+    }
+
+    pub fn add(&self, pod: &Pod) -> Value {
+        json_of(&self.cni("ADD", pod, &self.conf("1.0.0")))
+    }
+
+    pub fn del(&self, pod: &Pod) {
+        assert_success(&self.cni("DEL", pod, &self.conf("1.0.0")));
+    }
+
+    /// Runs the plugin as a runtime does.
+    pub fn cni(&self, verb: &str, pod: &Pod, conf: &Value) -> Output {
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), pod.netns.as_fd().as_raw_fd()));
+        self.call(&[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", path.to_str().unwrap())], conf)
+    }
+
+    pub fn call(&self, environment: &[(&str, &str)], conf: &Value) -> Output {
+        self.host
+            .run(|| {
+                let mut child = Command::new(env!("CARGO_BIN_EXE_vcn-native"))
+                    .env_clear()
+                    .env("CNI_IFNAME", "eth0")
+                    .env("CNI_PATH", "/nonexistent")
+                    .envs(environment.iter().copied())
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                // VERSION is answered without reading, so the pipe may be closed by now.
+                let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
+                child.wait_with_output().unwrap()
+            })
+            .unwrap()
+    }
+
+    /// Links, addresses, routes of all tables, rules and neighbours of the host, without what changes by itself.
+    pub fn snapshot(&self) -> Snapshot {
+        self.in_host(|socket| {
+            let mut lines = Vec::new();
+            lines.extend(socket.links().unwrap().iter().map(|l| format!("link {} {:?} {:?}", l.name, l.mac, l.alias)));
+            lines.extend(socket.addresses(None).unwrap().iter().map(|a| format!("addr {} {}", a.index, a.address)));
+            for family in Family::ALL {
+                let routes = socket.routes(&RouteFilter::all(family)).unwrap();
+                lines.extend(routes.iter().map(|r| format!("route {r:?}")));
+                lines.extend(socket.rules(family).unwrap().iter().map(|r| format!("rule {r:?}")));
+            }
+            let proxies = netlink::NeighbourFilter { family: None, index: None, proxy: true };
+            lines.extend(socket.neighbours(&proxies).unwrap().iter().map(|n| format!("proxy {n:?}")));
+            lines.sort();
+            lines
+        })
+    }
+
+    pub fn pod_rules(&self, family: Family) -> Vec<Rule> {
+        let rules = self.in_host(|socket| socket.rules(family).unwrap());
+        let of_pods = |r: &Rule| matches!(r.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD);
+        rules.into_iter().filter(of_pods).collect()
+    }
+
+    pub fn allocations(&self) -> Allocations {
+        Store::new(self.state.path(), BootId::current().unwrap()).read().unwrap()
+    }
+}
+
+impl Pod {
+    pub fn new(id: &str) -> Self {
+        let netns = Netns::create().unwrap();
+        netns
+            .run(|| {
+                let mut socket = Socket::open().unwrap();
+                let lo = socket.index_of(&name("lo")).unwrap();
+                socket.change_link(lo, &[LinkChange::Up]).unwrap();
+            })
+            .unwrap();
+        Self { netns, id: id.to_owned() }
+    }
+
+    /// Whether `target` answers an echo request of this pod within a second.
+    pub fn reaches(&self, target: &str) -> bool {
+        reaches(&self.netns, target)
+    }
+}
+
+pub fn reaches(netns: &Netns, target: &str) -> bool {
+    netns
+        .run(|| {
+            let output = Command::new("ping").args(["-n", "-c", "1", "-W", "1", target]).output().unwrap();
+            output.status.success()
+        })
+        .unwrap()
+}
+
+/// A node's VNICs have been up for long when pods come; these have not, and IPv6 resolves nobody from a link whose own
+/// address is still being checked for duplicates.
+fn no_detection(link: &IfName) {
+    Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", link.as_str(), "accept_dad"], "0").unwrap();
+}
+
+pub fn name(text: &str) -> IfName {
+    IfName::new(text).unwrap()
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn json_of(output: &Output) -> Value {
+    assert_success(output);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+pub fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The error of a failed call: code and whole text.
+pub fn error_of(output: &Output) -> (u64, String) {
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (error["code"].as_u64().unwrap(), error.to_string())
+}

@@ -1,0 +1,232 @@
+//! ADD and DEL of the real binary on a real kernel: packets, results, what is left, what is refused.
+
+mod node;
+
+use node::{Families, Node, Pod, assert_success, error_of, json_of, reaches};
+use serde_json::{Value, json};
+use vcn::Family;
+
+#[test]
+fn an_ipv4_pod_reaches_its_router_its_node_and_other_pods() {
+    let node = Node::new(Families::V4);
+    let (a, b) = (Pod::new("a"), Pod::new("b"));
+    node.add(&a);
+    node.add(&b);
+    // Pods spread over the VNICs: a is on the first, b on the second.
+    assert!(a.reaches("10.0.0.1"), "its virtual router");
+    assert!(a.reaches("10.0.0.2"), "its own node");
+    assert!(a.reaches("10.0.1.8") && b.reaches("10.0.0.8"), "each other");
+    assert!(reaches(&node.host, "10.0.0.8"), "the node reaches the pod");
+    assert!(reaches(&node.routers[1], "10.0.1.8"), "the subnet reaches the pod: the node answers ARP for it");
+}
+
+#[test]
+fn an_ipv6_pod_is_reachable_at_once() {
+    let node = Node::new(Families::V6);
+    let (a, b) = (Pod::new("a"), Pod::new("b"));
+    node.add(&a);
+    node.add(&b);
+    assert!(a.reaches("2001:db8:1::8"), "no duplicate address detection delays the first packet");
+    assert!(a.reaches("2001:db8::1") && reaches(&node.routers[0], "2001:db8::8"));
+}
+
+#[test]
+fn a_dual_stack_pod_has_both_families_on_one_vnic() {
+    let node = Node::new(Families::Dual);
+    let pod = Pod::new("a");
+    let result = node.add(&pod);
+    let addresses: Vec<_> = result["ips"].as_array().unwrap().iter().map(|ip| ip["address"].clone()).collect();
+    assert_eq!(addresses, ["10.0.0.8/32", "2001:db8::8/128"]);
+    assert!(pod.reaches("10.0.0.1") && pod.reaches("2001:db8::1"));
+    assert_eq!((node.pod_rules(Family::Ipv4).len(), node.pod_rules(Family::Ipv6).len()), (2, 2));
+}
+
+#[test]
+fn ipv6_works_where_the_namespace_has_it_switched_off() {
+    let node = Node::new(Families::V6);
+    let pod = Pod::new("a");
+    let off =
+        |which| netlink::Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", which, "disable_ipv6"], "1");
+    pod.netns.run(|| off("default").and_then(|_| off("all"))).unwrap().unwrap();
+    node.add(&pod);
+    assert!(pod.reaches("2001:db8::1"));
+}
+
+#[test]
+fn the_result_is_shaped_for_each_version() {
+    for (version, has_version_field, has_mtu) in
+        [("0.3.1", true, false), ("0.4.0", true, false), ("1.0.0", false, false), ("1.1.0", false, true)]
+    {
+        let node = Node::new(Families::V4);
+        let result = json_of(&node.cni("ADD", &Pod::new("a"), &node.conf(version)));
+        assert_eq!(result["cniVersion"], version);
+        assert_eq!(result["ips"][0].get("version").is_some(), has_version_field, "{version}");
+        assert_eq!(result["interfaces"][1].get("mtu").is_some(), has_mtu, "{version}");
+        assert_eq!((&result["ips"][0]["address"], &result["ips"][0]["interface"]), (&json!("10.0.0.8/32"), &json!(1)));
+        assert_eq!(result["interfaces"][1]["name"], "eth0");
+        assert_eq!(result["routes"], json!([{"dst": "0.0.0.0/0", "gw": "169.254.1.1"}]));
+    }
+}
+
+#[test]
+fn version_lists_all_four_and_reads_no_stdin() {
+    let node = Node::new(Families::V4);
+    let answer = json_of(&node.call(&[("CNI_COMMAND", "VERSION")], &Value::Null));
+    assert_eq!(answer["supportedVersions"], json!(["0.3.1", "0.4.0", "1.0.0", "1.1.0"]));
+}
+
+#[test]
+fn del_leaves_the_host_exactly_as_it_was() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pods: Vec<_> = (0..4).map(|id| Pod::new(&format!("p{id}"))).collect();
+    pods.iter().for_each(|pod| drop(node.add(pod)));
+    assert_ne!(node.snapshot(), before);
+    pods.iter().for_each(|pod| node.del(pod));
+    assert_eq!(node.snapshot(), before);
+    let held = node.allocations();
+    assert_eq!((held.allocations.len(), held.freed.len()), (0, 8), "every address cools down");
+}
+
+#[test]
+fn del_succeeds_again_and_without_namespace_record_pools_or_configuration() {
+    let node = Node::new(Families::V4);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    node.add(&pod);
+    std::fs::remove_file(node.state.path().join("allocations.json")).unwrap();
+    std::fs::remove_file(node.state.path().join("pools.json")).unwrap();
+    node.write_pools(vec![]);
+    for netns in ["", "/proc/1/ns/absent", "/dev/null"] {
+        let environment = [("CNI_COMMAND", "DEL"), ("CNI_CONTAINERID", "a"), ("CNI_NETNS", netns)];
+        assert_success(&node.call(&environment, &node.conf("1.0.0")));
+    }
+    let left: Vec<_> = node.snapshot().into_iter().filter(|line| !before.contains(line)).collect();
+    assert!(left.iter().all(|line| line.starts_with("proxy")), "only what nothing leads to any more: {left:?}");
+}
+
+#[test]
+fn a_repeated_add_answers_the_same_and_changes_nothing() {
+    let node = Node::new(Families::Dual);
+    let pod = Pod::new("a");
+    let (first, state) = (node.add(&pod), node.snapshot());
+    assert_eq!(node.add(&pod), first);
+    assert_eq!(node.snapshot(), state);
+    assert!(pod.reaches("10.0.0.1"));
+}
+
+#[test]
+fn an_add_into_a_new_namespace_under_the_same_key_starts_afresh() {
+    let node = Node::new(Families::V4);
+    let first = node.add(&Pod::new("a"));
+    let again = Pod::new("a");
+    assert_eq!(node.add(&again)["ips"], first["ips"]);
+    assert!(again.reaches("10.0.0.1"));
+}
+
+#[test]
+fn a_link_of_that_name_in_the_pod_is_refused_and_everything_undone() {
+    let node = Node::new(Families::Dual);
+    let (before, pod) = (node.snapshot(), Pod::new("a"));
+    pod.netns
+        .run(|| {
+            let bridge = netlink::NewLink::new(node::name("eth0"), netlink::LinkKind::Bridge);
+            netlink::Socket::open().unwrap().add_link(&bridge).unwrap();
+        })
+        .unwrap();
+    let (code, text) = error_of(&node.cni("ADD", &pod, &node.conf("1.0.0")));
+    assert_eq!(code, 106, "{text}");
+    assert_eq!(node.snapshot(), before);
+    assert!(node.allocations().allocations.is_empty());
+}
+
+#[test]
+fn somebody_elses_link_under_our_name_is_never_touched() {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    let host_name = node.add(&pod)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    node.del(&pod);
+    node.in_host(|socket| {
+        socket.add_link(&netlink::NewLink::new(node::name(&host_name), netlink::LinkKind::Bridge)).unwrap();
+    });
+    let (code, text) = error_of(&node.cni("ADD", &pod, &node.conf("1.0.0")));
+    assert_eq!(code, 103, "{text}");
+    assert!(node.in_host(|socket| socket.index_of(&node::name(&host_name)).is_ok()));
+}
+
+#[test]
+fn without_pools_of_this_boot_add_says_try_again_later_and_status_50() {
+    let node = Node::new(Families::V4);
+    std::fs::remove_file(node.state.path().join("pools.json")).unwrap();
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.1.0")));
+    assert_eq!(code, 11, "{text}");
+    assert!(text.contains("no address pools of this boot"), "{text}");
+    assert_eq!(error_of(&node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))).0, 50);
+}
+
+#[test]
+fn a_full_pool_is_explained_and_status_stays_healthy() {
+    let node = Node::new(Families::V4);
+    let pods: Vec<_> = (0..16).map(|id| Pod::new(&format!("p{id}"))).collect();
+    pods.iter().for_each(|pod| drop(node.add(pod)));
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.1.0")));
+    assert_eq!(code, 102, "{text}");
+    assert!(text.contains("2 VNIC(s) serve pods (IPv4), 16 address(es) in use"), "{text}");
+    assert_success(&node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0")));
+}
+
+#[test]
+fn check_passes_after_add_and_names_what_is_broken() {
+    let node = Node::new(Families::Dual);
+    let pod = Pod::new("a");
+    let result = node.add(&pod);
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = result;
+    assert_success(&node.cni("CHECK", &pod, &conf));
+    let rule = node.pod_rules(Family::Ipv4).pop().unwrap();
+    node.in_host(|socket| socket.delete_rule(&rule).unwrap());
+    let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
+    assert_eq!(code, 107, "{text}");
+    assert!(text.contains("rule add pref 1536 from 10.0.0.8 lookup 1001"), "{text}");
+}
+
+#[test]
+fn gc_frees_what_the_runtime_no_longer_knows_but_spares_the_young() {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    let mut conf = node.conf("1.1.0");
+    assert!(!node.call(&[("CNI_COMMAND", "GC")], &conf).status.success(), "no list: refused");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+    assert_eq!(node.allocations().allocations.len(), 1, "younger than 30 s");
+
+    let path = node.state.path().join("allocations.json");
+    let mut held: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    held["allocations"][0]["since"] = json!(0);
+    std::fs::write(&path, held.to_string()).unwrap();
+    conf["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
+    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+    assert_eq!(node.allocations().allocations.len(), 1, "still valid");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+    assert!(node.allocations().allocations.is_empty());
+    assert!(node.pod_rules(Family::Ipv4).is_empty());
+}
+
+#[test]
+fn forty_adds_at_once_give_forty_pods_that_work() {
+    let node = Node::new(Families::V6);
+    // /121 instead of /125: 128 addresses on each VNIC.
+    let mut pools = node.pools();
+    for (number, vnic) in pools.vnics.iter_mut().enumerate() {
+        vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::80/121").parse().unwrap()];
+    }
+    node.write_pools(pools.vnics);
+    let pods: Vec<_> = (0..40).map(|id| Pod::new(&format!("p{id}"))).collect();
+    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.add(pod)))));
+    assert_eq!(node.allocations().allocations.len(), 40);
+    assert!(pods.iter().all(|pod| pod.reaches("2001:db8::2")));
+    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.del(pod)))));
+    assert!(node.pod_rules(Family::Ipv6).is_empty());
+}
