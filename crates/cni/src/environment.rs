@@ -1,7 +1,7 @@
 //! The environment of a call, as found and checked: which verb, for whom. Everything wrong is said at once, with code 4.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use vcn::IfName;
@@ -91,11 +91,14 @@ impl Call {
         };
 
         let mut wrong = Vec::new();
-        let container_id = ContainerId::new(container_id.to_string_lossy())
-            .map_err(|error| wrong.push(format!("CNI_CONTAINERID: {error}")))
+        let container_id = utf8(container_id)
+            .and_then(|text| ContainerId::new(text).map_err(|error| error.to_string()))
+            .map_err(|complaint| wrong.push(format!("CNI_CONTAINERID: {complaint}")))
             .ok();
-        let ifname =
-            IfName::new(ifname.to_string_lossy()).map_err(|error| wrong.push(format!("CNI_IFNAME: {error}"))).ok();
+        let ifname = utf8(ifname)
+            .and_then(|text| IfName::new(text).map_err(|error| error.to_string()))
+            .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
+            .ok();
         let args = match Args::parse(&env.var("CNI_ARGS").unwrap_or_default()) {
             Ok(args) => args,
             // Optional data must never keep DEL from cleaning up.
@@ -124,6 +127,10 @@ impl TraceContext {
         let text = |name| env.var(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
         Self { traceparent: text("TRACEPARENT"), tracestate: text("TRACESTATE"), baggage: text("BAGGAGE") }
     }
+}
+
+fn utf8(value: &OsStr) -> Result<&str, String> {
+    value.to_str().ok_or_else(|| format!("{value:?} is not UTF-8"))
 }
 
 fn invalid(msg: String) -> Error {

@@ -96,9 +96,8 @@ impl Error {
         reply.insert("code".into(), self.code.0.into());
         // Kubelet shows the message of STATUS as a node condition, which is one line.
         reply.insert("msg".into(), one_line(&self.msg).into());
-        if !self.details.is_empty() {
-            reply.insert("details".into(), one_line(&self.details).into());
-        }
+        // Optional, but some decoders insist on it.
+        reply.insert("details".into(), one_line(&self.details).into());
         Value::Object(reply).to_string()
     }
 
@@ -145,7 +144,6 @@ mod tests {
             error.to_json(Version::V1_1_0),
             r#"{"cniVersion":"1.1.0","code":50,"msg":"no pool yet","details":"a; b"}"#
         );
-        assert!(!Error::new(ErrorCode(101), "x").to_json(Version::V0_3_1).contains("details"));
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl Interface {
         if version.has_extended_results() {
             object.put("mtu", self.mtu.map(|mtu| mtu.0));
         }
-        object.put("sandbox", self.sandbox.as_deref());
+        // Optional, but some decoders insist on it; the specification's word for the host is the empty text.
+        object.put("sandbox", Some(self.sandbox.as_deref().unwrap_or_default()));
         if version.has_extended_results() {
             object.put("socketPath", self.socket_path.as_deref());
             object.put("pciID", self.pci_id.as_deref());

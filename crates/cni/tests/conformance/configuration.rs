@@ -1,0 +1,175 @@
+//! Whatever is on stdin, the answer is one clear error or the right request.
+
+use cni::{Exit, Version};
+use serde_json::{Value, json};
+
+use crate::call::{Call, config, config_with, config_without};
+use crate::noop::Asked;
+
+const WITH_CONFIG: [&str; 5] = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
+
+#[test]
+fn what_is_no_json_object_is_code_6_under_every_verb() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let deep_field =
+        format!(r#"{{"cniVersion":"1.1.0","name":"n","x":{}1{}}}"#, "{\"a\":".repeat(500), "}".repeat(500));
+    let whole = config("1.1.0").to_string();
+    let truncated = whole.split_at(whole.len() / 2).0.to_owned();
+    let cases: [(&str, &[u8], &str); 12] = [
+        ("empty", b"", "stdin is empty"),
+        ("blank", b" \n\t", "stdin is empty"),
+        ("one byte", b"{", "is not JSON: EOF"),
+        ("truncated", truncated.as_bytes(), "is not JSON: EOF"),
+        ("not UTF-8", b"{\"name\":\"\xff\"}", "is not UTF-8 after byte 9"),
+        ("UTF-16", b"\xff\xfe{\0}\0", "is not UTF-8 after byte 0"),
+        ("deep", deep.as_bytes(), "recursion limit exceeded"),
+        ("deep inside", deep_field.as_bytes(), "recursion limit exceeded"),
+        ("two documents", b"{} {}", "trailing characters"),
+        ("a list", b"[]", "it is an array, it must be an object"),
+        ("null", b"null", "it is null, it must be an object"),
+        ("a lone surrogate", br#"{"name":"\ud800"}"#, "is not JSON"),
+    ];
+    for verb in WITH_CONFIG {
+        for (case, stdin, complaint) in &cases {
+            let outcome = Call::of(verb).stdin(*stdin).run();
+            assert_eq!(outcome.code(), 6, "{verb} {case}");
+            assert!(outcome.message().contains(complaint), "{verb} {case}: {outcome:?}");
+            assert!(outcome.asked.is_empty(), "{verb} {case}");
+        }
+    }
+}
+
+#[test]
+fn a_document_of_8_mib_is_taken_and_a_larger_one_is_refused_whole() {
+    let sized = |size: usize| {
+        let mut config = config_with("padding", json!(""));
+        let padding = size - config.to_string().len();
+        config["padding"] = "x".repeat(padding).into();
+        Call::of("STATUS").config(&config).run()
+    };
+    sized(8 << 20).silent();
+    let outcome = sized((8 << 20) + 1);
+    assert_eq!(outcome.code(), 6);
+    assert_eq!(outcome.message(), "the configuration on stdin is larger than 8 MiB: make it smaller");
+    assert!(outcome.asked.is_empty());
+}
+
+#[test]
+fn a_key_given_twice_counts_as_given_last() {
+    let stdin = br#"{"cniVersion":"0.1.0","name":"first","name":"second","mtu":"x","mtu":1,"cniVersion":"1.1.0"}"#;
+    let outcome = Call::of("ADD").stdin(*stdin).run();
+    outcome.result();
+    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((request.key.network.as_str(), request.conf.mtu), ("second", Some(1)));
+    assert_eq!(request.config.version, Version::V1_1_0);
+}
+
+#[test]
+fn a_missing_or_unknown_version_is_code_1_with_the_list_of_ours() {
+    for version in [json!(""), json!("0.1.0"), json!("0.3.0"), json!("1.9.9"), json!(null)] {
+        for verb in WITH_CONFIG {
+            let outcome = Call::of(verb).config(&config_with("cniVersion", version.clone())).run();
+            assert_eq!(outcome.code(), 1, "{verb} {version}");
+            assert!(outcome.message().contains("0.3.1, 0.4.0, 1.0.0, 1.1.0"), "{outcome:?}");
+        }
+    }
+    assert_eq!(Call::of("ADD").config(&config_without("cniVersion")).run().code(), 1);
+}
+
+#[test]
+fn a_missing_or_wrong_name_is_code_7() {
+    for name in [json!(""), json!("a b"), json!("../x"), json!("-a"), json!(null)] {
+        for verb in WITH_CONFIG {
+            assert_eq!(Call::of(verb).config(&config_with("name", name.clone())).run().code(), 7, "{verb} {name}");
+        }
+    }
+    assert_eq!(Call::of("GC").config(&config_without("name")).run().code(), 7);
+}
+
+/// Known fields, each with a wrong value and the path the complaint must begin with.
+fn wrong_fields() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("type", json!(1), "type: it is a number, it must be a string"),
+        ("runtimeConfig", json!([]), "runtimeConfig: it is an array, it must be an object"),
+        ("prevResult", json!("x"), "prevResult: it is a string, it must be an object"),
+        ("ipam", json!(true), "ipam: it is a boolean, it must be an object"),
+        ("dns", json!([]), "dns: it is an array"),
+        ("dns", json!({"search": [1]}), "dns.search[0]: invalid type"),
+        ("dns", json!({"nameservers": "10.0.0.1"}), "dns.nameservers: invalid type"),
+        ("dns", json!({"domain": 1}), "dns.domain: it is a number"),
+        ("disableGC", json!("perhaps"), "disableGC: it is a string, it must be true or false"),
+        ("mtu", json!("9000"), "mtu: invalid type: string"),
+        ("mtu", json!(-1), "mtu: invalid value"),
+        ("mtu", json!(1.5), "mtu: invalid type: floating point"),
+    ]
+}
+
+#[test]
+fn fields_of_the_wrong_type_are_code_6_with_their_path() {
+    for (key, value, complaint) in wrong_fields() {
+        let outcome = Call::of("ADD").config(&config_with(key, value)).run();
+        assert_eq!(outcome.code(), 6, "{complaint}");
+        assert!(outcome.message().starts_with(complaint), "{complaint}: {outcome:?}");
+        assert_eq!(outcome.error()["cniVersion"], "1.1.0");
+        assert!(outcome.asked.is_empty());
+    }
+    for key in ["cniVersion", "name"] {
+        let outcome = Call::of("ADD").config(&config_with(key, json!(1))).run();
+        assert_eq!(outcome.message(), format!("{key}: it is a number, it must be a string"));
+        assert_eq!(outcome.code(), 6);
+    }
+}
+
+#[test]
+fn del_goes_on_whatever_optional_field_is_wrong() {
+    for (key, value, complaint) in wrong_fields() {
+        let outcome = Call::of("DEL").config(&config_with(key, value)).run();
+        outcome.silent();
+        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        let passed_over = request.config.passed_over.iter().chain(request.conf.as_ref().err());
+        let complaints: Vec<_> = passed_over.map(|error| error.msg.as_str()).collect();
+        assert!(matches!(complaints.as_slice(), [one] if one.starts_with(complaint)), "{complaint}: {complaints:?}");
+    }
+}
+
+#[test]
+fn what_runtimes_and_people_write_is_taken() {
+    for (key, value) in [
+        ("ipam", json!({})),
+        ("dns", json!({"nameservers": ["fe80::1%eth0", "10.0.0.1"], "search": null, "domain": null})),
+        ("runtimeConfig", json!(null)),
+        ("prevResult", json!(null)),
+        ("prevResult", json!({})),
+        ("disableGC", json!("TRUE")),
+        ("capabilities", json!({"portMappings": true})),
+        ("type", json!(null)),
+        ("unknown", json!({"deeply": [{"unknown": 1}]})),
+        ("mtu", json!(9000)),
+    ] {
+        let outcome = Call::of("ADD").config(&config_with(key, value)).run();
+        assert_eq!(outcome.exit, Exit::Success, "{key}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_request_keeps_the_whole_document() {
+    let given = json!({
+        "cniVersion": "1.0.0", "name": "n", "type": "noop",
+        "ipam": {"type": "x"},
+        "args": {"cni": {"ips": ["10.0.0.9"]}},
+        "dns": {"nameservers": ["fe80::1%eth0"], "options": ["ndots:5"]},
+        "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}},
+        "vendor": {"big": 18_446_744_073_709_551_615_u64, "small": -9_223_372_036_854_775_808_i64, "pi": 3.25},
+    });
+    let outcome = Call::of("ADD").config(&given).run();
+    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    let config = &request.config;
+    assert_eq!(config.raw().to_string(), given.to_string(), "numbers and the order of keys included");
+    assert_eq!(config.plugin_type, "noop");
+    assert_eq!(config.ipam().unwrap()["type"], "x");
+    assert_eq!(config.args().unwrap()["ips"][0], "10.0.0.9");
+    assert_eq!(config.dns.nameservers, ["fe80::1%eth0"]);
+    assert_eq!(config.dns.options, ["ndots:5"]);
+    assert_eq!(config.runtime_config.pod_annotation("a"), Some("b"));
+    assert!(config.prev_result.is_none() && config.passed_over.is_empty());
+}

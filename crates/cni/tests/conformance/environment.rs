@@ -1,0 +1,159 @@
+//! Every variable, missing, empty or wrong, under every verb.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use cni::Exit;
+
+use crate::call::Call;
+use crate::noop::Asked;
+
+/// For each variable the verbs that cannot do without it, and a value that is wrong to all who read it.
+const VARIABLES: [(&str, &[&str], Option<&str>); 5] = [
+    ("CNI_CONTAINERID", &["ADD", "DEL", "CHECK"], Some("../x")),
+    ("CNI_IFNAME", &["ADD", "DEL", "CHECK"], Some("../../etc")),
+    ("CNI_NETNS", &["ADD", "CHECK"], None),
+    ("CNI_PATH", &[], None),
+    ("CNI_ARGS", &[], None),
+];
+
+const VERBS: [&str; 6] = ["ADD", "DEL", "CHECK", "STATUS", "GC", "VERSION"];
+
+#[test]
+fn a_verb_needs_its_variables_and_no_others() {
+    for verb in VERBS {
+        for (variable, needed_by, wrong) in VARIABLES {
+            let case = format!("{verb} {variable}");
+            for call in [Call::of(verb).without(variable), Call::of(verb).with(variable, "")] {
+                let outcome = call.run();
+                if needed_by.contains(&verb) {
+                    assert_eq!(outcome.code(), 4, "{case}");
+                    assert!(outcome.message().contains(&format!("missing or empty: {variable};")), "{outcome:?}");
+                    assert!(outcome.asked.is_empty(), "{case}");
+                } else {
+                    assert_eq!(outcome.exit, Exit::Success, "{case}: {outcome:?}");
+                }
+            }
+            let Some(wrong) = wrong else { continue };
+            for wrong in [OsString::from(wrong), OsString::from_vec(vec![b'a', 0xff])] {
+                let outcome = Call::of(verb).with(variable, wrong).run();
+                if needed_by.contains(&verb) {
+                    assert_eq!(outcome.code(), 4, "{case}");
+                    assert!(outcome.message().contains(&format!("{variable}: ")), "{outcome:?}");
+                } else {
+                    assert_eq!(outcome.exit, Exit::Success, "{case}: {outcome:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_missing_variables_are_in_one_error() {
+    let bare = |verb| Call::of(verb).without("CNI_CONTAINERID").without("CNI_NETNS").without("CNI_IFNAME").run();
+    for (verb, list) in [
+        ("ADD", "CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"),
+        ("CHECK", "CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"),
+        ("DEL", "CNI_CONTAINERID, CNI_IFNAME"),
+    ] {
+        assert_eq!(
+            bare(verb).message(),
+            format!("{verb} needs variables that are missing or empty: {list}; the runtime sets them")
+        );
+    }
+}
+
+#[test]
+fn all_wrong_variables_are_in_one_error() {
+    let outcome = Call::of("ADD")
+        .with("CNI_CONTAINERID", "a b")
+        .with("CNI_IFNAME", "0123456789abcdef")
+        .with("CNI_ARGS", "x")
+        .run();
+    for part in ["CNI_CONTAINERID: \"a b\"", "CNI_IFNAME: \"0123456789abcdef\"", "CNI_ARGS: \"x\" is not KEY=VALUE"] {
+        assert!(outcome.message().contains(part), "{outcome:?}");
+    }
+}
+
+#[test]
+fn container_ids_may_have_capitals_and_ifnames_fifteen_bytes() {
+    for (variable, value) in [("CNI_CONTAINERID", "ABC.def_9-0"), ("CNI_IFNAME", "0123456789abcde")] {
+        Call::of("ADD").config(&crate::call::config_without("prevResult")).with(variable, value).run().result();
+    }
+    for wrong in ["a/b", "a:b", "a b", ".", "..", "0123456789abcdef"] {
+        assert_eq!(Call::of("ADD").with("CNI_IFNAME", wrong).run().code(), 4, "{wrong}");
+    }
+}
+
+#[test]
+fn unknown_commands_are_refused_by_name() {
+    for command in ["add", "Add", "PING", " ADD", "ADD "] {
+        let outcome = Call::of(command).run_without_stdin();
+        assert_eq!(outcome.code(), 4);
+        assert!(outcome.message().starts_with(&format!("unknown CNI_COMMAND: {command};")), "{outcome:?}");
+    }
+}
+
+#[test]
+fn without_a_command_the_plugin_introduces_itself_on_stderr() {
+    for call in [Call::of("").without("CNI_COMMAND"), Call::of("")] {
+        let outcome = call.run_without_stdin();
+        assert_eq!((outcome.exit, outcome.stdout.as_str()), (Exit::Success, ""));
+        assert_eq!(
+            outcome.stderr,
+            "noop: attaches nothing\nCNI protocol versions supported: 0.3.1, 0.4.0, 1.0.0, 1.1.0\n"
+        );
+    }
+}
+
+#[test]
+fn wrong_args_keep_add_from_attaching_but_never_del_from_cleaning_up() {
+    for wrong in [OsString::from("oops"), "UNKNOWN=1".into(), OsString::from_vec(b"A=\xff".to_vec())] {
+        assert_eq!(Call::of("ADD").with("CNI_ARGS", wrong.clone()).run().code(), 4);
+        let outcome = Call::of("DEL").with("CNI_ARGS", wrong).run();
+        outcome.silent();
+        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        assert_eq!(request.args.pod_name, None);
+    }
+}
+
+#[test]
+fn an_empty_or_missing_netns_is_none_to_del() {
+    for call in [Call::of("DEL").with("CNI_NETNS", ""), Call::of("DEL").without("CNI_NETNS")] {
+        let outcome = call.run();
+        outcome.silent();
+        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        assert_eq!(request.netns, None);
+    }
+}
+
+#[test]
+fn the_plugins_own_netns_is_refused_unless_it_is_meant() {
+    let own = "/proc/thread-self/ns/net";
+    for verb in ["ADD", "CHECK"] {
+        let outcome = Call::of(verb).with("CNI_NETNS", own).run();
+        assert_eq!(outcome.code(), 8);
+        assert!(outcome.asked.is_empty());
+        for yes in ["1", "true", "TRUE"] {
+            let outcome = Call::of(verb).with("CNI_NETNS", own).with("CNI_NETNS_OVERRIDE", yes).run();
+            assert_eq!(outcome.exit, Exit::Success, "{outcome:?}");
+        }
+        assert_eq!(Call::of(verb).with("CNI_NETNS", own).with("CNI_NETNS_OVERRIDE", "0").run().code(), 8);
+    }
+    let outcome = Call::of("DEL").with("CNI_NETNS", own).run();
+    outcome.silent();
+    let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!(request.netns, None, "DEL cleans up as if the container's were gone");
+}
+
+#[test]
+fn a_request_says_whose_attachment_it_is_which_pod_and_which_trace() {
+    let outcome = Call::of("ADD").with("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").run();
+    let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!(request.key.to_string(), "Net_1/Pod_1.a-b/eth0");
+    assert_eq!(request.netns, std::path::Path::new("/run/netns/missing"));
+    assert_eq!(request.args.pod_namespace.as_deref(), Some("ns"));
+    assert_eq!(request.args.pod_name.as_deref(), Some("web-0"));
+    assert_eq!(request.args.pod_uid.as_deref(), Some("u-1"));
+    assert_eq!(request.trace.trace_id(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
+}

@@ -1,0 +1,85 @@
+//! The plugin under which the protocol is tested: it attaches nothing, remembers what it was asked, and fails or panics
+//! when its configuration says so.
+
+use std::cell::RefCell;
+
+use cni::{
+    AddRequest, AddResult, CheckRequest, DelRequest, Error, ErrorCode, GcRequest, Interface, Ip, Plugin, StatusRequest,
+    Success,
+};
+use serde::Deserialize;
+
+/// Our own fields of the configuration.
+#[allow(dead_code, reason = "the tests look at some, the program at others")]
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Conf {
+    /// A field to be wrong.
+    pub(crate) mtu: Option<u32>,
+    /// Fail with this code.
+    fail: Option<u32>,
+    /// Panic.
+    #[serde(default)]
+    panic: bool,
+}
+
+/// What it was asked. The tests read the fields, the program does not.
+#[derive(Debug)]
+#[allow(dead_code, reason = "only the tests look inside")]
+pub(crate) enum Asked {
+    Add(Box<AddRequest<Conf>>),
+    Del(Box<DelRequest<Conf>>),
+    Check(Box<CheckRequest<Conf>>),
+    Status(Box<StatusRequest<Conf>>),
+    Gc(Box<GcRequest<Conf>>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Noop {
+    pub(crate) asked: RefCell<Vec<Asked>>,
+}
+
+impl Noop {
+    fn answer(&self, asked: Asked, conf: Option<&Conf>) -> Result<(), Error> {
+        self.asked.borrow_mut().push(asked);
+        let conf = conf.cloned().unwrap_or_default();
+        #[expect(clippy::panic, reason = "it is what the configuration asked for")]
+        if conf.panic {
+            panic!("as told: link not found");
+        }
+        match conf.fail {
+            Some(code) => Err(Error::new(ErrorCode(code), "failed as told: not found").with_details("none")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Plugin for Noop {
+    type Conf = Conf;
+    const ABOUT: &'static str = "noop: attaches nothing";
+
+    fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
+        self.answer(Asked::Add(Box::new(request.clone())), Some(&request.conf))?;
+        if let Some(previous) = &request.config.prev_result {
+            return Ok(previous.clone().into());
+        }
+        let interface = Interface { name: request.key.ifname.to_string(), ..Interface::default() };
+        let ip = Ip { address: std::net::IpAddr::from([127, 0, 0, 1]).into(), gateway: None, interface: Some(0) };
+        Ok(Success { interfaces: vec![interface], ips: vec![ip], ..Success::default() }.into())
+    }
+
+    fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
+        self.answer(Asked::Del(Box::new(request.clone())), request.conf.as_ref().ok())
+    }
+
+    fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
+        self.answer(Asked::Check(Box::new(request.clone())), Some(&request.conf))
+    }
+
+    fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
+        self.answer(Asked::Status(Box::new(request.clone())), Some(&request.conf))
+    }
+
+    fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
+        self.answer(Asked::Gc(Box::new(request.clone())), request.conf.as_ref().ok())
+    }
+}

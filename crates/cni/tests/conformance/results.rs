@@ -1,0 +1,78 @@
+//! A result in each version of the protocol, against the files in `tests/golden`.
+
+use cni::{AddResult, Dns, Interface, Ip, Route, Success, Version};
+use serde_json::Value;
+use vcn::{Mtu, TableId};
+
+/// A result that uses every field there is.
+pub(crate) fn full() -> Success {
+    let sandbox = Some("/run/netns/pod".to_owned());
+    Success {
+        interfaces: vec![
+            Interface {
+                name: "vcn0123456789ab".into(),
+                mac: Some("02:00:17:00:00:01".parse().unwrap()),
+                mtu: Some(Mtu(9000)),
+                ..Interface::default()
+            },
+            Interface {
+                name: "eth0".into(),
+                mac: Some("02:00:17:00:00:02".parse().unwrap()),
+                mtu: Some(Mtu(9000)),
+                sandbox: sandbox.clone(),
+                socket_path: Some("/run/vhost.sock".into()),
+                pci_id: Some("0000:00:05.0".into()),
+            },
+            Interface { name: "net1".into(), sandbox, ..Interface::default() },
+        ],
+        ips: vec![
+            Ip {
+                address: "10.0.0.5/32".parse().unwrap(),
+                gateway: Some("169.254.1.1".parse().unwrap()),
+                interface: Some(1),
+            },
+            Ip {
+                address: "fd00::5/128".parse().unwrap(),
+                gateway: Some("fe80::1".parse().unwrap()),
+                interface: Some(1),
+            },
+            Ip { address: "10.1.0.7/24".parse().unwrap(), gateway: None, interface: None },
+        ],
+        routes: vec![
+            Route::new("0.0.0.0/0".parse().unwrap(), Some("169.254.1.1".parse().unwrap())),
+            Route {
+                mtu: Some(Mtu(1500)),
+                advmss: Some(1460),
+                priority: Some(100),
+                table: Some(TableId(1001)),
+                scope: Some(253),
+                ..Route::new("fd00:1::/64".parse().unwrap(), None)
+            },
+        ],
+        dns: Dns {
+            nameservers: vec!["169.254.169.254".into(), "fe80::1%eth0".into()],
+            domain: Some("example.oraclevcn.com".into()),
+            search: vec!["a".into(), "b".into()],
+            options: vec!["ndots:5".into()],
+        },
+    }
+}
+
+#[test]
+fn each_version_gets_the_layout_and_only_the_fields_it_knows() {
+    for (version, golden) in [
+        (Version::V0_3_1, include_str!("../golden/0.3.1.json")),
+        (Version::V0_4_0, include_str!("../golden/0.4.0.json")),
+        (Version::V1_0_0, include_str!("../golden/1.0.0.json")),
+        (Version::V1_1_0, include_str!("../golden/1.1.0.json")),
+    ] {
+        let written = serde_json::to_string_pretty(&AddResult::from(full()).to_json(version)).unwrap();
+        assert_eq!(format!("{written}\n"), golden, "{version}");
+    }
+}
+
+#[test]
+fn an_empty_result_is_sound_too() {
+    let expected: Value = serde_json::from_str(include_str!("../golden/empty.json")).unwrap();
+    assert_eq!(Success::default().to_json(Version::V1_1_0), expected);
+}

@@ -1,0 +1,152 @@
+//! Which verb answers what, and from which version on.
+
+use cni::Exit;
+use serde_json::{Value, json};
+
+use crate::call::{Call, config, config_with, config_without};
+use crate::noop::Asked;
+
+#[test]
+fn version_answers_without_reading_stdin_or_any_other_variable() {
+    let call = ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH", "CNI_ARGS"]
+        .into_iter()
+        .fold(Call::of("VERSION"), Call::without);
+    assert_eq!(
+        call.run_without_stdin().result(),
+        json!({"cniVersion": "1.1.0", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]})
+    );
+}
+
+#[test]
+fn a_verb_is_refused_below_the_version_that_introduced_it() {
+    for (verb, first) in [("ADD", "0.3.1"), ("DEL", "0.3.1"), ("CHECK", "0.4.0"), ("STATUS", "1.1.0"), ("GC", "1.1.0")]
+    {
+        for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+            let outcome = Call::of(verb).config(&config(version)).run();
+            if version >= first {
+                assert_eq!(outcome.exit, Exit::Success, "{verb} {version}: {outcome:?}");
+            } else {
+                assert_eq!(outcome.code(), 1, "{verb} {version}");
+                assert_eq!(outcome.error()["cniVersion"], version);
+                assert!(outcome.message().ends_with(&format!("{verb} needs {first} or later")), "{outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_add_has_a_result() {
+    let outcome = Call::of("ADD").config(&config_without("prevResult")).run();
+    assert_eq!(outcome.result()["ips"][0]["address"], "127.0.0.1/32");
+    for verb in ["DEL", "CHECK", "STATUS", "GC"] {
+        Call::of(verb).run().silent();
+    }
+}
+
+#[test]
+fn a_plugins_error_is_the_reply_in_the_configurations_version_and_nothing_else() {
+    for verb in ["ADD", "DEL", "CHECK", "STATUS", "GC"] {
+        for code in [3, 11, 50, 51, 101, 256] {
+            let outcome = Call::of(verb).config(&config_with("fail", json!(code))).run();
+            assert_eq!(outcome.code(), code, "{verb}");
+            assert_eq!((outcome.error()["cniVersion"].as_str(), outcome.stderr.as_str()), (Some("1.1.0"), ""));
+        }
+    }
+    for version in ["0.3.1", "0.4.0", "1.0.0"] {
+        let mut config = config(version);
+        config["fail"] = 11.into();
+        assert_eq!(Call::of("DEL").config(&config).run().error()["cniVersion"], version);
+    }
+}
+
+#[test]
+fn del_errors_are_not_in_words_that_runtimes_take_for_success() {
+    let message = |verb| Call::of(verb).config(&config_with("fail", json!(101))).run().message();
+    assert_eq!(message("DEL"), "failed as told: absent");
+    assert_eq!(message("ADD"), "failed as told: not found");
+}
+
+#[test]
+fn del_needs_no_previous_result_and_check_does() {
+    Call::of("DEL").config(&config_without("prevResult")).run().silent();
+    let outcome = Call::of("CHECK").config(&config_without("prevResult")).run();
+    assert_eq!(outcome.code(), 7);
+    assert!(outcome.asked.is_empty());
+}
+
+/// The keys that GC was told to keep.
+fn kept(config: &Value) -> Vec<String> {
+    let outcome = Call::of("GC").config(config).run();
+    outcome.silent();
+    let [Asked::Gc(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    request.valid.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn gc_takes_the_list_under_either_key_and_both_together() {
+    let item = |id: &str| json!({"containerID": id, "ifname": "eth0"});
+    let with = |keys: &[(&str, Value)]| {
+        let mut config = config_without("cni.dev/valid-attachments");
+        for (key, value) in keys {
+            config[*key] = value.clone();
+        }
+        config
+    };
+    let (new, old) = ("cni.dev/valid-attachments", "cni.dev/attachments");
+    assert_eq!(kept(&with(&[(new, json!([item("a"), item("b"), item("a")]))])), ["Net_1/a/eth0", "Net_1/b/eth0"]);
+    assert_eq!(kept(&with(&[(old, json!([item("a")]))])), ["Net_1/a/eth0"]);
+    assert_eq!(kept(&with(&[(new, json!([item("a")])), (old, json!([item("b")]))])), ["Net_1/a/eth0", "Net_1/b/eth0"]);
+    assert_eq!(kept(&with(&[(new, json!([item("a")])), (old, Value::Null)])), ["Net_1/a/eth0"]);
+}
+
+#[test]
+fn gc_takes_an_empty_list_for_none_valid_and_refuses_to_go_without_a_list() {
+    assert!(kept(&config_with("cni.dev/valid-attachments", json!([]))).is_empty());
+    for config in [config_without("cni.dev/valid-attachments"), config_with("cni.dev/valid-attachments", Value::Null)] {
+        let outcome = Call::of("GC").config(&config).run();
+        assert_eq!(outcome.code(), 7);
+        assert!(outcome.message().starts_with("GC without cni.dev/valid-attachments: refused"), "{outcome:?}");
+        assert!(outcome.asked.is_empty());
+    }
+}
+
+#[test]
+fn gc_refuses_a_list_it_cannot_read_to_the_end() {
+    for (list, complaint) in [
+        (json!({}), "cni.dev/valid-attachments: it is an object, it must be an array"),
+        (json!([1]), "cni.dev/valid-attachments[0]: it is a number, it must be an object"),
+        (json!([{"ifname": "eth0"}]), "cni.dev/valid-attachments[0].containerID: it is null, it must be a string"),
+        (
+            json!([{"containerID": "a", "ifname": "eth0"}, {"containerID": "a", "ifname": 1}]),
+            "cni.dev/valid-attachments[1].ifname: it is a number, it must be a string",
+        ),
+    ] {
+        let outcome = Call::of("GC").config(&config_with("cni.dev/valid-attachments", list)).run();
+        assert_eq!((outcome.code(), outcome.message().as_str()), (6, complaint));
+        assert!(outcome.asked.is_empty());
+    }
+}
+
+#[test]
+fn identifiers_that_can_never_be_ours_do_not_stop_gc() {
+    let list = json!([{"containerID": "../x", "ifname": "eth0"}, {"containerID": "a", "ifname": "eth0"}]);
+    assert_eq!(kept(&config_with("cni.dev/valid-attachments", list)), ["Net_1/a/eth0"]);
+}
+
+#[test]
+fn disabled_gc_does_nothing_and_succeeds() {
+    for yes in [json!(true), json!("true"), json!("True")] {
+        let outcome = Call::of("GC").config(&config_with("disableGC", yes)).run();
+        outcome.silent();
+        assert!(outcome.asked.is_empty());
+    }
+    assert_eq!(kept(&config_with("disableGC", json!("false"))), ["Net_1/a/eth0"]);
+}
+
+#[test]
+fn gc_is_asked_even_when_our_own_fields_are_wrong() {
+    let outcome = Call::of("GC").config(&config_with("mtu", json!("x"))).run();
+    outcome.silent();
+    let [Asked::Gc(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+    assert!(request.conf.is_err());
+}
