@@ -1,0 +1,153 @@
+//! Whether this node's pod network is ours to serve: a pure function of the setting, the signals and the CNI
+//! configurations found. Each signal has a voice; the strongest one that says anything decides, and "no" costs nothing
+//! while a wrong "yes" takes a working network down, so that every doubt means no.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use crate::observed::ConfFile;
+use crate::signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
+use crate::{PodNetwork, Seen, Settings, Signal, Signals};
+
+/// Whether to install, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether binaries and configuration belong on this node.
+    pub install: bool,
+    /// The signal that decided.
+    pub decided_by: Signal,
+    /// Signals that say the contrary but are weaker.
+    pub against: Vec<Signal>,
+    /// For people: one sentence without a full stop.
+    pub reason: String,
+}
+
+/// What one signal says.
+struct Voice {
+    signal: Signal,
+    says: Says,
+    found: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    VcnNative,
+    Other,
+    Garbage,
+}
+
+impl Decision {
+    fn new(install: bool, decided_by: Signal, reason: String) -> Self {
+        Self { install, decided_by, against: Vec::new(), reason }
+    }
+
+    /// Without a look at the configuration directory nobody knows whose pod network this is.
+    pub(crate) fn unreadable(conf_dir: &Path) -> Self {
+        Self::new(false, Signal::Nothing, format!("{} cannot be read, so nothing is touched", conf_dir.display()))
+    }
+}
+
+/// Decides. In order: the setting; the node label; the instance metadata; the NativePodNetwork; the DaemonSets; what
+/// lies in the configuration directory, which may be stale and so never speaks *for* installing. Signals weaker than
+/// the instance metadata only decide for it when nothing speaks of Flannel. Where OKE's own CNI is present, nothing is
+/// installed unless takeover is set: both would hand out the same addresses.
+#[must_use]
+pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Decision {
+    let voices = voices(settings, signals, conf_files);
+    let Some(strongest) = voices.first() else {
+        return Decision::new(false, Signal::Nothing, "no signal says which pod network this cluster uses".to_owned());
+    };
+    if strongest.says == Says::Garbage {
+        let reason = format!("{}, which is neither true nor false, so nothing is touched", strongest.found);
+        return Decision::new(false, strongest.signal, reason);
+    }
+    let contrary: Vec<&Voice> =
+        voices.iter().filter(|voice| voice.says != strongest.says && voice.says != Says::Garbage).collect();
+    let mut decision = match (strongest.says, contrary.first()) {
+        (Says::VcnNative, Some(other)) if strongest.signal >= Signal::NativePodNetwork => {
+            let reason = format!("{}, but {}: in doubt nothing is touched", strongest.found, other.found);
+            return Decision::new(false, other.signal, reason);
+        }
+        (Says::VcnNative, _) => Decision::new(true, strongest.signal, strongest.found.clone()),
+        (..) => Decision::new(false, strongest.signal, strongest.found.clone()),
+    };
+    if decision.install
+        && !settings.takeover
+        && let Some((signal, found)) = oke_cni(signals, conf_files)
+    {
+        let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
+        return Decision::new(false, signal, reason);
+    }
+    decision.against = contrary.into_iter().map(|voice| voice.signal).collect();
+    decision
+}
+
+/// Everything that says anything, the strongest first.
+fn voices(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Vec<Voice> {
+    let setting = match settings.pod_network {
+        PodNetwork::Auto => None,
+        PodNetwork::VcnNative => Some((Says::VcnNative, "the setting is vcn-native")),
+        PodNetwork::None => Some((Says::Other, "the setting is none")),
+    };
+    let setting = setting.map(|(says, found)| Voice { signal: Signal::Setting, says, found: found.to_owned() });
+    let present = |seen: Seen, signal: Signal, says: Says, found: String| {
+        (seen == Seen::Present).then_some(Voice { signal, says, found })
+    };
+    let flannel_file = conf_files.iter().find(|file| file.is_flannel());
+    [
+        setting,
+        flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.node_label.as_deref()),
+        flag(
+            Signal::InstanceMetadata,
+            &format!("the instance metadata {METADATA_KEY}"),
+            signals.instance_metadata.as_deref(),
+        ),
+        present(
+            signals.native_pod_network,
+            Signal::NativePodNetwork,
+            Says::VcnNative,
+            "the instance has a NativePodNetwork".to_owned(),
+        ),
+        present(
+            signals.oke_daemonset,
+            Signal::OkeDaemonSet,
+            Says::VcnNative,
+            format!("the DaemonSet {OKE_DAEMONSET} exists"),
+        ),
+        present(
+            signals.flannel_daemonset,
+            Signal::FlannelDaemonSet,
+            Says::Other,
+            format!("the DaemonSet {FLANNEL_DAEMONSET} exists"),
+        ),
+        flannel_file.map(|file| Voice {
+            signal: Signal::FlannelConflist,
+            says: Says::Other,
+            found: format!("{} is a configuration of Flannel's", file.name),
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A text that should be `true` or `false`. An empty one is garbage too: somebody set it.
+fn flag(signal: Signal, what: &str, value: Option<&str>) -> Option<Voice> {
+    let value = value?;
+    let says = match value.trim().to_ascii_lowercase().as_str() {
+        "true" => Says::VcnNative,
+        "false" => Says::Other,
+        _ => Says::Garbage,
+    };
+    Some(Voice { signal, says, found: format!("{what} is {value:?}") })
+}
+
+fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Signal, String)> {
+    if let Some(file) = conf_files.iter().find(|file| file.is_oke()) {
+        return Some((Signal::OkeConflist, format!("{} is present", file.name)));
+    }
+    (signals.oke_daemonset == Seen::Present)
+        .then(|| (Signal::OkeDaemonSet, format!("the DaemonSet {OKE_DAEMONSET} exists")))
+}

@@ -1,0 +1,114 @@
+//! Putting one file in place atomically: whoever opens the target sees the whole old file or the whole new one, whatever
+//! happens to us in between; nobody's running copy is disturbed; and after a power cut it is one of the two as well.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::{Digest, Error};
+
+/// Temporary names start and end like this. No runtime takes them for a plugin or a configuration.
+const PREFIX: &str = ".oke-cni-installer.";
+const SUFFIX: &str = ".tmp";
+
+/// Written between two looks at the fault, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// A file to put in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewFile<'a> {
+    pub(crate) target: &'a Path,
+    pub(crate) contents: &'a [u8],
+    pub(crate) mode: u32,
+}
+
+/// The moments at which a test may let it fail or die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Created,
+    PartWritten,
+    ModeSet,
+    Synced,
+    Verified,
+    Renamed,
+}
+
+/// Whether a name is one of our temporary ones.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// Puts it in place. On success the target holds exactly `contents` with `mode`, on disk; on failure it is as before.
+pub(crate) fn place(file: NewFile<'_>) -> Result<(), Error> {
+    place_with(file, &mut |_| Ok(()))
+}
+
+/// The order matters: the mode is set while nobody can see the file, it is on the disk and read back before the rename,
+/// and the rename is on the disk before we say so.
+fn place_with(file: NewFile<'_>, fault: &mut dyn FnMut(Moment) -> io::Result<()>) -> Result<(), Error> {
+    let NewFile { target, contents, mode } = file;
+    let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
+    let directory = target.parent().unwrap_or_else(|| Path::new("/"));
+    let (temporary, mut written) =
+        Temporary::create(directory).map_err(failed("creating a temporary file beside it"))?;
+    let mut at = |moment, action| fault(moment).map_err(failed(action));
+    at(Moment::Created, "creating a temporary file beside it")?;
+    for chunk in contents.chunks(CHUNK) {
+        written.write_all(chunk).map_err(failed("writing"))?;
+        at(Moment::PartWritten, "writing")?;
+    }
+    written.set_permissions(Permissions::from_mode(mode)).map_err(failed("setting its mode"))?;
+    at(Moment::ModeSet, "setting its mode")?;
+    written.sync_all().map_err(failed("flushing it to disk"))?;
+    at(Moment::Synced, "flushing it to disk")?;
+    // Closed before the rename: while anybody has it open for writing, it cannot be executed (ETXTBSY).
+    drop(written);
+    let read_back = fs::read(&temporary.path).map_err(failed("reading it back"))?;
+    if Digest::of(&read_back) != Digest::of(contents) {
+        return Err(Error::Corrupt { target: target.to_path_buf() });
+    }
+    at(Moment::Verified, "reading it back")?;
+    temporary.rename_to(target).map_err(failed("renaming it"))?;
+    at(Moment::Renamed, "flushing its directory to disk")?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
+}
+
+/// A temporary file, removed unless it was renamed.
+struct Temporary {
+    path: PathBuf,
+    renamed: bool,
+}
+
+impl Temporary {
+    fn create(directory: &Path) -> io::Result<(Self, File)> {
+        loop {
+            // Process ids say nothing here: two installers may live in different PID namespaces.
+            let path = directory.join(format!("{PREFIX}{:016x}{SUFFIX}", RandomState::new().build_hasher().finish()));
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok((Self { path, renamed: false }, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn rename_to(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // What stays is found by its name and age later.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

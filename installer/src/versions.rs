@@ -1,0 +1,153 @@
+//! Asking a plugin binary for the CNI versions that it speaks: a configuration may only promise what every binary of
+//! the chain can do, because runtimes pick the highest version promised without asking.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// VERSION is one process start; a plugin that takes longer is broken, and the caller has other things to do.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Between looks at a process that closed its output but has not ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The longest answer read.
+const LONGEST: u64 = 64 << 10;
+
+/// A CNI version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(u32, u32, u32);
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// There is no such binary.
+    Missing,
+    /// The versions that it speaks.
+    Speaks(BTreeSet<Version>),
+    /// It did not answer as it should.
+    Refused(String),
+}
+
+impl Version {
+    /// The version that our configuration is written in: the newest that every runtime in the field knows.
+    pub(crate) const CONFIGURATION: Self = Self(1, 0, 0);
+}
+
+/// Asks a binary.
+pub(crate) fn ask(path: &Path) -> Answer {
+    ask_within(path, DEADLINE)
+}
+
+fn ask_within(path: &Path, deadline: Duration) -> Answer {
+    let end = Instant::now() + deadline;
+    let mut child = match start(path, end) {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+        Err(error) => return Answer::Refused(format!("it does not start: {error}")),
+    };
+    let answer = converse(&mut child, end);
+    end_it(&mut child);
+    answer.unwrap_or_else(Answer::Refused)
+}
+
+/// The text is busy (ETXTBSY) as long as any process, forked by chance while somebody wrote the file, holds it open.
+fn start(path: &Path, end: Instant) -> io::Result<Child> {
+    loop {
+        let started = Command::new(path)
+            .env_clear()
+            .env("CNI_COMMAND", "VERSION")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match started {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(LOOK_EVERY);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn converse(child: &mut Child, end: Instant) -> Result<Answer, String> {
+    if let Some(mut stdin) = child.stdin.take() {
+        // Old plugins read it; one that does not may have closed it already.
+        let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
+    }
+    let stdout = child.stdout.take().ok_or("its output is not ours to read")?;
+    let (sender, receiver) = mpsc::channel();
+    // On its own thread, because a descendant of the plugin may hold the output open for ever.
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        let read = stdout.take(LONGEST).read_to_end(&mut text).map(|_| text);
+        let _ = sender.send(read);
+    });
+    let late = || format!("no answer within {DEADLINE:?}");
+    let text = receiver.recv_timeout(end.saturating_duration_since(Instant::now())).map_err(|_| late())?;
+    let text = text.map_err(|error| format!("its output cannot be read: {error}"))?;
+    let status = loop {
+        match child.try_wait().map_err(|error| format!("waiting for it failed: {error}"))? {
+            Some(status) => break status,
+            None if Instant::now() >= end => return Err(late()),
+            None => thread::sleep(LOOK_EVERY),
+        }
+    };
+    if !status.success() {
+        return Err(format!("it ended with {status}: {}", shown(&text)));
+    }
+    parse(&text).ok_or_else(|| format!("its answer is {}, without supportedVersions", shown(&text)))
+}
+
+fn parse(text: &[u8]) -> Option<Answer> {
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let versions = value.get("supportedVersions")?.as_array()?;
+    Some(Answer::Speaks(versions.iter().filter_map(|version| version.as_str()?.parse().ok()).collect()))
+}
+
+/// Ends a process that has not ended by itself, with all that it started. Once it is reaped its number may be somebody
+/// else's, so that then nothing is signalled.
+fn end_it(child: &mut Child) {
+    if let (Ok(None), Ok(group)) = (child.try_wait(), i32::try_from(child.id())) {
+        // Fails only where all of them ended in between.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+        let _ = child.wait();
+    }
+}
+
+fn shown(text: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(text).chars().take(120).collect::<String>())
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+impl FromStr for Version {
+    type Err = ();
+
+    /// Anything else than three numbers (a pre-release) is nothing to promise.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.split('.').map(|part| part.parse().map_err(|_| ()));
+        let mut next = || parts.next().ok_or(())?;
+        let version = Self(next()?, next()?, next()?);
+        if parts.next().is_some() { Err(()) } else { Ok(version) }
+    }
+}

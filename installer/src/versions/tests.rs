@@ -1,0 +1,96 @@
+//! Plugins that answer, lie, hang, and hold on to their output.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn plugin(script: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plugin");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    (directory, path)
+}
+
+fn refusal(script: &str, deadline: Duration) -> String {
+    let (_directory, path) = plugin(script);
+    match ask_within(&path, deadline) {
+        Answer::Refused(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_plugin_is_asked_with_nothing_but_the_command() {
+    let (_directory, path) = plugin(
+        r#"[ "$CNI_COMMAND" = VERSION ] && [ -z "$HOME" ] || exit 1
+           echo '{"cniVersion":"1.1.0","supportedVersions":["1.1.0","0.3.1","1.0.0","2.0.0-beta"]}'"#,
+    );
+    let versions = ["0.3.1", "1.0.0", "1.1.0"].map(|text| text.parse().unwrap());
+    assert_eq!(ask_within(&path, Duration::from_secs(60)), Answer::Speaks(BTreeSet::from(versions)));
+}
+
+#[test]
+fn a_missing_plugin_is_missing() {
+    assert_eq!(ask(Path::new("/nowhere/portmap")), Answer::Missing);
+}
+
+#[test]
+fn a_plugin_that_cannot_be_started_refuses() {
+    let (_directory, path) = plugin("exit 0");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
+    fs::write(&path, "#!/nowhere/interpreter\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
+}
+
+#[test]
+fn failures_and_nonsense_are_told_with_what_was_said() {
+    let patient = Duration::from_secs(60);
+    assert_eq!(refusal("echo oops; exit 3", patient), "it ended with exit status: 3: \"oops\\n\"");
+    assert_eq!(refusal("echo '{}'", patient), "its answer is \"{}\\n\", without supportedVersions");
+    assert_eq!(refusal("kill -9 $$", patient), "it ended with signal: 9 (SIGKILL): \"\"");
+}
+
+#[test]
+fn a_plugin_that_hangs_is_given_up_and_killed() {
+    for script in ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000", "sleep 1000 & wait"] {
+        let before = Instant::now();
+        assert!(refusal(script, Duration::from_millis(100)).starts_with("no answer within"), "{script}");
+        assert!(before.elapsed() < Duration::from_secs(100), "{script}");
+    }
+}
+
+#[test]
+fn what_a_hanging_plugin_started_is_killed_too() {
+    let (directory, path) = plugin("");
+    // The pipe has a writer as long as any of them lives.
+    let pipe = directory.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(&path, format!("#!/bin/sh\nsleep 1000 >{} &\nwait\n", pipe.display())).unwrap();
+    let reader = thread::spawn(move || fs::read(pipe));
+    assert!(matches!(ask_within(&path, Duration::from_millis(500)), Answer::Refused(_)));
+    assert_eq!(reader.join().unwrap().unwrap(), b"", "the read ends when the last writer is gone");
+}
+
+#[test]
+fn a_busy_binary_is_tried_again_until_the_deadline() {
+    let (_directory, path) = plugin("exit 0");
+    let _writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    assert!(matches!(ask_within(&path, Duration::from_millis(50)), Answer::Refused(_)));
+}
+
+#[test]
+fn versions_are_ordered_as_numbers() {
+    let version = |text: &str| text.parse::<Version>().unwrap();
+    assert!(version("0.10.0") > version("0.9.9"));
+    for bad in ["", "1", "1.0", "1.0.0.0", "1.0.0-rc1", "a.b.c"] {
+        assert!(bad.parse::<Version>().is_err(), "{bad}");
+    }
+    assert_eq!(Version::CONFIGURATION.to_string(), "1.0.0");
+}

@@ -1,0 +1,290 @@
+//! The command on a node's directories: what it does, says, and never does.
+
+#![allow(clippy::unwrap_used, reason = "in a test it is the assertion")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const PLUGIN: &str = r#"#!/bin/sh
+echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
+"#;
+const PORTMAP: &str = r#"#!/bin/sh
+echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
+"#;
+
+struct Node {
+    directory: TempDir,
+}
+
+/// Everything under a directory: contents, mode, modification time.
+type Snapshot = BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)>;
+
+impl Node {
+    /// A node whose image brings our plugin.
+    fn new() -> Self {
+        let node = Self { directory: tempfile::tempdir().unwrap() };
+        for name in ["source", "bin", "net.d"] {
+            fs::create_dir(node.path(name)).unwrap();
+        }
+        node.executable("source/vcn-native", PLUGIN);
+        node
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn executable(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
+        command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
+        command.env("CNI_SOURCE_DIR", self.path("source")).args(arguments);
+        command
+    }
+
+    /// Runs it; the exit status and what it printed.
+    fn run(&self, arguments: &[&str]) -> (i32, String) {
+        told(&self.command(arguments).output().unwrap())
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new();
+        for name in ["bin", "net.d"] {
+            for entry in fs::read_dir(self.path(name)).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                let metadata = fs::metadata(&path).unwrap();
+                let contents = fs::read(&path).unwrap();
+                snapshot.insert(path, (contents, metadata.mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()));
+            }
+        }
+        snapshot
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |path: &PathBuf| path.strip_prefix(self.directory.path()).unwrap().display().to_string();
+        self.snapshot().keys().map(name).collect()
+    }
+
+    fn conflist(&self) -> PathBuf {
+        self.path("net.d/05-vcn-native.conflist")
+    }
+}
+
+fn told(output: &Output) -> (i32, String) {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap(), text)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn without_any_signal_nothing_is_touched() {
+    let node = Node::new();
+    let before = node.snapshot();
+    let (code, text) = node.run(&["--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.starts_with("decision: leave alone (nothing): no signal says which pod network"), "{text}");
+    assert!(text.contains("status: untouched"), "{text}");
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn a_flannel_node_keeps_every_byte_and_the_reason_is_told() {
+    let node = Node::new();
+    fs::write(node.path("net.d/10-flannel.conflist"), r#"{"name":"cbr0","plugins":[{"type":"flannel"}]}"#).unwrap();
+    fs::write(node.path("bin/flannel"), "theirs").unwrap();
+    fs::write(node.path("bin/.oke-cni-installer.0.tmp"), "even this").unwrap();
+    let before = node.snapshot();
+    for (arguments, decided) in [
+        (vec!["--usable"], "flannel-conflist"),
+        (vec!["--usable", "--node-label", "false"], "node-label"),
+        (vec!["--usable", "--flannel-daemonset", "present"], "flannel-daemonset"),
+        (vec!["--usable", "--native-pod-network", "present"], "flannel-conflist"),
+        (vec!["--usable", "--pod-network", "none", "--node-label", "true"], "setting"),
+    ] {
+        let (code, text) = node.run(&arguments);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.starts_with(&format!("decision: leave alone ({decided}): ")), "{text}");
+        assert_eq!(node.snapshot(), before);
+    }
+}
+
+#[test]
+fn binaries_come_at_once_and_the_configuration_when_an_address_is_usable() {
+    let node = Node::new();
+    node.executable("bin/portmap", PORTMAP);
+    let (code, text) = node.run(&["--node-label", "true"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("configuration: waiting\nstatus: waiting"), "{text}");
+    assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"]);
+    assert_eq!(mode(&node.path("bin/vcn-native")), 0o755);
+    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
+
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("configuration: in-place\nstatus: installed"), "{text}");
+    assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native", "net.d/05-vcn-native.conflist"]);
+    assert_eq!(mode(&node.conflist()), 0o600);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/conflist/with_portmap.conflist");
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), fs::read_to_string(golden).unwrap());
+}
+
+#[test]
+fn a_second_run_changes_nothing_and_a_restart_removes_nothing() {
+    let node = Node::new();
+    node.run(&["--node-label", "true", "--usable"]);
+    let before = node.snapshot();
+    assert_eq!(before.len(), 2);
+    for arguments in [&["--node-label", "true", "--usable"][..], &["--node-label", "true"], &[]] {
+        let (code, text) = node.run(arguments);
+        assert_eq!(code, 0, "{text}");
+        assert!(!text.contains("did: "), "{text}");
+        assert_eq!(node.snapshot(), before, "modification times too");
+    }
+}
+
+#[test]
+fn what_was_removed_or_damaged_is_healed() {
+    let node = Node::new();
+    node.run(&["--node-label", "true", "--usable"]);
+    fs::write(node.path("bin/vcn-native"), "damaged").unwrap();
+    fs::remove_file(node.conflist()).unwrap();
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("did: replace ") && text.contains("did: install "), "{text}");
+    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
+    assert!(node.conflist().exists());
+}
+
+#[test]
+fn directories_that_are_missing_are_made() {
+    let node = Node::new();
+    fs::remove_dir(node.path("bin")).unwrap();
+    fs::remove_dir(node.path("net.d")).unwrap();
+    let (code, text) = node.run(&["--instance-metadata", "true", "--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
+}
+
+#[test]
+fn okes_own_cni_is_left_alone_until_takeover() {
+    let node = Node::new();
+    let theirs = r#"{"cniVersion":"0.3.1","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
+    fs::write(node.path("net.d/10-oci.conflist"), theirs).unwrap();
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.starts_with("decision: leave alone (oke-conflist): 10-oci.conflist is present"), "{text}");
+    assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+    let (code, text) = node.run(&["--node-label", "true", "--usable", "--takeover"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist", "net.d/10-oci.conflist"]);
+    assert_eq!(fs::read_to_string(node.path("net.d/10-oci.conflist")).unwrap(), theirs);
+}
+
+#[test]
+fn a_dry_run_tells_all_and_does_nothing() {
+    let node = Node::new();
+    let (code, text) = node.run(&["--node-label", "true", "--usable", "--dry-run"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("would: install ") && text.contains("05-vcn-native.conflist"), "{text}");
+    assert!(text.contains("note: portmap is left out of the chain: its binary is missing [plugin-left-out]"), "{text}");
+    assert!(text.contains("status: planned"), "{text}");
+    assert_eq!(node.names(), Vec::<String>::new());
+}
+
+#[test]
+fn the_environment_serves_as_well_as_options() {
+    let node = Node::new();
+    let mut command = node.command(&[]);
+    command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "true"), ("CNI_PORTMAP", "false")]);
+    let (code, text) = told(&command.output().unwrap());
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("status: installed") && !text.contains("portmap"), "{text}");
+}
+
+#[test]
+fn a_missing_source_is_a_failure_with_the_next_step() {
+    let node = Node::new();
+    fs::remove_file(node.path("source/vcn-native")).unwrap();
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("set --source-dir") && text.contains("[source-missing]"), "{text}");
+    assert_eq!(node.names(), Vec::<String>::new());
+}
+
+#[test]
+fn without_every_binary_there_is_no_configuration() {
+    let node = Node::new();
+    fs::create_dir(node.path("bin/vcn-native")).unwrap();
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("[in-the-way]") && text.contains("configuration: pending"), "{text}");
+    assert!(!node.conflist().exists());
+}
+
+#[test]
+fn a_plugin_that_speaks_no_cni_gets_no_configuration() {
+    let node = Node::new();
+    node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n");
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("[version-unknown]"), "{text}");
+    assert_eq!(node.names(), ["bin/vcn-native"]);
+}
+
+#[test]
+fn installers_in_parallel_end_in_the_same_state() {
+    let node = Node::new();
+    let start = |_| {
+        let mut command = node.command(&["--node-label", "true", "--usable"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    let running: Vec<_> = (0..6).map(start).map(Result::unwrap).collect();
+    for child in running {
+        let (code, text) = told(&child.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("status: installed"), "{text}");
+    }
+    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
+}
+
+#[test]
+fn calling_it_wrongly_is_64_and_help_is_0() {
+    let node = Node::new();
+    for arguments in
+        [&["--no-such-option"][..], &["--pod-network", "maybe"], &["--cni-bin-dir", "relative/path"], &["extra"]]
+    {
+        let (code, text) = node.run(arguments);
+        assert_eq!(code, 64, "{text}");
+    }
+    let source = node.path("source").display().to_string();
+    let (code, text) = node.run(&["--cni-bin-dir", &source]);
+    assert_eq!(code, 64, "{text}");
+    let (code, text) = node.run(&["--help"]);
+    assert_eq!(code, 0);
+    for word in ["--dry-run", "POD_NETWORK", "--takeover", "Exit status", "oci.oraclecloud.com/vcn-native-ip-cni"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn logs_are_json_on_stderr() {
+    let node = Node::new();
+    let output = node.command(&["--node-label", "true"]).output().unwrap();
+    let logs = String::from_utf8(output.stderr).unwrap();
+    assert!(!logs.is_empty());
+    for line in logs.lines() {
+        assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
+    }
+}
