@@ -6,6 +6,7 @@
 //!     │                  │    ──add_route()──▶ ()             one request, one acknowledgement, one Error
 //!     └──run(closure)    └─ stays in the namespace where it was opened
 //!   Monitor ──drain()──▶ Vec<Event>                           hints to look again
+//!   nft::Socket ──replace_table()──▶ ()                       one transaction
 //! ```
 //!
 //! Requests are built from `netlink-packet-route`'s typed messages. Answers are read attribute by attribute, and only
@@ -15,11 +16,13 @@
 
 mod address;
 mod attributes;
+pub mod conntrack;
 mod error;
 mod link;
 mod monitor;
 mod neighbour;
 mod netns;
+pub mod nft;
 mod route;
 mod rule;
 mod socket;

@@ -172,31 +172,29 @@ impl Transport {
                 }
                 whole &= message.flags() & NLM_F_DUMP_INTR == 0;
                 match answer(&message)? {
-                    Some(Answer::Object(kind, payload)) => {
-                        if failure.is_none() {
-                            failure = each(kind, payload).err();
-                        }
-                    }
+                    Some(Answer::Object(kind, payload)) if failure.is_none() => failure = each(kind, payload).err(),
+                    Some(Answer::Object(..)) | None => {}
                     Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
                     Some(Answer::End(Ok(()))) => return failure.map_or(Ok(whole), Err),
-                    None => {}
                 }
             }
         }
     }
 
-    /// As `answers` to one request, for a batch: the refusal of any message since `first`, until the last one's end.
-    pub(crate) fn batch_end(&mut self, first: u32) -> Result<(), Cause> {
+    /// Waits for a batch's end: the acknowledgement of its message `last`, or the first refusal of any since `first`,
+    /// with that one's distance from `first`. What comes after a refusal is skipped by the next request.
+    pub(crate) fn batch_answers(&mut self, first: u32, last: u32) -> Result<(), (Option<u32>, Cause)> {
         loop {
-            receive(&self.socket, &mut self.received)?;
+            receive(&self.socket, &mut self.received).map_err(|cause| (None, cause))?;
             for message in messages(&self.received) {
-                let message = message?;
-                if message.sequence_number().wrapping_sub(first) > self.sequence.wrapping_sub(first) {
+                let message = message.map_err(|cause| (None, cause))?;
+                let offset = message.sequence_number().wrapping_sub(first);
+                if offset > last.wrapping_sub(first) {
                     continue;
                 }
-                match answer(&message)? {
-                    Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
-                    Some(Answer::End(Ok(()))) if message.sequence_number() == self.sequence => return Ok(()),
+                match answer(&message).map_err(|cause| (None, cause))? {
+                    Some(Answer::End(Err(refusal))) => return Err((Some(offset), Cause::Refused(refusal))),
+                    Some(Answer::End(Ok(()))) if message.sequence_number() == last => return Ok(()),
                     _ => {}
                 }
             }

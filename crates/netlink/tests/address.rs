@@ -1,5 +1,7 @@
 //! Addresses against the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use ipnetwork::IpNetwork;
 use netlink::{Address, Errno, LinkChange, LinkKind, Netns, NewLink, Scope, Socket};
 use vcn::IfName;

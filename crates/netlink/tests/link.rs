@@ -1,5 +1,7 @@
 //! Links against the real kernel, in namespaces of their own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use std::os::fd::AsFd;
 
 use netlink::{Errno, LinkChange, LinkKind, MacvlanMode, Netns, NewLink, Peer, Socket};

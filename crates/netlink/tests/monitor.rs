@@ -1,5 +1,7 @@
 //! Events from the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! Neighbours against the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use std::net::IpAddr;
 
 use netlink::{LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Socket};

@@ -1,5 +1,7 @@
 //! Network namespaces against the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use std::path::Path;
 
 use netlink::{Netns, Socket};

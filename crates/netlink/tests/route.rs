@@ -1,5 +1,7 @@
 //! Routes against the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;

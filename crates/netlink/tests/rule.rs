@@ -1,5 +1,7 @@
 //! Policy rules against the real kernel.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use ipnetwork::IpNetwork;
 use netlink::{Netns, Rule, Socket};
 use vcn::{Family, IfName, Priority, TableId};

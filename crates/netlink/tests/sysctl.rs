@@ -1,5 +1,7 @@
 //! Kernel settings against the real `/proc/sys`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 use netlink::{LinkKind, Netns, NewLink, Socket, Sysctls};
 use vcn::IfName;
 

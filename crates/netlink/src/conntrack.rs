@@ -1,0 +1,134 @@
+//! Connection tracking: forgetting an address's connections before somebody else gets the address.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{DefaultNla, Emitable};
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterProtoFamily};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use nix::errno::Errno;
+
+use crate::attributes;
+use crate::error::{Cause, Result};
+use crate::netns::Netns;
+use crate::transport::{Request, Transport};
+
+// linux/netfilter/nfnetlink_conntrack.h; the message types belong to subsystem 1.
+const IPCTNL_MSG_CT_GET: u16 = 1 << 8 | 1;
+const IPCTNL_MSG_CT_DELETE: u16 = 1 << 8 | 2;
+const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_TUPLE_REPLY: u16 = 2;
+const CTA_ID: u16 = 12;
+const CTA_ZONE: u16 = 18;
+const CTA_TUPLE_IP: u16 = 1;
+/// CTA_IP_V4_SRC, V4_DST, V6_SRC, V6_DST.
+const CTA_IP_ADDRESSES: std::ops::RangeInclusive<u16> = 1..=4;
+const NLA_F_NESTED: u16 = 1 << 15;
+
+const HEADER_LEN: usize = 4;
+
+/// A connection tracking socket. It belongs to the network namespace where it was opened.
+#[derive(Debug)]
+pub struct Socket {
+    transport: Transport,
+}
+
+/// A request: netfilter's header and attributes.
+struct Message {
+    header: NetfilterHeader,
+    attributes: Vec<DefaultNla>,
+}
+
+impl Emitable for Message {
+    fn buffer_len(&self) -> usize {
+        self.header.buffer_len() + self.attributes.as_slice().buffer_len()
+    }
+
+    fn emit(&self, buffer: &mut [u8]) {
+        self.header.emit(buffer);
+        if let Some(rest) = buffer.get_mut(HEADER_LEN..) {
+            self.attributes.as_slice().emit(rest);
+        }
+    }
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel has no netfilter.
+    pub fn open() -> Result<Self> {
+        match Transport::open(NETLINK_NETFILTER) {
+            Ok(transport) => Ok(Self { transport }),
+            Err(cause) => Err(cause.during("open", "a connection tracking socket")),
+        }
+    }
+
+    /// Opens a socket in another network namespace.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Socket::open`].
+    pub fn open_in(netns: &Netns) -> Result<Self> {
+        netns.run(Self::open)?
+    }
+
+    /// Forgets every connection that has the address at either end in either direction (so also those that NAT turned
+    /// towards or away from it). Says how many there were.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel tracks no connections.
+    pub fn delete_by_address(&mut self, address: IpAddr) -> Result<usize> {
+        self.delete_cause(address).map_err(|cause| cause.during("delete connections of", address))
+    }
+
+    fn delete_cause(&mut self, address: IpAddr) -> Result<usize, Cause> {
+        let family = match address {
+            IpAddr::V4(_) => NetfilterProtoFamily::IPv4,
+            IpAddr::V6(_) => NetfilterProtoFamily::IPv6,
+        };
+        let message = |attributes| Message { header: NetfilterHeader::new(family, 0, 0), attributes };
+        let list = Request { message_type: IPCTNL_MSG_CT_GET, flags: 0 };
+        // Connections come and go all the time, and the kernel does not call that an interruption.
+        let found = self.transport.list(list, &message(Vec::new()), |payload| key_if_of(payload, address))?;
+        let mut deleted = 0;
+        for key in found {
+            let delete = Request { message_type: IPCTNL_MSG_CT_DELETE, flags: 0 };
+            match self.transport.acknowledged(delete, &message(key)) {
+                Ok(()) => deleted += 1,
+                // It ended by itself meanwhile.
+                Err(cause) if cause.errno() == Some(Errno::ENOENT) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(deleted)
+    }
+}
+
+/// What names a connection (original direction, zone, id), if the address is part of it.
+fn key_if_of(payload: &[u8], address: IpAddr) -> Result<Option<Vec<DefaultNla>>, Cause> {
+    let (mut key, mut concerned) = (Vec::new(), false);
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        let (kind, value) = attribute?;
+        if matches!(kind, CTA_TUPLE_ORIG | CTA_TUPLE_REPLY) {
+            concerned |= holds(value, address)?;
+        }
+        match kind {
+            CTA_TUPLE_ORIG => key.push(DefaultNla::new(kind | NLA_F_NESTED, value.to_vec())),
+            CTA_ZONE | CTA_ID => key.push(DefaultNla::new(kind, value.to_vec())),
+            _ => {}
+        }
+    }
+    Ok(concerned.then_some(key))
+}
+
+fn holds(tuple: &[u8], address: IpAddr) -> Result<bool, Cause> {
+    for attribute in attributes::within(tuple) {
+        let (CTA_TUPLE_IP, ends) = attribute? else { continue };
+        for end in attributes::within(ends) {
+            let (kind, value) = end?;
+            if CTA_IP_ADDRESSES.contains(&kind) && attributes::address_of(value)? == address {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}

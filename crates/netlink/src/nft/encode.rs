@@ -1,0 +1,265 @@
+//! Our nouns as nf_tables' wire format: every match loads a register and compares it, every statement is one expression.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{
+    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, Hook as WireHook,
+    HookNumber, Immediate, ListAttribute, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register, RuleAttribute,
+    RuleMessage, TableAttribute, TableMessage, Verdict, VerdictAttribute,
+};
+
+use super::{Chain, Direction, Expression, LinkMatch, Masked, Rule};
+use crate::error::Cause;
+
+/// Every match uses the first register; none outlives its comparison.
+const REGISTER: Register = Register::Reg1;
+
+// linux/netfilter/nf_tables.h, for the expressions that netlink-packet-netfilter does not type.
+const NFTA_CT_DREG: u16 = 1;
+const NFTA_CT_KEY: u16 = 2;
+const NFTA_CT_SREG: u16 = 4;
+const NFT_CT_STATE: u32 = 0;
+const NFT_CT_DIRECTION: u32 = 1;
+const NFT_CT_MARK: u32 = 3;
+const NFTA_FIB_DREG: u16 = 1;
+const NFTA_FIB_RESULT: u16 = 2;
+const NFTA_FIB_FLAGS: u16 = 3;
+const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+const NFTA_FIB_F_DADDR: u32 = 2;
+const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+const NF_DROP: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+const NFPROTO_IPV4: u8 = 2;
+const NFPROTO_IPV6: u8 = 10;
+
+/// A comment's type among a rule's user data, as the `nft` program reads it.
+pub(super) const COMMENT: u8 = 0;
+
+type Elements = Vec<ListAttribute<ExpressionAttribute>>;
+
+pub(super) fn table(name: &str) -> TableMessage {
+    TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] }
+}
+
+pub(super) fn chain(table: &str, chain: &Chain) -> NfTablesMessage {
+    NfTablesMessage::NewChain(ChainMessage {
+        attributes: vec![
+            ChainAttribute::Table(table.to_owned()),
+            ChainAttribute::Name(chain.name.clone()),
+            ChainAttribute::Hook(vec![
+                WireHook::Number(HookNumber::Other(chain.hook.number())),
+                WireHook::Priority(u32::from_ne_bytes(chain.priority.to_ne_bytes())),
+            ]),
+            ChainAttribute::Type(chain.kind.name().to_owned()),
+            ChainAttribute::Policy(NF_ACCEPT),
+        ],
+    })
+}
+
+pub(super) fn rule(table: &str, chain: &str, rule: &Rule) -> Result<NfTablesMessage, Cause> {
+    let mut elements = Vec::with_capacity(rule.expressions.len() * 3);
+    for expression in &rule.expressions {
+        append(expression, &mut elements)?;
+    }
+    let mut attributes = vec![
+        RuleAttribute::Table(table.to_owned()),
+        RuleAttribute::Chain(chain.to_owned()),
+        RuleAttribute::Expressions(elements),
+    ];
+    if !rule.comment.is_empty() {
+        attributes.push(RuleAttribute::UserData(comment(&rule.comment)?));
+    }
+    Ok(NfTablesMessage::NewRule(RuleMessage { attributes }))
+}
+
+/// Type, length, text with its closing NUL.
+fn comment(text: &str) -> Result<Vec<u8>, Cause> {
+    if text.len() > super::COMMENT_MAX || text.contains('\0') {
+        return Err(Cause::Invalid("a rule's comment is longer than 127 bytes or holds a NUL"));
+    }
+    let length = u8::try_from(text.len() + 1).map_err(|_| Cause::Invalid("a rule's comment is too long"))?;
+    let mut data = vec![COMMENT, length];
+    data.extend_from_slice(text.as_bytes());
+    data.push(0);
+    Ok(data)
+}
+
+fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
+    match expression {
+        Expression::Iifname(link) => link_name(MetaKey::Iifname, Operator::Equal, link, to)?,
+        Expression::Oifname(link) => link_name(MetaKey::Oifname, Operator::Equal, link, to)?,
+        Expression::IifnameNot(link) => link_name(MetaKey::Iifname, Operator::NotEqual, link, to)?,
+        Expression::OifnameNot(link) => link_name(MetaKey::Oifname, Operator::NotEqual, link, to)?,
+        Expression::L4proto(protocol) => {
+            to.push(load_meta(MetaKey::L4Proto));
+            to.push(compare(Operator::Equal, vec![protocol.number()]));
+        }
+        Expression::SourceNet(network) => address(*network, Side::Source, Operator::Equal, to),
+        Expression::DestinationNet(network) => address(*network, Side::Destination, Operator::Equal, to),
+        Expression::SourceNetNot(network) => address(*network, Side::Source, Operator::NotEqual, to),
+        Expression::DestinationNetNot(network) => address(*network, Side::Destination, Operator::NotEqual, to),
+        Expression::DestinationPort(port) => {
+            to.push(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2));
+            to.push(compare(Operator::Equal, port.to_be_bytes().to_vec()));
+        }
+        Expression::Mark(mark) => {
+            to.push(load_meta(MetaKey::Mark));
+            match_masked(*mark, to);
+        }
+        Expression::CtMark(mark) => {
+            to.push(load_ct(NFT_CT_MARK));
+            match_masked(*mark, to);
+        }
+        Expression::CtState(states) => {
+            to.push(load_ct(NFT_CT_STATE));
+            to.push(mask(&states.0.to_ne_bytes(), &[0; 4]));
+            to.push(compare(Operator::NotEqual, vec![0; 4]));
+        }
+        Expression::CtDirection(direction) => {
+            to.push(load_ct(NFT_CT_DIRECTION));
+            to.push(compare(Operator::Equal, vec![u8::from(*direction == Direction::Reply)]));
+        }
+        Expression::DestinationIsLocal => {
+            let attributes = [
+                (NFTA_FIB_DREG, register()),
+                (NFTA_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE),
+                (NFTA_FIB_FLAGS, NFTA_FIB_F_DADDR),
+            ];
+            to.push(raw("fib", &attributes));
+            to.push(compare(Operator::Equal, u32::from(libc::RTN_LOCAL).to_ne_bytes().to_vec()));
+        }
+        Expression::SetMark(mark) => {
+            let load = load_meta(MetaKey::Mark);
+            set_masked(*mark, load, to);
+            to.push(Expressions::Meta(vec![Meta::Key(MetaKey::Mark), Meta::SourceRegister(REGISTER)]).into());
+        }
+        Expression::SetCtMark(mark) => {
+            set_masked(*mark, load_ct(NFT_CT_MARK), to);
+            to.push(raw("ct", &[(NFTA_CT_KEY, NFT_CT_MARK), (NFTA_CT_SREG, register())]));
+        }
+        Expression::Counter => to.push(raw("counter", &[])),
+        Expression::Masquerade => to.push(raw("masq", &[])),
+        Expression::Accept => to.push(verdict(Verdict::Other(NF_ACCEPT))),
+        Expression::Drop => to.push(verdict(Verdict::Other(NF_DROP))),
+        Expression::Return => to.push(verdict(Verdict::Return)),
+    }
+    Ok(())
+}
+
+/// The kernel compares as many bytes as it is given: a whole name with its padding, or a beginning.
+fn link_name(key: MetaKey, operator: Operator, link: &LinkMatch, to: &mut Elements) -> Result<(), Cause> {
+    let bytes = match link {
+        LinkMatch::Exact(name) => {
+            let mut bytes = name.as_str().as_bytes().to_vec();
+            bytes.resize(libc::IFNAMSIZ, 0);
+            bytes
+        }
+        LinkMatch::Prefix(prefix) if (1..libc::IFNAMSIZ).contains(&prefix.len()) => prefix.as_bytes().to_vec(),
+        LinkMatch::Prefix(_) => return Err(Cause::Invalid("a link name's prefix is empty or longer than 15 bytes")),
+    };
+    to.push(load_meta(key));
+    to.push(compare(operator, bytes));
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Source,
+    Destination,
+}
+
+fn address(network: IpNetwork, side: Side, operator: Operator, to: &mut Elements) {
+    let (family, bytes, offsets) = match network.network() {
+        IpAddr::V4(address) => (NFPROTO_IPV4, address.octets().to_vec(), (12, 16)),
+        IpAddr::V6(address) => (NFPROTO_IPV6, address.octets().to_vec(), (8, 24)),
+    };
+    let whole = match network.mask() {
+        IpAddr::V4(mask) => mask.octets().to_vec(),
+        IpAddr::V6(mask) => mask.octets().to_vec(),
+    };
+    // The chain sees both families.
+    to.push(load_meta(MetaKey::Nfproto));
+    to.push(compare(Operator::Equal, vec![family]));
+    let offset = match side {
+        Side::Source => offsets.0,
+        Side::Destination => offsets.1,
+    };
+    to.push(load_payload(NFT_PAYLOAD_NETWORK_HEADER, offset, u32::try_from(bytes.len()).unwrap_or(0)));
+    if whole.iter().any(|byte| *byte != 0xff) {
+        to.push(mask(&whole, &vec![0; whole.len()]));
+    }
+    to.push(compare(operator, bytes));
+}
+
+fn match_masked(masked: Masked, to: &mut Elements) {
+    if masked.mask() != u32::MAX {
+        to.push(mask(&masked.mask().to_ne_bytes(), &[0; 4]));
+    }
+    to.push(compare(Operator::Equal, masked.value().to_ne_bytes().to_vec()));
+}
+
+/// Leaves in the register the old value with the bits under the mask replaced.
+fn set_masked(masked: Masked, load: ListAttribute<ExpressionAttribute>, to: &mut Elements) {
+    let value = masked.value().to_ne_bytes();
+    if masked.mask() == u32::MAX {
+        let data = DataAttribute::Value(value.to_vec());
+        to.push(Expressions::Immediate(vec![Immediate::DestinationRegister(REGISTER), Immediate::Data(data)]).into());
+    } else {
+        to.push(load);
+        to.push(mask(&(!masked.mask()).to_ne_bytes(), &value));
+    }
+}
+
+fn load_meta(key: MetaKey) -> ListAttribute<ExpressionAttribute> {
+    Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(REGISTER)]).into()
+}
+
+fn load_ct(key: u32) -> ListAttribute<ExpressionAttribute> {
+    raw("ct", &[(NFTA_CT_KEY, key), (NFTA_CT_DREG, register())])
+}
+
+fn load_payload(base: u32, offset: u32, length: u32) -> ListAttribute<ExpressionAttribute> {
+    Expressions::Payload(vec![
+        Payload::DestinationRegister(REGISTER),
+        Payload::Base(base),
+        Payload::Offset(offset),
+        Payload::Len(length),
+    ])
+    .into()
+}
+
+fn compare(operator: Operator, value: Vec<u8>) -> ListAttribute<ExpressionAttribute> {
+    let data = DataAttribute::Value(value);
+    Expressions::Cmp(vec![Cmp::SourceRegister(REGISTER), Cmp::Op(operator), Cmp::Data(data)]).into()
+}
+
+/// The register becomes (register & mask) ^ xor.
+fn mask(mask: &[u8], xor: &[u8]) -> ListAttribute<ExpressionAttribute> {
+    Expressions::Bitwise(vec![
+        Bitwise::SourceRegister(REGISTER),
+        Bitwise::DestinationRegister(REGISTER),
+        Bitwise::Length(u32::try_from(mask.len()).unwrap_or(0)),
+        Bitwise::Mask(DataAttribute::Value(mask.to_vec())),
+        Bitwise::Xor(DataAttribute::Value(xor.to_vec())),
+    ])
+    .into()
+}
+
+fn verdict(verdict: Verdict) -> ListAttribute<ExpressionAttribute> {
+    let data = DataAttribute::Verdict(vec![VerdictAttribute::Code(verdict)]);
+    Expressions::Immediate(vec![Immediate::DestinationRegister(Register::Verdict), Immediate::Data(data)]).into()
+}
+
+/// An expression by its kernel name, with 32-bit attributes.
+fn raw(name: &str, attributes: &[(u16, u32)]) -> ListAttribute<ExpressionAttribute> {
+    let attributes =
+        attributes.iter().map(|(kind, value)| DefaultNla::new(*kind, value.to_be_bytes().to_vec())).collect();
+    Expressions::Other { expression_type: name.to_owned(), attributes }.into()
+}
+
+fn register() -> u32 {
+    REGISTER.into()
+}

@@ -1,0 +1,157 @@
+//! What rules are made of: the matches and statements that the agent needs, no more.
+
+use std::ops::BitOr;
+
+use ipnetwork::IpNetwork;
+use vcn::IfName;
+
+/// A match or a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// The packet came in by this link.
+    Iifname(LinkMatch),
+    /// The packet leaves by this link.
+    Oifname(LinkMatch),
+    /// It came in by another link.
+    IifnameNot(LinkMatch),
+    /// It leaves by another link.
+    OifnameNot(LinkMatch),
+    /// Its transport protocol.
+    L4proto(Protocol),
+    /// Its source address is in this network (which also says its family).
+    SourceNet(IpNetwork),
+    /// Its destination address is in this network.
+    DestinationNet(IpNetwork),
+    /// It is of this network's family and its source address is outside.
+    SourceNetNot(IpNetwork),
+    /// It is of this network's family and its destination address is outside.
+    DestinationNetNot(IpNetwork),
+    /// Its destination port. An [`Expression::L4proto`] must come before.
+    DestinationPort(u16),
+    /// Its mark, under the mask, is this value.
+    Mark(Masked),
+    /// Its connection's mark, under the mask, is this value.
+    CtMark(Masked),
+    /// Its connection is in one of these states.
+    CtState(CtStates),
+    /// It goes this way in its connection.
+    CtDirection(Direction),
+    /// Its destination is an address of this host.
+    DestinationIsLocal,
+    /// Sets the bits of its mark under the mask; others' bits stay.
+    SetMark(Masked),
+    /// Sets the bits of its connection's mark under the mask; others' bits stay.
+    ///
+    /// There is no "save mark" and no "restore mark": the kernels we support copy a mark between packet and connection
+    /// only as a whole, over others' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
+    SetCtMark(Masked),
+    /// Counts packets and bytes.
+    Counter,
+    /// Replaces the source by an address of the outgoing link. In NAT chains after routing.
+    Masquerade,
+    /// Lets it pass this chain.
+    Accept,
+    /// Drops it.
+    Drop,
+    /// Leaves this chain; other chains go on.
+    Return,
+}
+
+/// Which links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkMatch {
+    /// The link of this name.
+    Exact(IfName),
+    /// Links whose names begin so (1–15 bytes).
+    Prefix(String),
+}
+
+/// A value under a mask; bits outside the mask are no part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Masked {
+    value: u32,
+    mask: u32,
+}
+
+impl Masked {
+    /// The bits of `value` that are under `mask`.
+    #[must_use]
+    pub const fn new(value: u32, mask: u32) -> Self {
+        Self { value: value & mask, mask }
+    }
+
+    /// The value.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.value
+    }
+
+    /// The mask.
+    #[must_use]
+    pub const fn mask(self) -> u32 {
+        self.mask
+    }
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+    /// ICMP for IPv4.
+    Icmp,
+    /// ICMP for IPv6.
+    Icmpv6,
+    /// Another number.
+    Other(u8),
+}
+
+impl Protocol {
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Icmp => 1,
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Icmpv6 => 58,
+            Self::Sctp => 132,
+            Self::Other(number) => number,
+        }
+    }
+}
+
+/// A set of connection states: `CtStates::NEW | CtStates::RELATED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CtStates(pub(super) u32);
+
+impl CtStates {
+    /// Of no connection, and not able to begin one.
+    pub const INVALID: Self = Self(1);
+    /// Seen in both directions.
+    pub const ESTABLISHED: Self = Self(2);
+    /// Begun by another connection (ICMP errors, FTP data).
+    pub const RELATED: Self = Self(4);
+    /// The first packets.
+    pub const NEW: Self = Self(8);
+    /// Exempt from tracking.
+    pub const UNTRACKED: Self = Self(64);
+}
+
+impl BitOr for CtStates {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A way through a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// As its first packet.
+    Original,
+    /// Back.
+    Reply,
+}

@@ -1,0 +1,154 @@
+//! The nf_tables socket: one transaction to write, three short lists to read.
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkSerializable};
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute, TableMessage,
+};
+use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use nix::errno::Errno;
+
+use super::{Table, TableState, encode, observed};
+use crate::error::{Cause, Result};
+use crate::netns::Netns;
+use crate::transport::{Request, Transport};
+
+const NFNL_SUBSYS_NFTABLES: u16 = 10;
+
+/// An nf_tables socket. It belongs to the network namespace where it was opened.
+#[derive(Debug)]
+pub struct Socket {
+    transport: Transport,
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel has no netfilter.
+    pub fn open() -> Result<Self> {
+        match Transport::open(NETLINK_NETFILTER) {
+            Ok(transport) => Ok(Self { transport }),
+            Err(cause) => Err(cause.during("open", "a netfilter socket")),
+        }
+    }
+
+    /// Opens a socket in another network namespace.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Socket::open`].
+    pub fn open_in(netns: &Netns) -> Result<Self> {
+        netns.run(Self::open)?
+    }
+
+    /// Makes a table be exactly this: on success it holds these chains with these rules and nothing else; on failure it
+    /// is as it was. Counters start again.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel has no nf_tables; otherwise the error names the chain or rule.
+    pub fn replace_table(&mut self, table: &Table) -> Result<()> {
+        const OPERATION: &str = "replace nft table";
+        let name = &table.name;
+        // Deleting needs a table to be there; adding one that is there does nothing.
+        let mut batch = vec![
+            (NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name))),
+            (0, NfTablesMessage::DeleteTable(encode::table(name))),
+            (NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name))),
+        ];
+        let mut subjects = vec![name.clone(); batch.len()];
+        for chain in &table.chains {
+            batch.push((NLM_F_CREATE, encode::chain(name, chain)));
+            subjects.push(format!("{name}, chain {}", chain.name));
+            for rule in &chain.rules {
+                let subject = format!("{name}, chain {}, rule \"{}\"", chain.name, rule.comment);
+                match encode::rule(name, &chain.name, rule) {
+                    Ok(message) => batch.push((NLM_F_CREATE | NLM_F_APPEND, message)),
+                    Err(cause) => return Err(cause.during(OPERATION, subject)),
+                }
+                subjects.push(subject);
+            }
+        }
+        self.transact(batch).map_err(|(position, cause)| {
+            let subject = position.and_then(|position| subjects.get(position)).unwrap_or(name);
+            cause.during(OPERATION, subject)
+        })
+    }
+
+    /// Removes a table with all that is in it. One that is absent is no error.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel has no nf_tables.
+    pub fn delete_table(&mut self, name: &str) -> Result<()> {
+        match self.transact(vec![(0, NfTablesMessage::DeleteTable(encode::table(name)))]) {
+            Err((_, cause)) if cause.errno() == Some(Errno::ENOENT) => Ok(()),
+            done => done.map_err(|(_, cause)| cause.during("delete nft table", name)),
+        }
+    }
+
+    /// What of a table is in the kernel; `None` when it is absent.
+    ///
+    /// # Errors
+    /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
+    pub fn table(&mut self, name: &str) -> Result<Option<TableState>> {
+        self.table_cause(name).map_err(|cause| cause.during("read nft table", name))
+    }
+
+    fn table_cause(&mut self, name: &str) -> Result<Option<TableState>, Cause> {
+        let table = TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] };
+        let (request, body) = message(0, NfTablesMessage::GetTable(table));
+        let handle = match self.transport.one(request, &body, observed::table) {
+            Err(cause) if cause.errno() == Some(Errno::ENOENT) => return Ok(None),
+            found => found?,
+        };
+        let chain = ChainMessage { attributes: vec![ChainAttribute::Table(name.to_owned())] };
+        let (request, body) = message(0, NfTablesMessage::GetChain(chain));
+        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, name))?;
+        let rule = RuleMessage { attributes: vec![RuleAttribute::Table(name.to_owned())] };
+        let (request, body) = message(0, NfTablesMessage::GetRule(rule));
+        for (chain, rule) in self.transport.list(request, &body, |payload| observed::rule(payload, name))? {
+            if let Some(chain) = chains.iter_mut().find(|state| state.name == chain) {
+                chain.rules.push(rule);
+            }
+        }
+        Ok(Some(TableState { name: name.to_owned(), handle, chains }))
+    }
+
+    /// Sends a transaction. A failure says the position of the message that the kernel refused, or `None` when it
+    /// refused the transaction as a whole.
+    fn transact(&mut self, batch: Vec<(u16, NfTablesMessage)>) -> Result<(), (Option<usize>, Cause)> {
+        self.transport.begin();
+        let (request, body) = control(ControlMessage::BatchBegin);
+        self.transport.append(request, &body);
+        let begin = self.transport.sequence();
+        let count = batch.len();
+        for (position, (flags, inner)) in batch.into_iter().enumerate() {
+            // Kernels before 6.10 acknowledge no "end of batch". They go through all messages even after a failure, so
+            // the last one's acknowledgement comes after every refusal.
+            let acknowledge = if position + 1 == count { NLM_F_ACK } else { 0 };
+            let (request, body) = message(flags | acknowledge, inner);
+            self.transport.append(request, &body);
+        }
+        let last = self.transport.sequence();
+        let (request, body) = control(ControlMessage::BatchEnd);
+        self.transport.append(request, &body);
+        self.transport.send().map_err(|cause| (None, cause))?;
+        self.transport.batch_answers(begin, last).map_err(|(offset, cause)| {
+            // The first message is the batch's own.
+            (offset.and_then(|offset| usize::try_from(offset).ok()?.checked_sub(1)), cause)
+        })
+    }
+}
+
+/// A message to family inet.
+fn message(flags: u16, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
+    let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0), inner);
+    (Request { message_type: body.message_type(), flags }, body)
+}
+
+/// A batch's begin or end, which names the subsystem whose batch it is.
+fn control(inner: ControlMessage) -> (Request, NetfilterMessage) {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, NFNL_SUBSYS_NFTABLES);
+    let body = NetfilterMessage::new(header, inner);
+    (Request { message_type: NetlinkSerializable::message_type(&body), flags: 0 }, body)
+}

@@ -1,0 +1,83 @@
+//! Connection tracking against the real kernel, with real packets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::net::{IpAddr, UdpSocket};
+
+use ipnetwork::IpNetwork;
+use netlink::conntrack::Socket;
+use netlink::nft::{Chain, ChainKind, CtStates, Expression, Hook, Rule, Table};
+use netlink::{Address, LinkChange, Netns, nft};
+use vcn::IfName;
+
+/// A namespace that tracks connections over its loopback, which has some addresses.
+fn fresh(addresses: &[&str]) -> Netns {
+    let netns = Netns::create().unwrap();
+    let mut socket = netlink::Socket::open_in(&netns).unwrap();
+    let lo = socket.index_of(&IfName::new("lo").unwrap()).unwrap();
+    socket.change_link(lo, &[LinkChange::Up]).unwrap();
+    for address in addresses {
+        let network: IpNetwork = address.parse().unwrap();
+        socket.add_address(&Address { nodad: true, ..Address::new(lo, network) }).unwrap();
+    }
+    // The kernel tracks only where some rule asks for a connection's state.
+    let rules = vec![Rule::new("track", [Expression::CtState(CtStates::NEW), Expression::Accept])];
+    let chain = Chain { name: "out".to_owned(), hook: Hook::Output, kind: ChainKind::Filter, priority: 0, rules };
+    let table = Table { name: "track".to_owned(), chains: vec![chain] };
+    nft::Socket::open_in(&netns).unwrap().replace_table(&table).unwrap();
+    netns
+}
+
+fn talk(netns: &Netns, from: &'static str, to: &'static str) {
+    netns
+        .run(|| {
+            let receiver = UdpSocket::bind((to, 0)).unwrap();
+            let sender = UdpSocket::bind((from, 0)).unwrap();
+            sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 8]).unwrap();
+        })
+        .unwrap();
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn an_addresss_connections_go_and_others_stay() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128"]);
+    talk(&netns, "10.0.1.7", "10.0.1.8");
+    talk(&netns, "10.0.1.9", "10.0.1.7");
+    talk(&netns, "10.0.1.8", "10.0.1.9");
+    talk(&netns, "fd00::7", "fd00::8");
+    let mut socket = Socket::open_in(&netns).unwrap();
+    assert_eq!(socket.delete_by_address(ip("10.0.1.7")).unwrap(), 2, "as source and as destination");
+    assert_eq!(socket.delete_by_address(ip("10.0.1.7")).unwrap(), 0);
+    assert_eq!(socket.delete_by_address(ip("10.0.1.9")).unwrap(), 1);
+    assert_eq!(socket.delete_by_address(ip("fd00::9")).unwrap(), 0);
+    assert_eq!(socket.delete_by_address(ip("fd00::8")).unwrap(), 1);
+}
+
+#[test]
+fn a_connection_that_was_translated_is_found_by_either_address() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32"]);
+    let translate = "add table ip n; add chain ip n out { type nat hook output priority -100; }; \
+                     add rule ip n out ip daddr 192.0.2.1 dnat to 10.0.1.8";
+    let status = netns.run(|| std::process::Command::new("nft").arg(translate).status()).unwrap().unwrap();
+    assert!(status.success());
+    netns
+        .run(|| {
+            let mut routes = netlink::Socket::open().unwrap();
+            let lo = routes.index_of(&IfName::new("lo").unwrap()).unwrap();
+            let everywhere = netlink::Route::new("0.0.0.0/0".parse().unwrap(), lo, vcn::TableId::MAIN, 157);
+            routes.add_route(&netlink::Route { scope_link: true, ..everywhere }).unwrap();
+            let receiver = UdpSocket::bind(("10.0.1.8", 5353)).unwrap();
+            let sender = UdpSocket::bind(("10.0.1.7", 0)).unwrap();
+            for address in ["192.0.2.1", "10.0.1.8"] {
+                sender.send_to(b"hello", ("192.0.2.1", 5353)).unwrap();
+                receiver.recv(&mut [0; 8]).unwrap();
+                assert_eq!(Socket::open().unwrap().delete_by_address(ip(address)).unwrap(), 1, "{address}");
+            }
+        })
+        .unwrap();
+}

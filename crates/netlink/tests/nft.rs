@@ -1,0 +1,223 @@
+//! nf_tables against the real kernel, read back by the real `nft`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::process::Command;
+
+use netlink::nft::{
+    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Socket, Table,
+};
+use netlink::{Cause, Errno, Netns};
+use vcn::IfName;
+
+fn nft(netns: &Netns, arguments: &[&str]) -> String {
+    let output = netns.run(|| Command::new("nft").args(arguments).output()).unwrap().unwrap();
+    assert!(output.status.success(), "nft {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn chain(hook: Hook, kind: ChainKind, priority: i32, rules: Vec<Rule>) -> Chain {
+    let name = format!("{hook:?}").to_lowercase();
+    Chain { name, hook, kind, priority, rules }
+}
+
+fn sample() -> Table {
+    use Expression as E;
+    let pods = || LinkMatch::Prefix("vcn".to_owned());
+    let primary = || LinkMatch::Exact(IfName::new("ens3").unwrap());
+    let mark = Masked::new(0x1000, 0xf000);
+    let prerouting = vec![
+        Rule::new(
+            "remember the way in",
+            [E::Iifname(primary()), E::CtState(CtStates::NEW), E::DestinationIsLocal, E::SetCtMark(mark)],
+        ),
+        Rule::new("go back the way in", [E::Iifname(pods()), E::CtMark(mark), E::SetMark(mark)]),
+        Rule::new("whole mark", [E::CtDirection(Direction::Reply), E::SetMark(Masked::new(5, u32::MAX))]),
+    ];
+    let forward = vec![
+        Rule::new(
+            "metadata",
+            [
+                E::Iifname(pods()),
+                E::DestinationNet("169.254.169.254/32".parse().unwrap()),
+                E::L4proto(Protocol::Tcp),
+                E::DestinationPort(80),
+                E::Counter,
+                E::Drop,
+            ],
+        ),
+        Rule::new("v6", [E::SourceNet("fd00::/64".parse().unwrap()), E::OifnameNot(primary()), E::Accept]),
+        Rule::new("link local", [E::DestinationNet("169.254.0.0/16".parse().unwrap()), E::Drop]),
+        Rule::new("", [E::CtState(CtStates::ESTABLISHED | CtStates::RELATED), E::Return]),
+    ];
+    let postrouting = vec![Rule::new(
+        "out by the primary",
+        [E::Oifname(primary()), E::Mark(mark), E::SourceNetNot("10.0.0.0/8".parse().unwrap()), E::Masquerade],
+    )];
+    Table {
+        name: "vcn-test".to_owned(),
+        chains: vec![
+            chain(Hook::Prerouting, ChainKind::Filter, -101, prerouting),
+            chain(Hook::Forward, ChainKind::Filter, 0, forward),
+            chain(Hook::Postrouting, ChainKind::Nat, 100, postrouting),
+        ],
+    }
+}
+
+const LISTED: &str = r#"table inet vcn-test {
+	chain prerouting {
+		type filter hook prerouting priority dstnat - 1; policy accept;
+		iifname "ens3" ct state new fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
+		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
+		ct direction reply meta mark set 0x00000005 comment "whole mark"
+	}
+
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		iifname "vcn*" ip daddr 169.254.169.254 tcp dport 80 counter packets 0 bytes 0 drop comment "metadata"
+		ip6 saddr fd00::/64 oifname != "ens3" accept comment "v6"
+		ip daddr 169.254.0.0/16 drop comment "link local"
+		ct state established,related return
+	}
+
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		oifname "ens3" meta mark & 0x0000f000 == 0x00001000 ip saddr != 10.0.0.0/8 masquerade comment "out by the primary"
+	}
+}
+"#;
+
+#[test]
+fn the_table_reads_in_nft_as_it_was_meant() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_table(&sample()).unwrap_or_else(|error| panic!("{error}: {}", error.cause()));
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+}
+
+#[test]
+fn hooks_priorities_and_comments_are_read_back() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    assert_eq!(socket.table("vcn-test").unwrap(), None);
+    let wanted = sample();
+    socket.replace_table(&wanted).unwrap();
+    let state = socket.table("vcn-test").unwrap().unwrap();
+    let hooks: Vec<_> = state.chains.iter().map(|chain| (chain.name.as_str(), chain.hook, chain.kind)).collect();
+    let expected: Vec<_> =
+        wanted.chains.iter().map(|c| (c.name.as_str(), Some((c.hook, c.priority)), Some(c.kind))).collect();
+    assert_eq!(hooks, expected);
+    let comments: Vec<_> = state.comments().collect();
+    let expected: Vec<_> = wanted
+        .chains
+        .iter()
+        .flat_map(|chain| chain.rules.iter().map(|rule| (chain.name.as_str(), rule.comment.as_str())))
+        .collect();
+    assert_eq!(comments, expected);
+}
+
+#[test]
+fn replacing_leaves_nothing_of_what_was_there() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_table(&sample()).unwrap();
+    let before = socket.table("vcn-test").unwrap().unwrap();
+    assert_eq!(socket.table("vcn-test").unwrap().as_ref(), Some(&before), "reading changes nothing");
+    nft(&netns, &["add", "chain", "inet", "vcn-test", "stray"]);
+    nft(&netns, &["add", "rule", "inet", "vcn-test", "forward", "drop"]);
+    assert_ne!(socket.table("vcn-test").unwrap().unwrap(), before);
+    socket.replace_table(&sample()).unwrap();
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    let after = socket.table("vcn-test").unwrap().unwrap();
+    assert_eq!(after.comments().collect::<Vec<_>>(), before.comments().collect::<Vec<_>>());
+    assert_ne!(after, before, "its handle tells that it was made anew");
+}
+
+#[test]
+fn a_rule_that_was_edited_under_its_comment_is_seen() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_table(&sample()).unwrap();
+    let before = socket.table("vcn-test").unwrap().unwrap();
+    let listed = nft(&netns, &["-a", "list", "table", "inet", "vcn-test"]);
+    let handle = listed.lines().find(|line| line.contains("link local")).unwrap().rsplit(' ').next().unwrap();
+    let comment = "\"link local\"";
+    let edit = ["replace", "rule", "inet", "vcn-test", "forward", "handle", handle, "accept", "comment", comment];
+    nft(&netns, &edit);
+    let after = socket.table("vcn-test").unwrap().unwrap();
+    assert_eq!(after.comments().collect::<Vec<_>>(), before.comments().collect::<Vec<_>>());
+    assert_ne!(after, before);
+}
+
+#[test]
+fn a_table_that_the_kernel_refuses_changes_nothing_and_names_the_culprit() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.replace_table(&sample()).unwrap();
+    let mut bad = sample();
+    // Masquerading belongs after routing.
+    bad.chains[1].rules.insert(1, Rule::new("misplaced", [Expression::Masquerade]));
+    let error = socket.replace_table(&bad).unwrap_err();
+    assert_eq!(error.to_string(), "cannot replace nft table vcn-test, chain forward, rule \"misplaced\"");
+    assert!(error.errno().is_some());
+    assert_eq!(nft(&netns, &["list", "table", "inet", "vcn-test"]), LISTED);
+    socket.replace_table(&sample()).expect("the socket is still usable");
+}
+
+#[test]
+fn other_tables_are_left_alone_and_deleting_twice_is_fine() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    nft(&netns, &["add", "table", "inet", "others"]);
+    nft(&netns, &["add", "chain", "inet", "others", "forward"]);
+    nft(&netns, &["add", "rule", "inet", "others", "forward", "accept", "comment", "theirs"]);
+    socket.replace_table(&sample()).unwrap();
+    assert!(socket.table("vcn-test").unwrap().unwrap().comments().all(|(_, comment)| comment != "theirs"));
+    assert_eq!(socket.table("others").unwrap().unwrap().comments().collect::<Vec<_>>(), [("forward", "theirs")]);
+    socket.delete_table("vcn-test").unwrap();
+    socket.delete_table("vcn-test").unwrap();
+    assert_eq!(socket.table("vcn-test").unwrap(), None);
+    assert!(nft(&netns, &["list", "tables"]).contains("others"));
+}
+
+#[test]
+fn what_can_never_be_a_rule_is_refused_before_the_kernel_sees_it() {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let rules = [
+        Rule::new("x".repeat(128), [Expression::Accept]),
+        Rule::new("empty prefix", [Expression::Iifname(LinkMatch::Prefix(String::new()))]),
+    ];
+    for rule in rules {
+        let chains = vec![chain(Hook::Forward, ChainKind::Filter, 0, vec![rule])];
+        let error = socket.replace_table(&Table { name: "vcn-test".to_owned(), chains }).unwrap_err();
+        assert!(matches!(error.cause(), Cause::Invalid(_)), "{error}");
+    }
+    let longest = Rule::new("x".repeat(127), [Expression::Accept]);
+    let chains = vec![chain(Hook::Forward, ChainKind::Filter, 0, vec![longest])];
+    socket.replace_table(&Table { name: "vcn-test".to_owned(), chains }).unwrap();
+    assert!(nft(&netns, &["list", "ruleset"]).contains(&"x".repeat(127)));
+}
+
+#[test]
+fn without_the_capability_the_kernel_says_so() {
+    let netns = Netns::create().unwrap();
+    let error = netns
+        .run(|| {
+            let mut socket = Socket::open().unwrap();
+            drop_capabilities();
+            socket.replace_table(&sample()).unwrap_err()
+        })
+        .unwrap();
+    assert_eq!(error.errno(), Some(Errno::EPERM), "{error}");
+}
+
+/// Of this thread only, which ends with the test.
+#[expect(unsafe_code, reason = "no crate wraps capset")]
+fn drop_capabilities() {
+    let header: [u32; 2] = [0x2008_0522, 0];
+    let data = [0_u32; 6];
+    // SAFETY: both arrays have the layout and length that version 3 of the interface reads.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
+    assert_eq!(result, 0);
+}
