@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser};
 
 use crate::{PodNetwork, Seen, Signals};
@@ -21,10 +22,10 @@ pub struct Args {
     #[command(flatten)]
     pub signals: SignalArgs,
     /// A pod could get an address now: write the configuration too, not only the binaries
-    #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue)]
+    #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub usable: bool,
     /// Say what would be done and do nothing
-    #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue)]
+    #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
 }
 
@@ -36,10 +37,11 @@ pub struct Options {
     pub pod_network: PodNetwork,
     /// Install although OKE's own vcn-native-ip-cni is present; it hands out the same addresses, so the node must not
     /// have pods of its network
-    #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue)]
+    #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub takeover: bool,
     /// Put portmap into the chain, for host ports, where its binary exists
-    #[arg(long, env = "CNI_PORTMAP", action = ArgAction::Set, default_value_t = true, value_name = "true|false")]
+    #[arg(long, env = "CNI_PORTMAP", action = ArgAction::Set, default_value = "true", value_name = "true|false")]
+    #[arg(value_parser = BoolishValueParser::new())]
     pub portmap: bool,
     /// Where the container runtime looks for CNI binaries, as seen from here
     #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// A directory or file could not be read.
-    #[error("reading {path}", path = .path.display())]
+    #[error("reading {}", path.display())]
     Read {
         /// What was to be read.
         path: PathBuf,
@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A binary to install is not where it should come from.
-    #[error("reading {path}: set --source-dir to the directory that holds the plugin binaries", path = .path.display())]
+    #[error("reading {}: set --source-dir to the directory that holds the plugin binaries", path.display())]
     Source {
         /// Where it should be.
         path: PathBuf,
@@ -27,13 +27,13 @@ pub enum Error {
         source: io::Error,
     },
     /// A binary to install changed after it was looked at.
-    #[error("{path} changed while it was being installed; the next round takes it as it is then", path = .path.display())]
+    #[error("{} changed while it was being installed; the next round takes it as it is then", path.display())]
     SourceChanged {
         /// Which one.
         path: PathBuf,
     },
     /// A file could not be put in place. What was there before is still there, whole.
-    #[error("putting {target} in place: {action} failed{next}", target = .target.display(), next = next_step(.source))]
+    #[error("putting {} in place: {action} failed{}", target.display(), next_step(source))]
     Place {
         /// The file.
         target: PathBuf,
@@ -44,19 +44,19 @@ pub enum Error {
         source: io::Error,
     },
     /// What was read back is not what was written: the disk or its file system is failing.
-    #[error("putting {target} in place: what was read back is not what was written; check the disk", target = .target.display())]
+    #[error("putting {} in place: what was read back is not what was written; check the disk", target.display())]
     Corrupt {
         /// The file; what was there before is still there, whole.
         target: PathBuf,
     },
     /// Something that is no file is where a file of ours belongs.
-    #[error("putting {target} in place: it is a directory or special file; move it away", target = .target.display())]
+    #[error("putting {} in place: it is a directory or special file; move it away", target.display())]
     NoFile {
         /// What is in the way.
         target: PathBuf,
     },
     /// Our own plugin does not answer VERSION, or not with a version that the configuration needs.
-    #[error("asking {path} for its CNI versions: {reason}", path = .path.display())]
+    #[error("asking {} for its CNI versions: {reason}", path.display())]
     Version {
         /// The binary asked.
         path: PathBuf,
@@ -89,7 +89,8 @@ impl Error {
 fn next_step(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; use a directory that can be written (--cni-bin-dir, --cni-conf-dir) and name it in the runtime's configuration"
+            "; use a directory that can be written (--cni-bin-dir, --cni-conf-dir) and name it in the runtime's \
+             configuration"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on that file system",
         io::ErrorKind::PermissionDenied => "; run as root and check the mount's SELinux type",

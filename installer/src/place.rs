@@ -1,5 +1,5 @@
-//! Putting one file in place atomically: whoever opens the target sees the whole old file or the whole new one, whatever
-//! happens to us in between; nobody's running copy is disturbed; and after a power cut it is one of the two as well.
+//! Putting one file in place atomically: whoever opens the target sees the whole old file or the whole new one,
+//! whatever happens to us in between; nobody's running copy is disturbed; and after a power cut it is one of the two.
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ pub enum SettingsError {
         path: PathBuf,
     },
     /// Binaries would be installed over themselves.
-    #[error("--source-dir and --cni-bin-dir are both {path}: nothing could be installed from there", path = .0.display())]
+    #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
 }
 

@@ -207,7 +207,7 @@ fn a_dry_run_tells_all_and_does_nothing() {
 fn the_environment_serves_as_well_as_options() {
     let node = Node::new();
     let mut command = node.command(&[]);
-    command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "true"), ("CNI_PORTMAP", "false")]);
+    command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "1"), ("CNI_PORTMAP", "no")]);
     let (code, text) = told(&command.output().unwrap());
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("status: installed") && !text.contains("portmap"), "{text}");

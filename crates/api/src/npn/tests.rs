@@ -146,9 +146,9 @@ fn success_without_vnics_and_unknown_states_are_not_usable() {
 #[test]
 fn errors_name_the_field_and_the_value() {
     let with_vnic = |vnic: &str| {
-        refusal(&format!(
-            r#"{{"metadata":{{"name":"n"}},"spec":{{"id":"ocid1.instance.oc1.iad.a"}},"status":{{"state":"SUCCESS","vnics":[{vnic}]}}}}"#
-        ))
+        let status = format!(r#"{{"state":"SUCCESS","vnics":[{vnic}]}}"#);
+        let spec = r#"{"id":"ocid1.instance.oc1.iad.a"}"#;
+        refusal(&format!(r#"{{"metadata":{{"name":"n"}},"spec":{spec},"status":{status}}}"#))
     };
     let good = r#""vnicId":"ocid1.vnic.oc1.iad.v","macAddress":"02:00:17:00:00:01""#;
     let prefix = "reading the NativePodNetwork \"n\": ";
