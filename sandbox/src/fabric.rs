@@ -126,7 +126,7 @@ impl Fabric {
             return Err(DropReason::TooLong(frame.payload().len()));
         }
         if port == self.services.0 {
-            return self.from_services(now, &frame, bytes);
+            return self.sent_by_services(now, &frame, bytes);
         }
         let vnic = self.vnics.get(&port).cloned().ok_or(DropReason::NoVnic(port.tag))?;
         let source = MacAddr(frame.src_addr().0);

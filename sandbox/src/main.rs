@@ -1,3 +1,20 @@
-//! Entry point.
+//! `oke-sandbox`: an emulated VCN from the command line.
 
-fn main() {}
+mod args;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Subcommand};
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().subcommand {
+        Subcommand::Up(options) => up::run(options),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("oke-sandbox: {error:#}");
+        ExitCode::FAILURE
+    })
+}

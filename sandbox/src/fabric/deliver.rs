@@ -52,7 +52,7 @@ impl Fabric {
     }
 
     /// What the services send: they may speak to primary VNICs' addresses, and find everybody behind one router.
-    pub(super) fn from_services(&mut self, now: Duration, frame: &EthernetFrame<&[u8]>, bytes: &[u8]) -> Verdict {
+    pub(super) fn sent_by_services(&mut self, now: Duration, frame: &EthernetFrame<&[u8]>, bytes: &[u8]) -> Verdict {
         let (source, destination): (IpAddr, IpAddr) = match frame.ethertype() {
             EthernetProtocol::Arp => return self.arp_of_services(frame.payload()),
             EthernetProtocol::Ipv4 => {

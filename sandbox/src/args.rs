@@ -1,0 +1,35 @@
+//! The command line, as typed.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+/// An emulated Oracle Cloud network on one machine: nodes, a strict fabric, the metadata service.
+///
+/// Needs no root. Nothing of the machine's own network is touched, and nothing is left behind.
+#[derive(Debug, Parser)]
+#[command(name = "oke-sandbox", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Start a VCN of two nodes, say what is in it, and run a program on one node or wait for Ctrl-C.
+    Up(Up),
+}
+
+/// Options of `up`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// Bare-metal nodes (the kernel needs 802.1Q) instead of virtual machines.
+    #[arg(long)]
+    pub(crate) bm: bool,
+    /// The node that the program runs on.
+    #[arg(long, value_name = "NODE", default_value = "node-a")]
+    pub(crate) on: String,
+    /// The program and its arguments; its exit code becomes this one's.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

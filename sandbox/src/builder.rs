@@ -1,0 +1,53 @@
+//! From a description to a running VCN.
+
+use vcn::MachineKind;
+
+use crate::capabilities::Capabilities;
+use crate::emulation::Vcn;
+use crate::error::{Error, Result};
+use crate::spec::{NodeSpec, SubnetSpec};
+
+/// Collects what to build.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    subnets: Vec<SubnetSpec>,
+    nodes: Vec<NodeSpec>,
+}
+
+impl Builder {
+    /// Adds a subnet.
+    #[must_use]
+    pub fn subnet(mut self, subnet: SubnetSpec) -> Self {
+        self.subnets.push(subnet);
+        self
+    }
+
+    /// Adds a node.
+    #[must_use]
+    pub fn node(mut self, node: NodeSpec) -> Self {
+        self.nodes.push(node);
+        self
+    }
+
+    /// Builds it. On success every node is booted: its primary VNIC is configured, its secondary ones are attached and
+    /// left alone, the services answer.
+    ///
+    /// # Errors
+    /// Without root (see [`crate::isolate()`]); when the description contradicts itself; when a bare-metal node is wanted
+    /// and the kernel has no 802.1Q.
+    pub fn start(self) -> Result<Vcn> {
+        if let Some(node) = self.nodes.iter().find(|node| node.kind == MachineKind::BareMetal)
+            && !Capabilities::probe()?.vlan
+        {
+            return Err(Error::NoVlan { node: node.name.clone() });
+        }
+        let mut vcn = Vcn::empty()?;
+        for subnet in self.subnets {
+            vcn.add_subnet(subnet)?;
+        }
+        for node in self.nodes {
+            vcn.add_node(node)?;
+        }
+        Ok(vcn)
+    }
+}

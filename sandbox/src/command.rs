@@ -1,0 +1,205 @@
+//! Programs inside a node or a pod.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::error::{During, Error, Result};
+use crate::namespaces::Namespaces;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread that starts every program. "Kill me when my parent dies" (PR_SET_PDEATHSIG) means the *thread* that
+/// forked, so it must be one that lives as long as the sandbox, and ends with it.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Spawner {
+    pub(crate) fn start() -> Result<Self> {
+        let (jobs, queue) = channel::<Job>();
+        let thread = std::thread::Builder::new()
+            .name("sandbox-spawner".to_owned())
+            .spawn(move || queue.into_iter().for_each(|job| job()))
+            .during(|| "start the spawning thread".to_owned())?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
+    }
+
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let ended = || io::Error::other("the sandbox has ended");
+        let (done, result) = channel();
+        {
+            let jobs = self.jobs.lock().map_err(|_| ended())?;
+            jobs.as_ref().ok_or_else(ended)?.send(Box::new(move || drop(done.send(work())))).map_err(|_| ended())?;
+        }
+        result.recv().map_err(|_| ended())
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        if let Ok(mut jobs) = self.jobs.lock() {
+            *jobs = None;
+        }
+        if let Some(thread) = self.thread.lock().ok().and_then(|mut thread| thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A program to be started inside a node or a pod; as [`std::process::Command`], but every call takes and returns it.
+///
+/// It sees the node's files and network, inherits the environment, and is killed when the sandbox ends.
+#[derive(Debug)]
+pub struct Command {
+    inner: std::process::Command,
+    program: OsString,
+    directory: Option<PathBuf>,
+    namespaces: Namespaces,
+    spawner: std::sync::Arc<Spawner>,
+}
+
+impl Command {
+    pub(crate) fn new(program: &OsStr, namespaces: Namespaces, spawner: std::sync::Arc<Spawner>) -> Self {
+        Self {
+            inner: std::process::Command::new(program),
+            program: program.to_owned(),
+            directory: None,
+            namespaces,
+            spawner,
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.inner.arg(argument);
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.inner.args(arguments);
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.inner.env(key, value);
+        self
+    }
+
+    /// Inherits no environment.
+    #[must_use]
+    pub fn env_clear(mut self) -> Self {
+        self.inner.env_clear();
+        self
+    }
+
+    /// The working directory, a path inside the node; `/` otherwise.
+    #[must_use]
+    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Where its input comes from.
+    #[must_use]
+    pub fn stdin(mut self, stdio: impl Into<Stdio>) -> Self {
+        self.inner.stdin(stdio);
+        self
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn stdout(mut self, stdio: impl Into<Stdio>) -> Self {
+        self.inner.stdout(stdio);
+        self
+    }
+
+    /// Where its errors go.
+    #[must_use]
+    pub fn stderr(mut self, stdio: impl Into<Stdio>) -> Self {
+        self.inner.stderr(stdio);
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the sandbox has ended.
+    pub fn spawn(self) -> Result<Child> {
+        let Self { mut inner, program, directory, namespaces, spawner } = self;
+        enter_before_exec(&mut inner, namespaces, directory);
+        let started = spawner.run(move || inner.spawn()).and_then(|result| result);
+        started.during(|| format!("start {}", program.display()))
+    }
+
+    /// Runs it to its end; what it wrote is in the output.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn output(self) -> Result<Output> {
+        let program = self.program.clone();
+        let child = self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        child.wait_with_output().during(|| format!("wait for {}", program.display()))
+    }
+
+    /// Runs it with this input to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn output_of_input(self, input: &[u8]) -> Result<Output> {
+        let program = self.program.clone();
+        let mut child = self.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take();
+        std::thread::scope(|scope| {
+            // On a thread of its own: a program that fills its output before it reads would block both.
+            let writer = scope.spawn(|| {
+                // A program that ends without reading is no failure of ours.
+                stdin.map(|mut stdin| io::Write::write_all(&mut stdin, input))
+            });
+            let output = child.wait_with_output().during(|| format!("wait for {}", program.display()));
+            writer.join().map_err(|_| Error::Panicked("writing to a program")).and(output)
+        })
+    }
+
+    /// Runs it to its end, with this process's own input and output.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn status(self) -> Result<std::process::ExitStatus> {
+        let program = self.program.clone();
+        self.spawn()?.wait().during(|| format!("wait for {}", program.display()))
+    }
+}
+
+#[expect(unsafe_code, reason = "pre_exec runs between fork and exec")]
+fn enter_before_exec(command: &mut std::process::Command, namespaces: Namespaces, directory: Option<PathBuf>) {
+    let directory = directory.map(|path| std::ffi::CString::new(path.into_os_string().into_encoded_bytes()));
+    let enter = move || {
+        namespaces.enter()?;
+        if let Some(directory) = &directory {
+            let Ok(directory) = directory else { return Err(io::ErrorKind::InvalidInput.into()) };
+            nix::unistd::chdir(directory.as_c_str())?;
+        }
+        // The sandbox may be waiting for signals; a program starts with none blocked.
+        SigSet::empty().thread_set_mask()?;
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        Ok(())
+    };
+    // SAFETY: `enter` makes system calls only; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(enter) };
+}

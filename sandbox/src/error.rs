@@ -1,0 +1,100 @@
+//! What can go wrong while a sandbox is built or used.
+
+use std::io;
+
+use thiserror::Error;
+use vcn::Family;
+
+/// The result of this library's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failed operation.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("cannot {operation}")]
+    System {
+        /// What was being done, and to what.
+        operation: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel's network configuration refused.
+    #[error("{doing}")]
+    Netlink {
+        /// On whose behalf.
+        doing: String,
+        /// What exactly failed.
+        #[source]
+        source: netlink::Error,
+    },
+    /// No node has that name.
+    #[error("no node is named {0:?}")]
+    NoNode(String),
+    /// No subnet has that name.
+    #[error("no subnet is named {0:?}")]
+    NoSubnet(String),
+    /// The node has no such VNIC.
+    #[error("{node} has no VNIC {vnic}")]
+    NoVnic {
+        /// The node.
+        node: String,
+        /// The VNIC's OCID.
+        vnic: String,
+    },
+    /// The subnet is full.
+    #[error("subnet {subnet} has no {size} free {family} addresses in a row")]
+    SubnetFull {
+        /// The subnet.
+        subnet: String,
+        /// How many were wanted.
+        size: u128,
+        /// Of which family.
+        family: Family,
+    },
+    /// The shape's limit.
+    #[error("{node} carries {limit} VNICs already, the most its shape allows")]
+    VnicLimit {
+        /// The node.
+        node: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// Bare metal needs VLANs.
+    #[error("{node} is a bare-metal node, which needs 802.1Q (VLAN) in this kernel")]
+    NoVlan {
+        /// The node.
+        node: String,
+    },
+    /// Something in the description that cannot be.
+    #[error("{0}")]
+    Invalid(String),
+    /// A closure or a thread of the sandbox panicked.
+    #[error("{0} panicked")]
+    Panicked(&'static str),
+}
+
+/// Names the operation that a system call was part of.
+pub(crate) trait During<T> {
+    /// Adds the operation to the error.
+    fn during(self, operation: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
+    fn during(self, operation: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::System { operation: operation(), source: source.into() })
+    }
+}
+
+/// Names on whose behalf the network configuration was changed.
+pub(crate) trait For<T> {
+    /// Adds it to the error.
+    fn on_behalf(self, doing: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> For<T> for netlink::Result<T> {
+    fn on_behalf(self, doing: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| Error::Netlink { doing: doing(), source })
+    }
+}

@@ -1,0 +1,160 @@
+//! One request to the metadata service: who asks, may they, what do they get. Pure but for the inventory.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde_json::Value;
+
+use super::document;
+use super::fault::FaultKind;
+use crate::inventory::Inventory;
+
+/// What to send back, and after which pause.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    pub(crate) delay: Duration,
+}
+
+/// Answers a request for `path` from `source`.
+pub(crate) fn answer(
+    inventory: &Inventory,
+    source: IpAddr,
+    (method, path): (&Method, &str),
+    headers: &HeaderMap,
+) -> Answer {
+    let Some(name) = inventory.holder_of_primary(source) else {
+        return plain(StatusCode::NOT_FOUND, "no instance has this address on its primary VNIC");
+    };
+    let fault = {
+        let mut instances = inventory.lock();
+        instances.get_mut(&name).and_then(|instance| {
+            let (kind, rest) = instance.fault.take()?.spend();
+            instance.fault = rest;
+            kind
+        })
+    };
+    let mut delay = Duration::ZERO;
+    match fault {
+        Some(FaultKind::Status(status)) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return plain(status, "a fault of the sandbox's making");
+        }
+        Some(FaultKind::Garbage) => {
+            return with_type(StatusCode::OK, "application/json", "{\"vnicId\": \"ocid1.vn".into());
+        }
+        Some(FaultKind::Delay(pause)) => delay = pause,
+        None => {}
+    }
+    if let Some(refusal) = refusal(method, path, headers) {
+        return refusal;
+    }
+    let tree = inventory.lock().get(&name).map(document::tree);
+    let found = tree.as_ref().and_then(|tree| find(tree, path));
+    let mut answer = match found {
+        None => plain(StatusCode::NOT_FOUND, "not found"),
+        Some(Value::String(text)) => with_type(StatusCode::OK, "text/plain", text.clone()),
+        Some(value) => with_type(StatusCode::OK, "application/json", format!("{value:#}")),
+    };
+    answer.delay = delay;
+    answer
+}
+
+/// The rules of version 2, in the order the real service applies them: the path, the proxy, the header.
+fn refusal(method: &Method, path: &str, headers: &HeaderMap) -> Option<Answer> {
+    if method != Method::GET && method != Method::HEAD {
+        return Some(plain(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD only"));
+    }
+    // Version 1 and OpenStack's paths are switched off, as on every instance that OKE makes.
+    if !path.starts_with("/opc/v2/") {
+        return Some(plain(StatusCode::NOT_FOUND, "not found"));
+    }
+    if ["forwarded", "x-forwarded-for", "x-forwarded-host"].iter().any(|name| headers.contains_key(*name)) {
+        return Some(plain(StatusCode::FORBIDDEN, "forwarded requests are refused"));
+    }
+    if headers.get(AUTHORIZATION).is_none_or(|value| value != "Bearer Oracle") {
+        return Some(plain(StatusCode::UNAUTHORIZED, "the header \"Authorization: Bearer Oracle\" is missing"));
+    }
+    None
+}
+
+/// The place that a path names: `/opc/v2/vnics/0/macAddr`, with or without a slash at the end.
+fn find<'a>(tree: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut place = tree;
+    for part in path.strip_prefix("/opc/v2/")?.trim_end_matches('/').split('/') {
+        place = match place {
+            Value::Object(fields) => fields.get(part)?,
+            Value::Array(items) => items.get(part.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(place)
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    with_type(status, "text/plain", text.to_owned())
+}
+
+fn with_type(status: StatusCode, content_type: &'static str, body: String) -> Answer {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Ok(tag) = HeaderValue::from_str(&format!("{:016x}", hasher.finish())) {
+        headers.insert(ETAG, tag);
+    }
+    Answer { status, headers, body, delay: Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_a_place_in_the_tree() {
+        let tree = serde_json::json!({ "instance": { "region": "iad" }, "vnics": [{ "vlanTag": 7 }] });
+        assert_eq!(find(&tree, "/opc/v2/instance/region"), Some(&Value::from("iad")));
+        assert_eq!(find(&tree, "/opc/v2/vnics/0/vlanTag/"), Some(&Value::from(7)));
+        for nowhere in ["/opc/v2/", "/opc/v2/vnics/1", "/opc/v2/vnics/x", "/opc/v2/instance/region/x", "/opc/v2//"] {
+            assert_eq!(find(&tree, nowhere), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_gets_nothing() {
+        let answer = answer(
+            &Inventory::default(),
+            IpAddr::from([10, 0, 0, 9]),
+            (&Method::GET, "/opc/v2/instance/"),
+            &HeaderMap::new(),
+        );
+        assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn the_rules_of_version_2_apply() {
+        let oracle = (AUTHORIZATION.as_str(), "Bearer Oracle");
+        let cases = [
+            (vec![oracle], "/opc/v2/instance/", None),
+            (vec![], "/opc/v2/instance/", Some(401)),
+            (vec![(AUTHORIZATION.as_str(), "Bearer oracle")], "/opc/v2/instance/", Some(401)),
+            (vec![oracle, ("x-forwarded-for", "10.0.0.1")], "/opc/v2/instance/", Some(403)),
+            (vec![oracle, ("forwarded", "for=10.0.0.1")], "/opc/v2/instance/", Some(403)),
+            (vec![oracle], "/opc/v1/instance/", Some(404)),
+            (vec![oracle], "/openstack/latest/", Some(404)),
+        ];
+        for (given, path, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in &given {
+                headers.insert(hyper::header::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+            }
+            let status = refusal(&Method::GET, path, &headers).map(|answer| answer.status.as_u16());
+            assert_eq!(status, expected, "{path} {given:?}");
+        }
+    }
+}

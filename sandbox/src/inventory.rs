@@ -1,0 +1,49 @@
+//! What exists in the VCN by now: the one list that the metadata service, DNS and the builder read and write.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vcn::{MachineKind, Ocid};
+
+use crate::imds::Fault;
+use crate::vnic::Vnic;
+
+/// An instance, as the services know it.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    pub(crate) id: Ocid,
+    pub(crate) kind: MachineKind,
+    pub(crate) shape: String,
+    pub(crate) max_vnics: u32,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// The primary one first, then as they were attached.
+    pub(crate) vnics: Vec<Vnic>,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Instance {
+    pub(crate) fn primary(&self) -> Option<&Vnic> {
+        self.vnics.first()
+    }
+}
+
+/// All instances, shared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inventory(Arc<Mutex<BTreeMap<String, Instance>>>);
+
+impl Inventory {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {
+        // Every change is one assignment, so a panic elsewhere leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of the instance whose primary VNIC has an address.
+    pub(crate) fn holder_of_primary(&self, address: IpAddr) -> Option<String> {
+        self.lock()
+            .values()
+            .find(|instance| instance.primary().is_some_and(|vnic| vnic.address.iter().any(|(_, own)| *own == address)))
+            .map(|instance| instance.name.clone())
+    }
+}

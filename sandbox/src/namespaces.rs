@@ -1,0 +1,81 @@
+//! A network and a mount namespace together, held open by descriptors only: when this process ends, however it ends,
+//! the kernel takes both down with everything in them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::thread;
+
+use netlink::Netns;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::error::{During, Error, For, Result};
+
+/// The pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Namespaces {
+    net: Arc<Netns>,
+    mount: Arc<OwnedFd>,
+}
+
+impl Namespaces {
+    /// Makes both and runs `prepare` inside, before anybody else can enter. Mounts made there stay there.
+    pub(crate) fn create(prepare: impl FnOnce() -> Result<()> + Send) -> Result<Self> {
+        on_own_thread(|| {
+            // CLONE_FS: a thread that shares its root and working directory cannot change its mount namespace.
+            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET)
+                .during(|| "make a node's namespaces".to_owned())?;
+            mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+                .during(|| "make a node's mounts private".to_owned())?;
+            prepare()?;
+            let net = Netns::current().on_behalf(|| "cannot hold a node's network namespace".to_owned())?;
+            let mount = File::open("/proc/thread-self/ns/mnt").during(|| "hold a node's mount namespace".to_owned())?;
+            Ok(Self { net: Arc::new(net), mount: Arc::new(mount.into()) })
+        })
+    }
+
+    /// The same mounts, another network namespace.
+    pub(crate) fn with_net(&self, net: Arc<Netns>) -> Self {
+        Self { net, mount: Arc::clone(&self.mount) }
+    }
+
+    /// The network namespace.
+    pub(crate) fn net(&self) -> &Netns {
+        &self.net
+    }
+
+    /// The descriptors (network, mount), for `nsenter` through `/proc/<pid>/fd`.
+    pub(crate) fn descriptors(&self) -> (RawFd, RawFd) {
+        (self.net.as_fd().as_raw_fd(), self.mount.as_raw_fd())
+    }
+
+    /// Runs a closure inside, on a thread that ends with it.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        on_own_thread(|| {
+            unshare(CloneFlags::CLONE_FS).during(|| "leave the shared working directory".to_owned())?;
+            self.enter().during(|| "enter a node's namespaces".to_owned())?;
+            Ok(work())
+        })
+    }
+
+    /// Enters both with the calling thread, which must not share its working directory. Only system calls, so that it
+    /// is safe between fork and exec.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        setns(self.mount.as_fd(), CloneFlags::CLONE_NEWNS)?;
+        setns(self.net.as_fd(), CloneFlags::CLONE_NEWNET)?;
+        Ok(())
+    }
+}
+
+/// Runs a closure on a thread of its own: whatever it does to its namespaces, no other thread sees it.
+pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("sandbox-scratch".to_owned())
+            .spawn_scoped(scope, work)
+            .during(|| "start a thread".to_owned())?;
+        thread.join().unwrap_or(Err(Error::Panicked("work inside a namespace")))
+    })
+}

@@ -1,0 +1,143 @@
+//! A node: an instance's network and files, as namespaces; programs under test run in it unchanged.
+
+mod boot;
+mod filesystem;
+pub(crate) mod sysctls;
+
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use ipnetwork::IpNetwork;
+use netlink::Netns;
+use vcn::{Family, MachineKind, Ocid};
+
+use crate::command::{Command, Spawner};
+use crate::error::{Error, Result};
+use crate::imds::Fault;
+use crate::inventory::Inventory;
+use crate::namespaces::Namespaces;
+use crate::pod::{self, Pod};
+use crate::vnic::Vnic;
+
+pub(crate) use boot::primary as boot_primary;
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    name: String,
+    id: Ocid,
+    kind: MachineKind,
+    namespaces: Namespaces,
+    spawner: Arc<Spawner>,
+    inventory: Inventory,
+}
+
+impl Node {
+    /// Makes the namespaces: its own files, a fresh kernel's settings, the loopback link.
+    pub(crate) fn create(
+        (name, id, kind): (&str, Ocid, MachineKind),
+        addresses: &[IpAddr],
+        spawner: Arc<Spawner>,
+        inventory: Inventory,
+    ) -> Result<Self> {
+        let namespaces = Namespaces::create(|| {
+            filesystem::prepare(name, addresses)?;
+            sysctls::reset()
+        })?;
+        pod::raise_loopback(namespaces.net())
+            .map_err(|source| Error::Netlink { doing: format!("cannot raise the loopback link of {name}"), source })?;
+        Ok(Self { name: name.to_owned(), id, kind, namespaces, spawner, inventory })
+    }
+
+    /// Its name: also the display name, the host name in DNS, and the label in drops.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The instance's OCID.
+    #[must_use]
+    pub const fn id(&self) -> &Ocid {
+        &self.id
+    }
+
+    /// What kind of machine it plays.
+    #[must_use]
+    pub const fn kind(&self) -> MachineKind {
+        self.kind
+    }
+
+    /// Its network namespace.
+    #[must_use]
+    pub fn netns(&self) -> &Netns {
+        self.namespaces.net()
+    }
+
+    /// Its VNICs as the metadata service lists them now: the primary one first.
+    #[must_use]
+    pub fn vnics(&self) -> Vec<Vnic> {
+        self.inventory.lock().get(&self.name).map(|instance| instance.vnics.clone()).unwrap_or_default()
+    }
+
+    /// Its own address of a family, if the primary VNIC has one.
+    #[must_use]
+    pub fn address(&self, family: Family) -> Option<IpAddr> {
+        self.inventory.lock().get(&self.name)?.primary()?.address.of(family).copied()
+    }
+
+    /// Runs a closure in its network and with its files, on a thread that ends with it.
+    ///
+    /// # Errors
+    /// When the namespaces cannot be entered, or the closure panicked.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        self.namespaces.run(work)
+    }
+
+    /// A program on this node.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        Command::new(program.as_ref(), self.namespaces.clone(), Arc::clone(&self.spawner))
+    }
+
+    /// Makes a pod's namespace at `/run/netns/<name>`, with nothing in it but its loopback link.
+    ///
+    /// # Errors
+    /// When the name is taken or no file name.
+    pub fn add_pod(&self, name: &str) -> Result<Pod> {
+        Pod::create(name, &self.namespaces, Arc::clone(&self.spawner))
+    }
+
+    /// Lets its metadata service fail; `None` ends that.
+    pub fn set_metadata_fault(&self, fault: Option<Fault>) {
+        if let Some(instance) = self.inventory.lock().get_mut(&self.name) {
+            instance.fault = fault;
+        }
+    }
+
+    /// Sets or removes an entry of its custom metadata.
+    pub fn set_metadata(&self, key: &str, value: Option<&str>) {
+        if let Some(instance) = self.inventory.lock().get_mut(&self.name) {
+            match value {
+                Some(value) => drop(instance.metadata.insert(key.to_owned(), value.to_owned())),
+                None => drop(instance.metadata.remove(key)),
+            }
+        }
+    }
+
+    /// The command that opens a shell in it, given the process that holds it, as seen from where the command is typed.
+    #[must_use]
+    pub fn enter_hint(&self, holder: u32) -> String {
+        let (net, mount) = self.namespaces.descriptors();
+        format!("nsenter --net=/proc/{holder}/fd/{net} --mount=/proc/{holder}/fd/{mount}")
+    }
+}
+
+/// `0.0.0.0/0` or `::/0`.
+pub(crate) fn everywhere(family: Family) -> IpNetwork {
+    let any: IpAddr = match family {
+        Family::Ipv4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::Ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    IpNetwork::new(any, 0).unwrap_or_else(|_| any.into())
+}

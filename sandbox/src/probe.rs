@@ -1,0 +1,100 @@
+//! Packets as proof: an echo, a name, the time, the metadata service, asked from inside a pod or node.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use simple_dns::{CLASS, Name, Packet, Question, TYPE};
+
+use crate::pod::Pod;
+
+/// How long an answer may take. The fabric asks for a neighbour first, as the real one does.
+const PATIENCE: Duration = Duration::from_secs(2);
+const SERVICES: Ipv4Addr = vcn::METADATA_ADDRESS;
+
+/// What became of a probe: the time it took, or why it failed.
+pub type Outcome = Result<Duration, String>;
+
+impl Pod {
+    /// One echo request.
+    pub fn ping(&self, target: IpAddr) -> Outcome {
+        let started = Instant::now();
+        let output = self
+            .command("ping")
+            .args(["-n", "-q", "-c", "1", "-W", "2"])
+            .arg(target.to_string())
+            .output()
+            .map_err(|error| format!("ping cannot be run: {error}"))?;
+        match output.status.success() {
+            true => Ok(started.elapsed()),
+            false => Err(format!("{target} does not answer")),
+        }
+    }
+
+    /// The address of a name, by the VCN's resolver.
+    pub fn resolve(&self, name: &str) -> Outcome {
+        let mut query = Packet::new_query(0x1f2e);
+        let name = Name::new(name).map_err(|error| error.to_string())?;
+        query.questions.push(Question::new(name, TYPE::A.into(), CLASS::IN.into(), false));
+        let query = query.build_bytes_vec().map_err(|error| error.to_string())?;
+        let (answer, took) = self.exchange(53, query)?;
+        match Packet::parse(&answer) {
+            Ok(packet) if packet.id() == 0x1f2e && !packet.answers.is_empty() => Ok(took),
+            Ok(_) => Err("the resolver knows no such name".into()),
+            Err(error) => Err(format!("the resolver's answer is malformed: {error}")),
+        }
+    }
+
+    /// The time, by the VCN's time server.
+    pub fn ask_time(&self) -> Outcome {
+        // Version 4, client.
+        let mut query = vec![0x23];
+        query.resize(48, 0);
+        let (answer, took) = self.exchange(123, query)?;
+        match answer.first() {
+            // Mode 4: a server's answer.
+            Some(first) if answer.len() >= 48 && first & 0x07 == 4 => Ok(took),
+            _ => Err("the time server's answer is malformed".into()),
+        }
+    }
+
+    /// The instance's own description, by the metadata service.
+    pub fn ask_metadata(&self) -> Outcome {
+        let started = Instant::now();
+        let answer = self.run(|| {
+            let mut stream = TcpStream::connect_timeout(&SocketAddr::from((SERVICES, 80)), PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(
+                b"GET /opc/v2/instance/id HTTP/1.1\r\nHost: 169.254.169.254\r\nAuthorization: Bearer Oracle\r\nConnection: close\r\n\r\n",
+            )?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok::<_, io::Error>(answer)
+        });
+        match answer {
+            Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200") => Ok(started.elapsed()),
+            Ok(Ok(answer)) => Err(format!("the metadata service says {:?}", answer.lines().next().unwrap_or_default())),
+            Ok(Err(error)) => Err(format!("the metadata service: {error}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn exchange(&self, port: u16, query: Vec<u8>) -> Result<(Vec<u8>, Duration), String> {
+        let started = Instant::now();
+        let answer = self.run(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.connect((SERVICES, port))?;
+            socket.send(&query)?;
+            let mut answer = vec![0; 1500];
+            let length = socket.recv(&mut answer)?;
+            answer.truncate(length);
+            Ok::<_, io::Error>(answer)
+        });
+        match answer {
+            Ok(Ok(answer)) => Ok((answer, started.elapsed())),
+            Ok(Err(error)) => Err(format!("{SERVICES} port {port}: {error}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The smallest container runtime: takes the first CNI configuration of a node, as CRI-O and containerd do, and runs
+//! its chain for a pod. It knows none of our crates' types, so it is no friend of the plugin's.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use crate::node::Node;
+use crate::pod::Pod;
+
+const CONF_DIR: &str = "/etc/cni/net.d";
+const BIN_DIR: &str = "/opt/cni/bin";
+
+/// A node's configuration.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    list: Map<String, Value>,
+}
+
+/// A pod that was added.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    /// The chain's last result.
+    pub result: Value,
+    /// How long the chain took, process starts included.
+    pub took: Duration,
+}
+
+/// Why a pod could not be added or deleted.
+#[derive(Debug, Error)]
+pub enum RuntimeError {
+    /// There is no configuration.
+    #[error("{node} has no CNI configuration in {CONF_DIR}")]
+    NoConfiguration {
+        /// The node.
+        node: String,
+    },
+    /// The configuration cannot be used.
+    #[error("the CNI configuration of {node} is unusable: {why}")]
+    BadConfiguration {
+        /// The node.
+        node: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A plugin refused.
+    #[error("{plugin} {verb} of {pod}: {answer}")]
+    Refused {
+        /// The plugin's type.
+        plugin: String,
+        /// The verb.
+        verb: &'static str,
+        /// The pod.
+        pod: String,
+        /// What it printed.
+        answer: String,
+    },
+    /// The plugin could not be run.
+    #[error("cannot run a plugin for {pod}")]
+    Run {
+        /// The pod.
+        pod: String,
+        /// Why.
+        #[source]
+        source: crate::Error,
+    },
+}
+
+impl Runtime {
+    /// The first configuration by name of a node.
+    ///
+    /// # Errors
+    /// When there is none, or it is no list of plugins.
+    pub fn of(node: &Node) -> Result<Self, RuntimeError> {
+        let name = node.name().to_owned();
+        let bad = |why: String| RuntimeError::BadConfiguration { node: name.clone(), why };
+        let content = node.run(first_configuration).map_err(|error| bad(error.to_string()))?;
+        let Some(content) = content else { return Err(RuntimeError::NoConfiguration { node: name }) };
+        match serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))? {
+            Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => Ok(Self { list }),
+            _ => Err(bad("it is no list of plugins".into())),
+        }
+    }
+
+    /// ADD for each plugin of the chain, each with the result of the one before.
+    ///
+    /// # Errors
+    /// The first plugin's that refuses.
+    pub fn add(&self, node: &Node, pod: &Pod) -> Result<Attachment, RuntimeError> {
+        let started = Instant::now();
+        let mut result = Value::Null;
+        for plugin in self.plugins() {
+            let answer = self.call(node, pod, "ADD", plugin, &result)?;
+            result = serde_json::from_slice(&answer).map_err(|error| RuntimeError::BadConfiguration {
+                node: node.name().to_owned(),
+                why: format!("a result is no JSON: {error}"),
+            })?;
+        }
+        Ok(Attachment { result, took: started.elapsed() })
+    }
+
+    /// DEL for each plugin, last first; says how long it took.
+    ///
+    /// # Errors
+    /// The first plugin's that refuses.
+    pub fn del(&self, node: &Node, pod: &Pod, attachment: &Attachment) -> Result<Duration, RuntimeError> {
+        let started = Instant::now();
+        for plugin in self.plugins().collect::<Vec<_>>().into_iter().rev() {
+            self.call(node, pod, "DEL", plugin, &attachment.result)?;
+        }
+        Ok(started.elapsed())
+    }
+
+    fn plugins(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        self.list.get("plugins").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+    }
+
+    fn call(
+        &self,
+        node: &Node,
+        pod: &Pod,
+        verb: &'static str,
+        plugin: &Map<String, Value>,
+        previous: &Value,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let mut conf = plugin.clone();
+        for key in ["name", "cniVersion"] {
+            conf.insert(key.into(), self.list.get(key).cloned().unwrap_or_default());
+        }
+        if !previous.is_null() {
+            conf.insert("prevResult".into(), previous.clone());
+        }
+        let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
+        let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}", pod.name());
+        let output = node
+            .command(Path::new(BIN_DIR).join(kind))
+            .env_clear()
+            .env("CNI_COMMAND", verb)
+            .env("CNI_CONTAINERID", pod.name())
+            .env("CNI_NETNS", pod.path())
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", BIN_DIR)
+            .env("CNI_ARGS", arguments)
+            .output_of_input(json!(conf).to_string().as_bytes())
+            .map_err(|source| RuntimeError::Run { pod: pod.name().to_owned(), source })?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(RuntimeError::Refused {
+            plugin: kind.to_owned(),
+            verb,
+            pod: pod.name().to_owned(),
+            answer: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        })
+    }
+}
+
+impl Attachment {
+    /// The pod's addresses, without prefix lengths.
+    pub fn addresses(&self) -> impl Iterator<Item = std::net::IpAddr> {
+        let ips = self.result.get("ips").and_then(Value::as_array).into_iter().flatten();
+        ips.filter_map(|ip| ip.get("address")?.as_str()?.split('/').next()?.parse().ok())
+    }
+}
+
+fn first_configuration() -> Option<Vec<u8>> {
+    let mut files: Vec<_> = fs::read_dir(CONF_DIR).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|ext| ext == "conflist" || ext == "conf" || ext == "json"));
+    files.sort();
+    fs::read(files.first()?).ok()
+}

@@ -1,0 +1,208 @@
+//! The services on 169.254.169.254: metadata (80), DNS (53), time (123), in a namespace of their own behind the fabric.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use ipnetwork::IpNetwork;
+use netlink::{Address, LinkChange, Netns, Route, Socket, Sysctls};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::oneshot;
+use vcn::{Family, Mtu, TableId};
+
+use crate::error::{During, Error, For, Result};
+use crate::fabric::{SERVICES_V4, SERVICES_V6};
+use crate::inventory::Inventory;
+use crate::node::everywhere;
+use crate::{dns, imds, ntp};
+
+/// `RTPROT_STATIC`.
+const STATIC: u8 = 4;
+
+/// The running services.
+#[derive(Debug)]
+pub(crate) struct Services {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// The sockets, opened in the namespace: a socket stays in the namespace that it was opened in.
+struct Sockets {
+    http: TcpListener,
+    dns_tcp: TcpListener,
+    dns_udp: UdpSocket,
+    ntp: UdpSocket,
+}
+
+impl Services {
+    /// Makes the namespace. [`Services::start`] comes after its link was plugged into the fabric.
+    pub(crate) fn namespace() -> Result<Netns> {
+        let netns = Netns::create().on_behalf(|| "cannot make the services' namespace".to_owned())?;
+        netns
+            .run(|| {
+                // Usable at once: the fabric lets nobody else have these addresses.
+                let _ = Sysctls::default().write(&["net", "ipv6", "conf", "default", "accept_dad"], "0");
+            })
+            .on_behalf(|| "cannot enter the services' namespace".to_owned())?;
+        Ok(netns)
+    }
+
+    /// Configures the namespace and starts serving. On success, all ports are open.
+    pub(crate) fn start(netns: Netns, inventory: Inventory) -> Result<Self> {
+        configure(&netns).on_behalf(|| "cannot configure the services' namespace".to_owned())?;
+        let (stop, stopped) = oneshot::channel();
+        let (opened, ready) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("sandbox-services".to_owned()).spawn(move || {
+            // The runtime has this thread only, so that every socket it opens is in the namespace.
+            let outcome = netns.run(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let sockets = runtime.block_on(Sockets::open());
+                match sockets {
+                    Ok(sockets) => {
+                        let _ = opened.send(Ok(()));
+                        runtime.block_on(async {
+                            tokio::select! {
+                                () = sockets.serve(inventory) => {}
+                                _ = stopped => {}
+                            }
+                        });
+                    }
+                    Err(error) => drop(opened.send(Err(error))),
+                }
+                io::Result::Ok(())
+            });
+            if let Err(error) = outcome {
+                tracing::error!(%error, "the sandbox's services ended");
+            }
+        });
+        let thread = thread.during(|| "start the services' thread".to_owned())?;
+        ready
+            .recv()
+            .map_err(|_| Error::Panicked("the services' thread"))?
+            .during(|| "open the services' ports".into())?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Everybody is reached by asking the fabric for their MAC: it answers for all.
+fn configure(netns: &Netns) -> netlink::Result<()> {
+    let mut socket = Socket::open_in(netns)?;
+    let Some(link) = socket.links()?.into_iter().find(|link| !link.loopback) else { return Ok(()) };
+    let index = link.index;
+    socket.change_link(index, &[LinkChange::Up, LinkChange::Mtu(Mtu::VCN)])?;
+    for address in [IpAddr::V4(SERVICES_V4), IpAddr::V6(SERVICES_V6)] {
+        let mut own = Address::new(index, IpNetwork::from(address));
+        own.nodad = true;
+        socket.add_address(&own)?;
+        let anywhere = everywhere(Family::of(address));
+        let mut route = Route::new(anywhere, index, TableId::MAIN, STATIC);
+        route.scope_link = address.is_ipv4();
+        socket.add_route(&route)?;
+    }
+    Ok(())
+}
+
+impl Sockets {
+    async fn open() -> io::Result<Self> {
+        let any = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        Ok(Self {
+            http: TcpListener::bind(any(80)).await?,
+            dns_tcp: TcpListener::bind(any(53)).await?,
+            dns_udp: UdpSocket::bind(any(53)).await?,
+            ntp: UdpSocket::bind(any(123)).await?,
+        })
+    }
+
+    async fn serve(self, inventory: Inventory) {
+        tokio::join!(
+            serve_http(&self.http, &inventory),
+            serve_dns_streams(&self.dns_tcp, &inventory),
+            serve_datagrams(&self.dns_udp, |query| dns::answer(&inventory, query)),
+            serve_datagrams(&self.ntp, |query| ntp::answer(query, SystemTime::now())),
+        );
+    }
+}
+
+async fn serve_http(listener: &TcpListener, inventory: &Inventory) {
+    loop {
+        let (stream, from) = accept(listener).await;
+        let inventory = inventory.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| metadata(inventory.clone(), from.ip().to_canonical(), request));
+            // A client that goes away is the client's business.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            // Out of descriptors, most likely: others must end first.
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+async fn metadata(
+    inventory: Inventory,
+    from: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let answer = imds::answer(&inventory, from, (request.method(), request.uri().path()), request.headers());
+    tokio::time::sleep(answer.delay).await;
+    let mut response = Response::new(Full::new(Bytes::from(answer.body)));
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    Ok(response)
+}
+
+async fn serve_dns_streams(listener: &TcpListener, inventory: &Inventory) {
+    loop {
+        let (stream, _) = accept(listener).await;
+        let inventory = inventory.clone();
+        tokio::spawn(async move {
+            // As above.
+            let _ = serve_dns_stream(stream, &inventory).await;
+        });
+    }
+}
+
+/// Over TCP, every message follows its length.
+async fn serve_dns_stream(mut stream: TcpStream, inventory: &Inventory) -> io::Result<()> {
+    loop {
+        let mut query = vec![0; stream.read_u16().await?.into()];
+        stream.read_exact(&mut query).await?;
+        let Some(reply) = dns::answer(inventory, &query) else { return Ok(()) };
+        stream.write_u16(u16::try_from(reply.len()).map_err(io::Error::other)?).await?;
+        stream.write_all(&reply).await?;
+    }
+}
+
+async fn serve_datagrams(socket: &UdpSocket, answer: impl Fn(&[u8]) -> Option<Vec<u8>>) {
+    let mut buffer = vec![0; 9000];
+    loop {
+        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+        if let Some(reply) = buffer.get(..length).and_then(&answer) {
+            let _ = socket.send_to(&reply, from).await;
+        }
+    }
+}

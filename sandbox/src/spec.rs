@@ -1,0 +1,149 @@
+//! The description of a VCN to build: subnets, nodes, VNICs.
+
+use std::collections::BTreeMap;
+
+use ipnetwork::IpNetwork;
+use vcn::{Family, MachineKind, PerFamily};
+
+/// A subnet to make.
+#[derive(Clone, Debug)]
+pub struct SubnetSpec {
+    pub(crate) name: String,
+    pub(crate) blocks: PerFamily<IpNetwork>,
+}
+
+impl SubnetSpec {
+    /// A subnet of one address block.
+    #[must_use]
+    pub fn new(name: &str, block: IpNetwork) -> Self {
+        Self { name: name.to_owned(), blocks: PerFamily::default() }.with(block)
+    }
+
+    /// Adds (or replaces) the block of the other family.
+    #[must_use]
+    pub fn with(mut self, block: IpNetwork) -> Self {
+        *self.blocks.slot(Family::of(block.ip())) = Some(block);
+        self
+    }
+}
+
+/// A VNIC to attach.
+#[derive(Clone, Debug)]
+pub struct VnicSpec {
+    pub(crate) subnet: String,
+    pub(crate) display_name: Option<String>,
+    pub(crate) secondary: Secondary,
+    pub(crate) nic_index: u8,
+}
+
+/// The secondary addresses of a VNIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Secondary {
+    /// None.
+    #[default]
+    None,
+    /// So many single addresses of each family that the subnet has.
+    Count(u32),
+    /// One block of each family that the subnet has, of 2 to the power of this many addresses.
+    Block {
+        /// Bits of the address that vary within the block: 5 makes 32 addresses.
+        bits: u8,
+    },
+}
+
+impl VnicSpec {
+    /// A VNIC without secondary addresses, on the first port.
+    #[must_use]
+    pub fn new(subnet: &str) -> Self {
+        Self { subnet: subnet.to_owned(), display_name: None, secondary: Secondary::None, nic_index: 0 }
+    }
+
+    /// A VNIC as VCN-native pod networking has it: `pods` addresses for pods, and one more for the host.
+    #[must_use]
+    pub fn for_pods(subnet: &str, pods: u32) -> Self {
+        Self::new(subnet).secondary(Secondary::Count(pods.saturating_add(1)))
+    }
+
+    /// Gives it secondary addresses.
+    #[must_use]
+    pub const fn secondary(mut self, secondary: Secondary) -> Self {
+        self.secondary = secondary;
+        self
+    }
+
+    /// Puts it on another physical port (bare metal).
+    #[must_use]
+    pub const fn nic_index(mut self, nic_index: u8) -> Self {
+        self.nic_index = nic_index;
+        self
+    }
+
+    /// Names it.
+    #[must_use]
+    pub fn display_name(mut self, name: &str) -> Self {
+        self.display_name = Some(name.to_owned());
+        self
+    }
+}
+
+/// A node to start.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    pub(crate) name: String,
+    pub(crate) kind: MachineKind,
+    pub(crate) shape: String,
+    pub(crate) max_vnics: u32,
+    pub(crate) ports: u8,
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) vnics: Vec<VnicSpec>,
+}
+
+impl NodeSpec {
+    /// A virtual machine whose primary VNIC is in `subnet`: 24 VNICs at most, as the largest flexible shapes.
+    #[must_use]
+    pub fn virtual_machine(name: &str, subnet: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: MachineKind::Virtual,
+            shape: "VM.Standard.E5.Flex".to_owned(),
+            max_vnics: 24,
+            ports: 1,
+            metadata: BTreeMap::new(),
+            vnics: vec![VnicSpec::new(subnet)],
+        }
+    }
+
+    /// A bare-metal machine with two physical ports, 256 VNICs at most.
+    #[must_use]
+    pub fn bare_metal(name: &str, subnet: &str) -> Self {
+        Self {
+            kind: MachineKind::BareMetal,
+            shape: "BM.Standard.E4.128".to_owned(),
+            max_vnics: 256,
+            ports: 2,
+            ..Self::virtual_machine(name, subnet)
+        }
+    }
+
+    /// Names another shape, with its limit of VNICs.
+    #[must_use]
+    pub fn shape(mut self, shape: &str, max_vnics: u32) -> Self {
+        shape.clone_into(&mut self.shape);
+        self.max_vnics = max_vnics;
+        self
+    }
+
+    /// Adds an entry of custom metadata.
+    #[must_use]
+    pub fn metadata(mut self, key: &str, value: &str) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds a secondary VNIC.
+    #[must_use]
+    pub fn vnic(mut self, vnic: VnicSpec) -> Self {
+        self.vnics.push(vnic);
+        self
+    }
+}

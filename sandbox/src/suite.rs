@@ -1,0 +1,111 @@
+//! Our own programs in the sandbox, started as a node starts them: with default paths, from the instance's metadata and
+//! its NativePodNetwork document.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use vcn::CONFLIST_FILE;
+
+use crate::emulation::Vcn;
+use crate::node::Node;
+use crate::npn::NpnShape;
+
+const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
+const LOG: &str = "/run/oke-node-agent.log";
+/// Far beyond what it takes; a loaded machine is slow.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A node agent that runs on a node.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+}
+
+/// Writes the NativePodNetwork document where the agent reads it, as the control plane would publish it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Result<()> {
+    let document = serde_json::to_vec_pretty(&vcn.native_pod_network(node.name(), shape)?)?;
+    node.run(|| {
+        fs::create_dir_all(Path::new(DOCUMENT).parent().unwrap_or(Path::new("/")))?;
+        let new = format!("{DOCUMENT}.new");
+        fs::write(&new, &document)?;
+        fs::rename(new, DOCUMENT)
+    })?
+    .with_context(|| format!("cannot write {DOCUMENT} on {}", node.name()))
+}
+
+impl Agent {
+    /// Starts `oke-node-agent` of `bin_dir`, which also holds the plugins to install.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(node: &Node, bin_dir: &Path) -> Result<Self> {
+        let program = bin_dir.join("oke-node-agent");
+        let log = node.run(|| File::create(LOG))?.context("cannot make the agent's log")?;
+        let child = node
+            .command(&program)
+            .env("CNI_SOURCE_DIR", bin_dir)
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { child })
+    }
+
+    /// Waits until the node can run pods: the CNI configuration is in place. Says how long it took.
+    ///
+    /// # Errors
+    /// When it takes too long or the agent ends; its log is in the error.
+    pub fn wait_ready(&mut self, node: &Node) -> Result<Duration> {
+        let started = Instant::now();
+        let conflist = PathBuf::from("/etc/cni/net.d").join(CONFLIST_FILE);
+        loop {
+            if node.run(|| conflist.exists())? {
+                return Ok(started.elapsed());
+            }
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || started.elapsed() > READY_WITHIN {
+                let log = node.run(|| fs::read_to_string(LOG))?.unwrap_or_default();
+                let how = ended.map_or_else(|| "is not ready in time".to_owned(), |status| format!("ended: {status}"));
+                bail!("the agent of {} {how}; its log:\n{log}", node.name());
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// What it logged.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(node: &Node) -> Result<String> {
+        Ok(node.run(|| fs::read_to_string(LOG))??)
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end by SIGTERM, waits, and says how long it took.
+    ///
+    /// # Errors
+    /// When it does not end well.
+    pub fn stop(mut self) -> Result<Duration> {
+        let started = Instant::now();
+        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGTERM)?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the agent ended by SIGTERM with {status}");
+        }
+        Ok(started.elapsed())
+    }
+}

@@ -1,0 +1,116 @@
+//! `oke-sandbox up`: the default VCN, described on standard output; a program in it, or a wait for a signal.
+
+use std::io::{self, Write};
+use std::process::{Child, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
+use sandbox::{Isolated, NodeSpec, SubnetSpec, Vcn, VnicSpec};
+use vcn::MachineKind;
+
+use crate::args::Up;
+
+/// What NPN gives a VNIC: 31 addresses for pods, and one for the host.
+const PODS_PER_VNIC: u32 = 31;
+
+/// Runs the subcommand.
+pub(crate) fn run(options: Up) -> Result<ExitCode> {
+    let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
+    // Before any thread starts, so that all of them leave these signals to `wait`.
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
+        signals.add(signal);
+    }
+    signals.thread_block().context("cannot block signals")?;
+    let started = Instant::now();
+    let vcn = default_vcn(options.bm).context("cannot start the sandbox")?;
+    let milliseconds = started.elapsed().as_millis();
+    describe(&vcn, isolated, milliseconds).context("cannot write the description")?;
+    let code = match options.command.split_first() {
+        None => wait(&signals, None),
+        Some((program, arguments)) => {
+            let child = vcn.node(&options.on)?.command(program).args(arguments).spawn()?;
+            wait(&signals, Some(child))
+        }
+    }?;
+    report_drops(&vcn).context("cannot write the report")?;
+    Ok(code)
+}
+
+fn default_vcn(bare_metal: bool) -> sandbox::Result<Vcn> {
+    let block = |text: &str| text.parse().map_err(|_| sandbox::Error::Invalid(format!("{text} is no address block")));
+    let node = |name| {
+        let node =
+            if bare_metal { NodeSpec::bare_metal(name, "nodes") } else { NodeSpec::virtual_machine(name, "nodes") };
+        node.metadata("oke-native-pod-networking", "true")
+            .metadata("oke-max-pods", &PODS_PER_VNIC.to_string())
+            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+    };
+    Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", block("10.0.0.0/24")?).with(block("2603:c020:0:1::/64")?))
+        .subnet(SubnetSpec::new("pods", block("10.0.32.0/22")?).with(block("2603:c020:0:2::/64")?))
+        .node(node("node-a"))
+        .node(node("node-b"))
+        .start()
+}
+
+fn describe(vcn: &Vcn, isolated: Isolated, milliseconds: u128) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "sandbox is up after {milliseconds} ms (process {})", isolated.outer_pid)?;
+    for subnet in vcn.subnets() {
+        let blocks: Vec<_> = subnet.blocks.iter().map(|(_, block)| block.to_string()).collect();
+        writeln!(out, "subnet {}: {}", subnet.name, blocks.join(" "))?;
+    }
+    for node in vcn.nodes() {
+        writeln!(out, "{} ({}), {}", node.name(), node.kind(), node.id())?;
+        for vnic in node.vnics() {
+            let addresses: Vec<_> = vnic.address.iter().map(|(_, address)| address.to_string()).collect();
+            let secondary: usize = vnic.secondary.iter().map(|(_, all)| all.len()).sum();
+            let role = if vnic.primary { "primary" } else { "not configured" };
+            let tag = match (node.kind(), vnic.vlan_tag) {
+                (MachineKind::BareMetal, tag) if tag != 0 => format!(" tag {tag}"),
+                _ => String::new(),
+            };
+            let addresses = addresses.join(" ");
+            writeln!(
+                out,
+                "  {}{tag} {} {addresses} +{secondary} in {} ({role})",
+                vnic.link, vnic.mac, vnic.subnet.name
+            )?;
+        }
+        let user = if isolated.user_namespace {
+            format!(" --user=/proc/{}/ns/user --preserve-credentials", isolated.outer_pid)
+        } else {
+            String::new()
+        };
+        writeln!(out, "  look inside: {}{user}", node.enter_hint(isolated.outer_pid))?;
+    }
+    out.flush()
+}
+
+/// Waits for the program's end or a signal.
+fn wait(signals: &SigSet, mut child: Option<Child>) -> Result<ExitCode> {
+    loop {
+        if let Some(child) = &mut child
+            && let Some(status) = child.try_wait().context("cannot wait for the program")?
+        {
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
+        }
+        match signals.wait().context("cannot wait for a signal")? {
+            Signal::SIGCHLD => {}
+            // What still runs ends with the sandbox.
+            _ if child.is_none() => return Ok(ExitCode::SUCCESS),
+            signal => return Ok(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(1))),
+        }
+    }
+}
+
+fn report_drops(vcn: &Vcn) -> io::Result<()> {
+    let mut out = io::stderr().lock();
+    for drop in vcn.drops() {
+        writeln!(out, "dropped {} at {}: {}", drop.frames, drop.at, drop.reason)?;
+    }
+    Ok(())
+}

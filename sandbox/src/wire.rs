@@ -1,0 +1,211 @@
+//! The fabric's cables: veth pairs whose far ends lie in one namespace without any IP, and the thread that carries
+//! frames between them and [`Fabric`].
+//!
+//! ```text
+//!   node namespace        fabric namespace
+//!   ens3 ═══ veth ═══ w16 ─┐
+//!   ens5 ═══ veth ═══ w17 ─┼─ AF_PACKET socket ── thread ── Fabric::handle
+//!   svc0 ═══ veth ═══ w1  ─┘  (all links of the namespace)
+//! ```
+
+mod offload;
+mod socket;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use netlink::{LinkKind, Netns, NewLink, Peer, Socket, Sysctls};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use vcn::{IfName, MacAddr, Mtu};
+
+use crate::error::{During, Error, For, Result};
+use crate::fabric::{Dropped, Fabric, Port, VnicPort};
+use socket::{Frames, PacketSocket};
+
+/// How often the fabric's clock ticks.
+const TICK: Duration = Duration::from_millis(100);
+/// How often routers announce themselves; well within the lifetime that they announce.
+const ANNOUNCE: Duration = Duration::from_secs(200);
+/// Frames handled between two looks at the clock.
+const BURST: usize = 64;
+
+/// The services' wire.
+const SERVICES_WIRE: u32 = 2;
+/// The first VNIC's wire. Indices are chosen here, so that no look-up is needed after a link was made.
+const FIRST_WIRE: u32 = 16;
+
+/// The services' Ethernet address.
+const SERVICES_MAC: MacAddr = MacAddr([0x02, 0x00, 0x17, 0xff, 0xff, 0xff]);
+
+/// One end of a wire, in a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireEnd<'a> {
+    pub(crate) netns: &'a Netns,
+    pub(crate) name: &'a IfName,
+    pub(crate) mac: MacAddr,
+    pub(crate) mtu: Option<Mtu>,
+}
+
+/// The running fabric.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    netlink: Mutex<Socket>,
+    packets: Arc<PacketSocket>,
+    fabric: Arc<Mutex<Fabric>>,
+    next_wire: AtomicU32,
+    /// Closing it ends the thread.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Switch {
+    /// Makes the fabric's namespace, connects the services' namespace to it by link `svc0`, and starts the thread.
+    pub(crate) fn start(services: &Netns) -> Result<Self> {
+        let netns = Netns::create().on_behalf(|| "cannot make the fabric's namespace".to_owned())?;
+        let prepared = netns.run(|| -> Result<(Socket, PacketSocket)> {
+            // The far ends must be silent: no router solicitations, no duplicate address detection of their own.
+            for conf in ["all", "default"] {
+                let _ = Sysctls::default().write(&["net", "ipv6", "conf", conf, "disable_ipv6"], "1");
+            }
+            let netlink = Socket::open().on_behalf(|| "cannot manage the fabric's links".to_owned())?;
+            Ok((netlink, PacketSocket::open()?))
+        });
+        let (netlink, packets) = prepared.on_behalf(|| "cannot enter the fabric's namespace".to_owned())??;
+        let services_port = Port { wire: SERVICES_WIRE, tag: None };
+        let (stop, stopped) = UnixStream::pair().during(|| "make a socket pair".to_owned())?;
+        let mut switch = Self {
+            netlink: Mutex::new(netlink),
+            packets: Arc::new(packets),
+            fabric: Arc::new(Mutex::new(Fabric::new((services_port, SERVICES_MAC)))),
+            next_wire: AtomicU32::new(FIRST_WIRE),
+            stop: Some(stop),
+            thread: None,
+        };
+        let name = IfName::new("svc0").map_err(|error| Error::Invalid(error.to_string()))?;
+        let end = WireEnd { netns: services, name: &name, mac: SERVICES_MAC, mtu: Some(Mtu::VCN) };
+        switch.plug(SERVICES_WIRE, end)?;
+        let carrier = Carrier {
+            packets: Arc::clone(&switch.packets),
+            fabric: Arc::clone(&switch.fabric),
+            stopped,
+            epoch: Instant::now(),
+        };
+        let thread = std::thread::Builder::new().name("sandbox-fabric".to_owned()).spawn(move || carrier.run());
+        switch.thread = Some(thread.during(|| "start the fabric's thread".to_owned())?);
+        Ok(switch)
+    }
+
+    /// Plugs a new wire into a node.
+    pub(crate) fn connect(&self, end: WireEnd<'_>) -> Result<u32> {
+        let wire = self.next_wire.fetch_add(1, Ordering::Relaxed);
+        self.plug(wire, end)?;
+        Ok(wire)
+    }
+
+    /// Unplugs a wire: both ends vanish, wherever the node's end is by now.
+    pub(crate) fn disconnect(&self, wire: u32) -> Result<()> {
+        lock(&self.netlink).delete_link(wire).on_behalf(|| format!("cannot unplug wire {wire}"))
+    }
+
+    /// Lets a VNIC use a port.
+    pub(crate) fn attach(&self, port: Port, vnic: VnicPort) {
+        lock(&self.fabric).attach(port, vnic);
+    }
+
+    /// Ends that.
+    pub(crate) fn detach(&self, port: Port) {
+        lock(&self.fabric).detach(port);
+    }
+
+    /// Announces the router to a port now, rather than when it is asked or the time has come.
+    pub(crate) fn advertise(&self, port: Port) {
+        let advertisement = lock(&self.fabric).advertisement(port);
+        if let Some((port, frame)) = advertisement {
+            self.packets.send(port, &frame);
+        }
+    }
+
+    /// What was dropped so far.
+    pub(crate) fn drops(&self) -> Vec<Dropped> {
+        lock(&self.fabric).drops()
+    }
+
+    fn plug(&self, wire: u32, end: WireEnd<'_>) -> Result<()> {
+        let name = IfName::new(format!("w{wire}")).map_err(|error| Error::Invalid(error.to_string()))?;
+        let peer = Peer { name: end.name.clone(), mac: Some(end.mac), mtu: end.mtu, netns: Some(end.netns.as_fd()) };
+        let mut link = NewLink::new(name, LinkKind::Veth(peer));
+        link.index = Some(wire);
+        link.mtu = Some(Mtu::VCN);
+        link.up = true;
+        lock(&self.netlink).add_link(&link).on_behalf(|| format!("cannot plug in {}", end.name))?;
+        offload::disable(end.netns, end.name)
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's work.
+struct Carrier {
+    packets: Arc<PacketSocket>,
+    fabric: Arc<Mutex<Fabric>>,
+    stopped: UnixStream,
+    epoch: Instant,
+}
+
+impl Carrier {
+    fn run(self) {
+        let mut frames = Frames::default();
+        let (mut ticked, mut announced) = (Duration::ZERO, Duration::ZERO);
+        while self.wait() {
+            for _ in 0..BURST {
+                let Some((port, frame)) = self.packets.receive(&mut frames) else { break };
+                let out = lock(&self.fabric).handle(self.epoch.elapsed(), port, frame);
+                for (port, frame) in out {
+                    self.packets.send(port, &frame);
+                }
+            }
+            let now = self.epoch.elapsed();
+            let mut out = Vec::new();
+            if now >= ticked + TICK {
+                ticked = now;
+                out = lock(&self.fabric).tick(now);
+            }
+            if now >= announced + ANNOUNCE {
+                announced = now;
+                out.extend(lock(&self.fabric).advertisements());
+            }
+            for (port, frame) in out {
+                self.packets.send(port, &frame);
+            }
+        }
+    }
+
+    /// Waits for a frame or a tick; says whether to go on.
+    fn wait(&self) -> bool {
+        let mut fds = [
+            PollFd::new(self.packets.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
+        ];
+        let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
+        // Interrupted or not, the next round looks again.
+        let _ = poll(&mut fds, timeout);
+        !fds.get(1).and_then(PollFd::any).unwrap_or(false)
+    }
+}
+
+/// Locks; a thread that panicked while holding the lock left whole frames behind, so its state is usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
