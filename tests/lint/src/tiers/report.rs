@@ -15,7 +15,7 @@ pub(super) fn table(here: &[Binary], guest: &[Binary]) -> String {
     {
         let ran: Vec<&&Binary> = binaries.iter().filter(|binary| binary.passed > 0).collect();
         let passed: u64 = ran.iter().map(|binary| binary.passed).sum();
-        let seconds: f64 = ran.iter().map(|binary| binary.seconds).sum();
+        let seconds = ran.iter().map(|binary| binary.seconds).fold(0.0, |sum, more| sum + more);
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{:<34}{:>8}{passed:>8}{seconds:>9.1}", title(tier), ran.len());
     }
