@@ -172,6 +172,12 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_lacks_is_neither_absent_nor_worth_another_try() {
+        let error = refused(Errno::EOPNOTSUPP).during("add link", "vnic.100");
+        assert!(error.is_unsupported() && !error.is_not_found() && !error.is_retryable());
+    }
+
+    #[test]
     fn the_message_names_operation_and_subject_and_leaves_the_cause_to_the_chain() {
         let cause =
             Cause::Refused(Refusal { errno: Errno::EINVAL, text: Some("Nexthop has invalid gateway".to_owned()) });

@@ -58,12 +58,15 @@ fn a_veth_end_has_one_queue() {
                 nix::mount::mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
                 let flags = nix::mount::MsFlags::empty();
                 nix::mount::mount(Some("sys"), "/sys", Some("sysfs"), flags, None::<&str>).unwrap();
-                std::fs::read_dir(format!("/sys/class/net/{link}/queues")).unwrap().count()
+                let queues = std::fs::read_dir(format!("/sys/class/net/{link}/queues")).unwrap();
+                queues.map(|queue| queue.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
             })
             .unwrap()
     };
-    assert_eq!(queues(&netns, "vcn1"), 2, "one to send and one to receive");
-    assert_eq!(queues(&pod_netns, "eth0"), 2);
+    for found in [queues(&netns, "vcn1"), queues(&pod_netns, "eth0")] {
+        // rx-0 and, where the kernel serves several processors, tx-0.
+        assert!(!found.is_empty() && found.iter().all(|queue| queue.ends_with("-0")), "{found:?}");
+    }
 }
 
 #[test]

@@ -212,6 +212,12 @@ fn without_the_capability_the_kernel_says_so() {
     assert_eq!(error.errno(), Some(Errno::EPERM), "{error}");
 }
 
+#[test]
+#[ignore = "needs a kernel without nf_tables: run by tests/uml/run"]
+fn a_kernel_without_it_is_told_apart() {
+    assert!(Socket::open().unwrap_err().is_unsupported());
+}
+
 /// Of this thread only, which ends with the test.
 #[expect(unsafe_code, reason = "no crate wraps capset")]
 fn drop_capabilities() {
