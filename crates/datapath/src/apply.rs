@@ -10,6 +10,8 @@ use crate::{
     Step, SysctlSpec,
 };
 
+mod nft;
+
 /// Takes the steps in order. On success all of them are done; on failure none is: those before the failed one have been
 /// taken back, last first, and what could not be is in the error.
 ///
@@ -53,10 +55,9 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             set(place, setting, places)
         }
         Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
-            let _ = rules;
-            Ok(())
+            netlink::nft::Socket::open()?.replace_table(&nft::table(rules))
         }
-        Change::Delete(Object::NftTable(_)) => Ok(()),
+        Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_table(vcn::NFT_TABLE),
         Change::Replace { to: Object::Link(link), .. } => change_link(place, link, places),
         // Neither can be deleted; a plan never asks for it, the undo of an addition does.
         Change::Delete(Object::Sysctl(_)) => Ok(()),
@@ -69,7 +70,12 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
 
 fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let mut new = match &link.kind {
-        LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
+        // A pod's end is born with its address and MTU, but the kernel refuses to raise it before the pair is made.
+        LinkKind::VethPeer => {
+            let LinkSpec { name, kind, up, .. } = link.clone();
+            return change_link(place, &LinkSpec { name, kind, mac: None, mtu: None, up, alias: None }, places);
+        }
+        LinkKind::Device => return change_link(place, link, places),
         LinkKind::Vlan { parent, tag } => {
             let parent = places.host.index_of(parent)?;
             NewLink::new(link.name.clone(), netlink::LinkKind::Vlan { parent, tag: *tag })
@@ -96,10 +102,8 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
 
 fn change_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let mut changes = Vec::with_capacity(4);
-    // A pod's end is born with its address and MTU; setting them again would cost a message's work for nothing.
-    let born_right = link.kind == LinkKind::VethPeer;
-    changes.extend(link.mac.filter(|_| !born_right).map(LinkChange::Mac));
-    changes.extend(link.mtu.filter(|_| !born_right).map(LinkChange::Mtu));
+    changes.extend(link.mac.map(LinkChange::Mac));
+    changes.extend(link.mtu.map(LinkChange::Mtu));
     changes.extend(link.alias.clone().map(LinkChange::Alias));
     changes.push(if link.up { LinkChange::Up } else { LinkChange::Down });
     places.socket(place).map_or(Ok(()), |socket| socket.change_link_named(&link.name, &changes))

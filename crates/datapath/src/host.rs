@@ -139,12 +139,13 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
 
 fn nft_rules(network: &HostNetwork) -> Vec<NftRule> {
     let accept = |transport, port| NftRule::new(NftRuleKind::AcceptMetadataPort { transport, port });
+    // In the order of the table's chains (forward, postrouting), which is the order they are observed in.
     let mut rules = vec![
         accept(Transport::Udp, 53),
         accept(Transport::Tcp, 53),
         accept(Transport::Udp, 123),
-        NftRule::new(NftRuleKind::MasqueradeMetadata { link: network.primary.clone() }),
         NftRule::new(NftRuleKind::DropLinkLocal),
+        NftRule::new(NftRuleKind::MasqueradeMetadata { link: network.primary.clone() }),
     ];
     if network.pods_may_use_metadata {
         rules.insert(3, accept(Transport::Tcp, 80));

@@ -168,13 +168,12 @@ pub const fn everything(family: Family) -> IpNetwork {
     }
 }
 
-#[expect(clippy::panic, reason = "evaluated at compile time: a prefix length of 0 is always valid")]
+// Evaluated at compile time: a prefix length of 0 is always valid.
 const EVERYTHING_V4: Ipv4Network = match Ipv4Network::new_checked(Ipv4Addr::UNSPECIFIED, 0) {
     Some(net) => net,
     None => panic!(),
 };
 
-#[expect(clippy::panic, reason = "evaluated at compile time: a prefix length of 0 is always valid")]
 const EVERYTHING_V6: Ipv6Network = match Ipv6Network::new_checked(Ipv6Addr::UNSPECIFIED, 0) {
     Some(net) => net,
     None => panic!(),

@@ -1,5 +1,7 @@
 //! The allocations file under parallel writers, damage and reboots.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
 use std::fs;
 
 use cni::{AttachmentKey, ContainerId, NetworkName};

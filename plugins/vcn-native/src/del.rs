@@ -40,10 +40,7 @@ pub(crate) fn take_down(
     report.mark("observe");
     let failures = dismantle(&plan(&[], &observed), &mut places);
     report.mark("network");
-    failures.iter().fold(Ok(()), |answer, failure| {
-        let error = answer.err().unwrap_or_else(|| {
-            Error::new(code::LEFT_OVER, format!("{key} is not wholly taken down; the next DEL tries again"))
-        });
-        Err(error.caused_by(failure))
-    })
+    let Some((first, others)) = failures.split_first() else { return Ok(()) };
+    let error = Error::new(code::LEFT_OVER, format!("{key} is not wholly taken down; the next DEL tries again"));
+    Err(others.iter().fold(error.caused_by(first), |error, failure| error.caused_by(failure)))
 }

@@ -1,5 +1,11 @@
 //! ADD and DEL of the real binary on a real kernel: packets, results, what is left, what is refused.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking, its helper functions too"
+)]
+
 mod node;
 
 use node::{Families, Node, Pod, assert_success, error_of, json_of, reaches};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use netlink::RouteFilter;
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL, RulePriorities, TableId};
+use netlink::{RouteFilter, nft};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
@@ -100,5 +100,14 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
 }
 
 fn nft_table() -> Result<Option<Object>, Error> {
-    Ok(None)
+    match nft::Socket::open().and_then(|mut socket| socket.table(NFT_TABLE)) {
+        Ok(Some(table)) => {
+            let texts = table.comments().map(|(_chain, text)| NftRule::found(text.to_owned()));
+            Ok(Some(Object::NftTable(texts.collect())))
+        }
+        Ok(None) => Ok(None),
+        // The plan then says "nft add table", and applying it says that the kernel cannot.
+        Err(error) if error.is_unsupported() => Ok(None),
+        Err(source) => Err(Error::Observe { what: format!("nft table {NFT_TABLE}"), source }),
+    }
 }

@@ -13,28 +13,28 @@ use vcn::{Family, IfName, Mtu, PerFamily, Purpose, RulePriorities, TableId};
 
 /// Which families the node's pools offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Families {
+pub(crate) enum Families {
     V4,
     V6,
     Dual,
 }
 
-pub struct Node {
-    pub host: Netns,
-    pub routers: Vec<Netns>,
-    pub state: tempfile::TempDir,
+pub(crate) struct Node {
+    pub(crate) host: Netns,
+    pub(crate) routers: Vec<Netns>,
+    pub(crate) state: tempfile::TempDir,
 }
 
-pub struct Pod {
-    pub netns: Netns,
-    pub id: String,
+pub(crate) struct Pod {
+    pub(crate) netns: Netns,
+    pub(crate) id: String,
 }
 
 /// Everything an ADD could change on the host, in a comparable form.
-pub type Snapshot = Vec<String>;
+pub(crate) type Snapshot = Vec<String>;
 
 impl Node {
-    pub fn new(families: Families) -> Self {
+    pub(crate) fn new(families: Families) -> Self {
         let node = Self {
             host: Netns::create().unwrap(),
             routers: (0..2).map(|_| Netns::create().unwrap()).collect(),
@@ -51,11 +51,11 @@ impl Node {
         node
     }
 
-    pub fn write_pools(&self, vnics: Vec<VnicPool>) {
+    pub(crate) fn write_pools(&self, vnics: Vec<VnicPool>) {
         Pools::new(BootId::current().unwrap(), vnics, None).write(self.state.path()).unwrap();
     }
 
-    pub fn pools(&self) -> Pools {
+    pub(crate) fn pools(&self) -> Pools {
         Pools::read(self.state.path(), &BootId::current().unwrap()).unwrap()
     }
 
@@ -125,29 +125,29 @@ impl Node {
         }
     }
 
-    pub fn in_host<T: Send>(&self, act: impl FnOnce(&mut Socket) -> T + Send) -> T {
+    pub(crate) fn in_host<T: Send>(&self, act: impl FnOnce(&mut Socket) -> T + Send) -> T {
         self.host.run(|| act(&mut Socket::open().unwrap())).unwrap()
     }
 
-    pub fn conf(&self, version: &str) -> Value {
+    pub(crate) fn conf(&self, version: &str) -> Value {
         json!({"cniVersion": version, "name": "vcn-native", "type": "vcn-native", "stateDir": self.state.path()})
     }
 
-    pub fn add(&self, pod: &Pod) -> Value {
+    pub(crate) fn add(&self, pod: &Pod) -> Value {
         json_of(&self.cni("ADD", pod, &self.conf("1.0.0")))
     }
 
-    pub fn del(&self, pod: &Pod) {
+    pub(crate) fn del(&self, pod: &Pod) {
         assert_success(&self.cni("DEL", pod, &self.conf("1.0.0")));
     }
 
     /// Runs the plugin as a runtime does.
-    pub fn cni(&self, verb: &str, pod: &Pod, conf: &Value) -> Output {
+    pub(crate) fn cni(&self, verb: &str, pod: &Pod, conf: &Value) -> Output {
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), pod.netns.as_fd().as_raw_fd()));
         self.call(&[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", path.to_str().unwrap())], conf)
     }
 
-    pub fn call(&self, environment: &[(&str, &str)], conf: &Value) -> Output {
+    pub(crate) fn call(&self, environment: &[(&str, &str)], conf: &Value) -> Output {
         self.host
             .run(|| {
                 let mut child = Command::new(env!("CARGO_BIN_EXE_vcn-native"))
@@ -168,7 +168,7 @@ impl Node {
     }
 
     /// Links, addresses, routes of all tables, rules and neighbours of the host, without what changes by itself.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         self.in_host(|socket| {
             let mut lines = Vec::new();
             lines.extend(socket.links().unwrap().iter().map(|l| format!("link {} {:?} {:?}", l.name, l.mac, l.alias)));
@@ -185,19 +185,19 @@ impl Node {
         })
     }
 
-    pub fn pod_rules(&self, family: Family) -> Vec<Rule> {
+    pub(crate) fn pod_rules(&self, family: Family) -> Vec<Rule> {
         let rules = self.in_host(|socket| socket.rules(family).unwrap());
         let of_pods = |r: &Rule| matches!(r.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD);
         rules.into_iter().filter(of_pods).collect()
     }
 
-    pub fn allocations(&self) -> Allocations {
+    pub(crate) fn allocations(&self) -> Allocations {
         Store::new(self.state.path(), BootId::current().unwrap()).read().unwrap()
     }
 }
 
 impl Pod {
-    pub fn new(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         let netns = Netns::create().unwrap();
         netns
             .run(|| {
@@ -210,12 +210,12 @@ impl Pod {
     }
 
     /// Whether `target` answers an echo request of this pod within a second.
-    pub fn reaches(&self, target: &str) -> bool {
+    pub(crate) fn reaches(&self, target: &str) -> bool {
         reaches(&self.netns, target)
     }
 }
 
-pub fn reaches(netns: &Netns, target: &str) -> bool {
+pub(crate) fn reaches(netns: &Netns, target: &str) -> bool {
     netns
         .run(|| {
             let output = Command::new("ping").args(["-n", "-c", "1", "-W", "1", target]).output().unwrap();
@@ -230,25 +230,25 @@ fn no_detection(link: &IfName) {
     Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", link.as_str(), "accept_dad"], "0").unwrap();
 }
 
-pub fn name(text: &str) -> IfName {
+pub(crate) fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
 }
 
-pub fn ip(text: &str) -> IpAddr {
+pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-pub fn json_of(output: &Output) -> Value {
+pub(crate) fn json_of(output: &Output) -> Value {
     assert_success(output);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-pub fn assert_success(output: &Output) {
+pub(crate) fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 /// The error of a failed call: code and whole text.
-pub fn error_of(output: &Output) -> (u64, String) {
+pub(crate) fn error_of(output: &Output) -> (u64, String) {
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let error: Value = serde_json::from_slice(&output.stdout).unwrap();
     (error["code"].as_u64().unwrap(), error.to_string())

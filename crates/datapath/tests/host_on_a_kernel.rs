@@ -1,0 +1,149 @@
+//! The host's network on a real kernel: what is applied is what is observed, foreign things stay, failures undo.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
+use std::path::Path;
+use std::process::Command;
+
+use datapath::host::{HostNetwork, HostVnic, Placement, desired, observe, placed};
+use datapath::{Change, Object, Place, Places, Step, apply, plan};
+use ipnetwork::IpNetwork;
+use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
+use vcn::{Family, IfName, Mtu, PerFamily, Priority, SubnetAddressing, TableId, Vnic};
+
+fn name(text: &str) -> IfName {
+    IfName::new(text).unwrap()
+}
+
+/// Runs in a fresh namespace with the links ens3 (primary) and ens5.
+fn on_a_host(test: impl FnOnce(&mut Places) + Send) {
+    let (host, beyond) = (Netns::create().unwrap(), Netns::create().unwrap());
+    host.run(|| {
+        use std::os::fd::AsFd;
+        let mut socket = Socket::open().unwrap();
+        for link in ["ens3", "ens5"] {
+            let peer = Peer { name: name(link), mac: None, mtu: Some(Mtu::VCN), netns: Some(beyond.as_fd()) };
+            socket.add_link(&NewLink::new(name(link), LinkKind::Veth(peer))).unwrap();
+        }
+        test(&mut Places::host(Path::new("/proc/sys")).unwrap());
+    })
+    .unwrap();
+}
+
+fn network() -> HostNetwork {
+    let addressing = |subnet: &str, router: &str, address: &str| SubnetAddressing {
+        subnet: subnet.parse().unwrap(),
+        router: router.parse().unwrap(),
+        address: address.parse().unwrap(),
+    };
+    let vnic = Vnic {
+        id: "ocid1.vnic.oc1.iad.v5".parse().unwrap(),
+        mac: "02:00:17:00:00:05".parse().unwrap(),
+        nic_index: None,
+        vlan_tag: None,
+        addressing: PerFamily {
+            ipv4: Some(addressing("10.0.4.0/24", "10.0.4.1", "10.0.4.5")),
+            ipv6: Some(addressing("2001:db8::/64", "fe80::200:17ff:fe00:1", "2001:db8::5")),
+        },
+    };
+    let placement = Placement::Device { link: name("ens5") };
+    let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN }];
+    HostNetwork { primary: name("ens3"), vnics, pods_may_use_metadata: true, ipv6: true }
+}
+
+fn todo(network: &HostNetwork, places: &mut Places) -> Vec<Step> {
+    let objects = desired(network);
+    let observed = observe(&objects, places).unwrap();
+    plan(&placed(objects), &observed)
+}
+
+fn texts(steps: &[Step]) -> Vec<String> {
+    steps.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_was_applied_is_observed_and_needs_nothing_more() {
+    on_a_host(|places| {
+        let steps = todo(&network(), places);
+        assert!(steps.len() > 10);
+        apply(&steps, places).unwrap();
+        assert_eq!(texts(&todo(&network(), places)), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn each_object_that_is_taken_away_is_put_back() {
+    on_a_host(|places| {
+        let steps = todo(&network(), places);
+        apply(&steps, places).unwrap();
+        for step in steps.iter().filter(|step| matches!(&step.change, Change::Add(o) if !matches!(o, Object::Link(_))))
+        {
+            apply(&[step.undo()], places).unwrap();
+            let repair = todo(&network(), places);
+            // With the last address of a family the kernel drops the link's routes of that family too.
+            assert!(texts(&repair).contains(&step.to_string()) && repair.len() <= 3, "{:?}", texts(&repair));
+            apply(&repair, places).unwrap();
+            assert_eq!(texts(&todo(&network(), places)), Vec::<String>::new());
+        }
+    });
+}
+
+#[test]
+fn what_is_not_ours_stays() {
+    on_a_host(|places| {
+        let mut socket = Socket::open().unwrap();
+        let ens5 = socket.index_of(&name("ens5")).unwrap();
+        socket.change_link(ens5, &[LinkChange::Up]).unwrap();
+        let address: IpNetwork = "192.0.2.5/24".parse().unwrap();
+        socket.add_address(&Address::new(ens5, address)).unwrap();
+        let foreign_route = Route::new("198.51.100.0/24".parse().unwrap(), ens5, TableId(1001), 4);
+        socket.add_route(&foreign_route).unwrap();
+        let mut foreign_rule = Rule::new(Family::Ipv4, Priority(1537), TableId(1001), 4);
+        foreign_rule.from = Some("192.0.2.5/32".parse().unwrap());
+        socket.add_rule(&foreign_rule).unwrap();
+        for network in [network(), HostNetwork { vnics: vec![], ..network() }] {
+            let steps = todo(&network, places);
+            apply(&steps, places).unwrap();
+            assert!(socket.rules(Family::Ipv4).unwrap().contains(&foreign_rule));
+            assert!(socket.addresses(Some(ens5)).unwrap().iter().any(|found| found.address == address));
+            let routes = socket.routes(&netlink::RouteFilter::all(Family::Ipv4)).unwrap();
+            assert!(routes.iter().any(|route| route.destination == foreign_route.destination));
+        }
+        let ours = todo(&HostNetwork { vnics: vec![], ..network() }, places);
+        assert_eq!(texts(&ours), Vec::<String>::new(), "the vanished VNIC's own things are gone");
+    });
+}
+
+#[test]
+fn a_failed_step_takes_back_those_before_it() {
+    on_a_host(|places| {
+        let before = observe(&desired(&network()), places).unwrap();
+        let mut steps = todo(&network(), places);
+        let impossible = Object::Route(datapath::RouteSpec {
+            destination: "10.0.9.0/24".parse().unwrap(),
+            via: None,
+            link: name("absent"),
+            table: TableId(1001),
+        });
+        steps.push(Step { place: Place::Host, change: Change::Add(impossible) });
+        let error = apply(&steps, places).unwrap_err();
+        assert!(error.to_string().contains("route add 10.0.9.0/24 dev absent table 1001"), "{error}");
+        assert_eq!(observe(&desired(&network()), places).unwrap(), before);
+    });
+}
+
+#[test]
+fn the_nft_table_reads_as_the_plan_does() {
+    on_a_host(|places| {
+        apply(&todo(&network(), places), places).unwrap();
+        let listing = Command::new("nft").args(["list", "table", "inet", vcn::NFT_TABLE]).output().unwrap();
+        let listing = String::from_utf8(listing.stdout).unwrap();
+        for rule in ["vcn* to 169.254.169.254 udp 53: accept", "pods to 169.254.169.254 by ens3: masquerade"] {
+            assert!(listing.contains(&format!("comment \"{rule}\"")), "{listing}");
+        }
+        assert!(
+            listing.contains("iifname \"vcn*\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop"),
+            "{listing}"
+        );
+    });
+}
