@@ -1,6 +1,8 @@
 //! The command line, as typed.
 
 use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
 
 use clap::Parser;
 
@@ -18,6 +20,24 @@ pub(crate) struct Args {
 pub(crate) enum Subcommand {
     /// Start a VCN of two nodes, say what is in it, and run a program on one node or wait for Ctrl-C.
     Up(Up),
+    /// Show the main job: two nodes set up by the real agent, a dozen pods by the real plugin, proven with packets.
+    Demo(Demo),
+    /// End the demo that `demo --keep` left up.
+    Down,
+}
+
+/// Options of `demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Where oke-node-agent and vcn-native are.
+    #[arg(long, value_name = "DIR", default_value = ".build/bin")]
+    pub(crate) bin_dir: PathBuf,
+    /// Leave everything up, in the background, and say how to look inside.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Where the process in the background says that it is up.
+    #[arg(long, hide = true)]
+    pub(crate) ready_fd: Option<RawFd>,
 }
 
 /// Options of `up`.

@@ -1,6 +1,7 @@
 //! `oke-sandbox`: an emulated VCN from the command line.
 
 mod args;
+mod demo;
 mod up;
 
 use std::process::ExitCode;
@@ -12,6 +13,8 @@ use args::{Args, Subcommand};
 fn main() -> ExitCode {
     let outcome = match Args::parse().subcommand {
         Subcommand::Up(options) => up::run(options),
+        Subcommand::Demo(options) => demo::run(&options),
+        Subcommand::Down => demo::down(),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("oke-sandbox: {error:#}");

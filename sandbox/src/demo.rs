@@ -1,0 +1,175 @@
+//! `oke-sandbox demo`: the main job, end to end. Two emulated nodes are set up by the real agent, which runs the real
+//! installer; a dozen pods get their addresses from the real plugin; packets prove that it works; all of it goes again.
+
+mod keep;
+mod proof;
+mod report;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sandbox::{
+    Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec,
+};
+
+use crate::args::Demo;
+use report::Report;
+
+const PODS_PER_NODE: usize = 6;
+/// Small enough that the dozen pods use several VNICs.
+const PODS_PER_VNIC: u32 = 8;
+const PROGRAMS: [&str; 2] = ["oke-node-agent", "vcn-native"];
+
+/// A pod that runs.
+struct Running {
+    node: Arc<Node>,
+    pod: Pod,
+    attachment: Attachment,
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
+    match (options.keep, options.ready_fd) {
+        (true, None) => keep::in_background(),
+        _ => foreground(options),
+    }
+}
+
+/// Ends demos that were left up.
+pub(crate) fn down() -> Result<ExitCode> {
+    keep::down()
+}
+
+fn foreground(options: &Demo) -> Result<ExitCode> {
+    let bin_dir =
+        options.bin_dir.canonicalize().with_context(|| format!("cannot find {}", options.bin_dir.display()))?;
+    for program in PROGRAMS {
+        if !bin_dir.join(program).is_file() {
+            bail!("{program} is not in {}; `make build` makes it", bin_dir.display());
+        }
+    }
+    let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
+    let mut report = Report::default();
+    let vcn = start(&mut report).context("cannot start the emulated VCN")?;
+    let nodes: Vec<Arc<Node>> = vcn.nodes().cloned().collect();
+    let agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
+    let pods = add_pods(&nodes, &mut report)?;
+    let failures = proof::prove(&nodes, &pods, &mut report);
+    for drop in vcn.drops() {
+        report.line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
+    }
+    if options.keep && failures == 0 {
+        look_inside(&nodes, &pods, isolated, &mut report);
+        keep::hold(options.ready_fd)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    take_down(&nodes, pods, agents, &mut report)?;
+    report.end(failures);
+    Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn start(report: &mut Report) -> Result<Vcn> {
+    let started = Instant::now();
+    let bare_metal = Capabilities::probe()?.vlan;
+    let node = |spec: NodeSpec| {
+        spec.metadata("oke-native-pod-networking", "true")
+            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+    };
+    let second = match bare_metal {
+        true => NodeSpec::bare_metal("node-b", "nodes"),
+        false => NodeSpec::virtual_machine("node-b", "nodes"),
+    };
+    let vcn = Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
+        .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?))
+        .node(node(NodeSpec::virtual_machine("node-a", "nodes")))
+        .node(node(second))
+        .start()?;
+    report.row("emulated VCN: fabric, metadata service, resolver, 2 nodes", "up", started.elapsed());
+    if !bare_metal {
+        report.line("this kernel has no 802.1Q, so both nodes are virtual machines (else node-b is bare metal)");
+    }
+    for node in vcn.nodes() {
+        report.line(&format!("{} is a {} with {} VNICs", node.name(), node.kind(), node.vnics().len()));
+    }
+    Ok(vcn)
+}
+
+fn set_up(vcn: &Vcn, nodes: &[Arc<Node>], bin_dir: &Path, report: &mut Report) -> Result<Vec<Agent>> {
+    report.title("oke-node-agent: installer, host network, pools");
+    let mut agents = Vec::new();
+    for node in nodes {
+        sandbox::publish_native_pod_network(vcn, node, NpnShape::PerFamily)?;
+        agents.push(Agent::start(node, bin_dir)?);
+    }
+    for (node, agent) in nodes.iter().zip(&mut agents) {
+        let took = agent.wait_ready(node)?;
+        report.row(&format!("{}: ready for pods", node.name()), "05-vcn-native.conflist in place", took);
+    }
+    Ok(agents)
+}
+
+fn add_pods(nodes: &[Arc<Node>], report: &mut Report) -> Result<Vec<Running>> {
+    report.title("vcn-native ADD, one pod after the other");
+    let mut pods = Vec::new();
+    for number in 0..PODS_PER_NODE * nodes.len() {
+        let Some(node) = nodes.get(number % nodes.len()) else { continue };
+        let pod = node.add_pod(&format!("pod-{number:02}"))?;
+        let attachment = Runtime::of(node)?.add(node, &pod)?;
+        let addresses: Vec<String> = attachment.addresses().map(|address| address.to_string()).collect();
+        report.row(&format!("{} on {}", pod.name(), node.name()), &addresses.join(" "), attachment.took);
+        pods.push(Running { node: Arc::clone(node), pod, attachment });
+    }
+    Ok(pods)
+}
+
+fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>, report: &mut Report) -> Result<()> {
+    report.title("taking it away");
+    let mut took = Vec::new();
+    for Running { node, pod, attachment } in pods {
+        took.push(Runtime::of(&node)?.del(&node, &pod, &attachment)?);
+        pod.remove()?;
+    }
+    report.row(&format!("vcn-native DEL of {} pods, each", took.len()), "ok", median(&mut took));
+    for node in nodes {
+        let left = proof::left_over(node)?;
+        if !left.is_empty() {
+            bail!("{} still has: {}", node.name(), left.join(", "));
+        }
+    }
+    report.row("links, rules and proxy neighbours of pods left on the nodes", "none", Duration::ZERO);
+    for (node, agent) in nodes.iter().zip(agents) {
+        report.row(&format!("{}: agent ended by SIGTERM", node.name()), "ok", agent.stop()?);
+    }
+    Ok(())
+}
+
+fn look_inside(nodes: &[Arc<Node>], pods: &[Running], isolated: Isolated, report: &mut Report) {
+    report.title("left up; look inside");
+    let user = match isolated.user_namespace {
+        true => format!(" --user=/proc/{}/ns/user --preserve-credentials", isolated.outer_pid),
+        false => String::new(),
+    };
+    for node in nodes {
+        let enter = format!("{}{user}", node.enter_hint(isolated.outer_pid));
+        let Some(pod) = pods.iter().find(|running| running.node.name() == node.name()) else { continue };
+        report.line(&format!(
+            "# {}: its rules, its pools, its agent's log; the network of {}",
+            node.name(),
+            pod.pod.name()
+        ));
+        report.line(&format!("{enter} ip rule"));
+        report.line(&format!("{enter} cat /run/vcn-native/pools.json /run/oke-node-agent.log"));
+        report.line(&format!("{enter} ip netns exec {} ip addr", pod.pod.name()));
+    }
+    report.line("# take it away: make demo-down");
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
