@@ -119,7 +119,7 @@ fn add_pods(nodes: &[Arc<Node>], report: &mut Report) -> Result<Vec<Running>> {
     for number in 0..PODS_PER_NODE * nodes.len() {
         let Some(node) = nodes.get(number % nodes.len()) else { continue };
         let pod = node.add_pod(&format!("pod-{number:02}"))?;
-        let attachment = Runtime::of(node)?.add(node, &pod)?;
+        let attachment = Runtime::of(node)?.add(&pod)?;
         let addresses: Vec<String> = attachment.addresses().map(|address| address.to_string()).collect();
         report.row(&format!("{} on {}", pod.name(), node.name()), &addresses.join(" "), attachment.took);
         pods.push(Running { node: Arc::clone(node), pod, attachment });
@@ -131,7 +131,7 @@ fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>, report
     report.title("taking it away");
     let mut took = Vec::new();
     for Running { node, pod, attachment } in pods {
-        took.push(Runtime::of(&node)?.del(&node, &pod, &attachment)?);
+        took.push(Runtime::of(&node)?.del(&pod, &attachment)?);
         pod.remove()?;
     }
     report.row(&format!("vcn-native DEL of {} pods, each", took.len()), "ok", median(&mut took));

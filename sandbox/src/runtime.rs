@@ -15,8 +15,9 @@ const CONF_DIR: &str = "/etc/cni/net.d";
 const BIN_DIR: &str = "/opt/cni/bin";
 
 /// A node's configuration.
-#[derive(Clone, Debug)]
-pub struct Runtime {
+#[derive(Debug)]
+pub struct Runtime<'a> {
+    node: &'a Node,
     list: Map<String, Value>,
 }
 
@@ -69,18 +70,18 @@ pub enum RuntimeError {
     },
 }
 
-impl Runtime {
+impl<'a> Runtime<'a> {
     /// The first configuration by name of a node.
     ///
     /// # Errors
     /// When there is none, or it is no list of plugins.
-    pub fn of(node: &Node) -> Result<Self, RuntimeError> {
+    pub fn of(node: &'a Node) -> Result<Self, RuntimeError> {
         let name = node.name().to_owned();
         let bad = |why: String| RuntimeError::BadConfiguration { node: name.clone(), why };
         let content = node.run(first_configuration).map_err(|error| bad(error.to_string()))?;
         let Some(content) = content else { return Err(RuntimeError::NoConfiguration { node: name }) };
         match serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))? {
-            Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => Ok(Self { list }),
+            Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => Ok(Self { node, list }),
             _ => Err(bad("it is no list of plugins".into())),
         }
     }
@@ -89,13 +90,13 @@ impl Runtime {
     ///
     /// # Errors
     /// The first plugin's that refuses.
-    pub fn add(&self, node: &Node, pod: &Pod) -> Result<Attachment, RuntimeError> {
+    pub fn add(&self, pod: &Pod) -> Result<Attachment, RuntimeError> {
         let started = Instant::now();
         let mut result = Value::Null;
         for plugin in self.plugins() {
-            let answer = self.call(node, pod, "ADD", plugin, &result)?;
+            let answer = self.call(pod, "ADD", plugin, &result)?;
             result = serde_json::from_slice(&answer).map_err(|error| RuntimeError::BadConfiguration {
-                node: node.name().to_owned(),
+                node: self.node.name().to_owned(),
                 why: format!("a result is no JSON: {error}"),
             })?;
         }
@@ -106,10 +107,10 @@ impl Runtime {
     ///
     /// # Errors
     /// The first plugin's that refuses.
-    pub fn del(&self, node: &Node, pod: &Pod, attachment: &Attachment) -> Result<Duration, RuntimeError> {
+    pub fn del(&self, pod: &Pod, attachment: &Attachment) -> Result<Duration, RuntimeError> {
         let started = Instant::now();
         for plugin in self.plugins().collect::<Vec<_>>().into_iter().rev() {
-            self.call(node, pod, "DEL", plugin, &attachment.result)?;
+            self.call(pod, "DEL", plugin, &attachment.result)?;
         }
         Ok(started.elapsed())
     }
@@ -120,7 +121,6 @@ impl Runtime {
 
     fn call(
         &self,
-        node: &Node,
         pod: &Pod,
         verb: &'static str,
         plugin: &Map<String, Value>,
@@ -135,7 +135,8 @@ impl Runtime {
         }
         let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
         let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}", pod.name());
-        let output = node
+        let output = self
+            .node
             .command(Path::new(BIN_DIR).join(kind))
             .env_clear()
             .env("CNI_COMMAND", verb)
