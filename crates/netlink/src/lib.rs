@@ -15,8 +15,11 @@
 //! It decides nothing: what ought to be there is `datapath`'s business.
 
 mod address;
+mod announce;
 mod attributes;
 pub mod conntrack;
+#[cfg(test)]
+mod decoding_tests;
 mod error;
 mod link;
 mod monitor;
@@ -30,6 +33,7 @@ mod sysctl;
 mod transport;
 
 pub use address::{Address, Scope};
+pub use announce::Announcer;
 pub use error::{Cause, Error, Refusal, Result};
 pub use link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
 pub use monitor::{Change, Event, Groups, Monitor};

@@ -96,7 +96,7 @@ impl Neighbour {
         }))
     }
 
-    fn message(&self) -> NeighbourMessage {
+    pub(crate) fn message(&self) -> NeighbourMessage {
         let mut message = NeighbourMessage::default();
         message.header.family = family_of(self.address);
         message.header.ifindex = self.index;

@@ -183,7 +183,7 @@ impl Route {
         Ok(())
     }
 
-    fn message(&self) -> RouteMessage {
+    pub(crate) fn message(&self) -> RouteMessage {
         let mut message = RouteMessage::default();
         let header = &mut message.header;
         header.address_family = wire_family(self.family());

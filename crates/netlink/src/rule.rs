@@ -101,7 +101,7 @@ impl Rule {
         Ok(Some(rule))
     }
 
-    fn message(&self) -> RuleMessage {
+    pub(crate) fn message(&self) -> RuleMessage {
         let from = self.from.filter(|network| network.prefix() != 0);
         let to = self.to.filter(|network| network.prefix() != 0);
         let mut message = RuleMessage::default();
