@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::harness::{Binary, Outcome};
-use super::{GUEST_REASON, Tier, tier_of};
+use super::{Tier, is_for_guest, tier_of};
 
 /// One line a tier, then the tests that ran nowhere by their reason.
 pub(super) fn table(here: &[Binary], guest: &[Binary]) -> String {
@@ -37,7 +37,7 @@ fn ran_nowhere(here: &[Binary]) -> BTreeMap<&str, usize> {
     let mut reasons = BTreeMap::new();
     for test in here.iter().flat_map(|binary| &binary.tests) {
         if let Outcome::Ignored(reason) = &test.outcome
-            && !reason.contains(GUEST_REASON)
+            && !is_for_guest(reason)
         {
             *reasons.entry(reason.as_str()).or_default() += 1;
         }

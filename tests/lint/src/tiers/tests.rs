@@ -98,6 +98,13 @@ fn an_empty_guest_run_is_found_with_every_test_it_left_out() {
 }
 
 #[test]
+fn a_test_may_name_the_guest_as_its_reason() {
+    let log = LOG.replace("needs 802.1Q", "needs ipvlan: run by tests/uml/run");
+    assert_eq!(findings(&log, GUEST_LOG), [""; 0]);
+    assert_eq!(findings(&log, "").len(), 2);
+}
+
+#[test]
 fn a_test_that_the_guest_ignores_too_did_not_run() {
     let guest = format!("{GUEST_LOG}{}", GUEST_LOG.replace("vlan", "other"))
         .replace("tag_is_on_the_wire ... ok", "tag_is_on_the_wire ... ignored, needs 802.1Q");
