@@ -1,1 +1,13 @@
-//! Placeholder until the first module lands.
+//! Black-box tests and benchmarks of the whole suite: real programs, a real kernel, namespaces of their own.
+//!
+//! ```text
+//!   bin/pod-path-bench ─▶ bench ─┬─▶ node      a host, its VNIC links and routers, pods: all in fresh namespaces
+//!                                ├─▶ contender ptp + host-local, vcn-native, the floor: how each is called
+//!                                ├─▶ verb      one process, from its start to its end: wall and CPU time
+//!                                ├─▶ race      the contenders in turn, round by round
+//!                                ├─▶ burst     many pods at once
+//!                                └─▶ report    a table of medians, ratios and targets
+//!   bin/bare-floor, bin/empty-main              what any plugin must spend at least
+//! ```
+
+pub mod bench;

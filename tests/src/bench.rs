@@ -1,0 +1,57 @@
+//! The pod path against the reference plugins, in one run on one machine: ratios mean something there, milliseconds do
+//! not. Nothing is left behind, and the machine's own network is not touched.
+
+use std::fmt::Write as _;
+
+use anyhow::Context;
+
+mod agent;
+mod args;
+mod burst;
+mod contender;
+mod machine;
+mod node;
+mod pod;
+mod race;
+mod report;
+mod sample;
+mod verb;
+
+pub use args::Args;
+use contender::Contender;
+use machine::Scheduling;
+use node::Node;
+use report::Report;
+
+/// Runs every measurement and prints what was found.
+///
+/// # Errors
+/// When any verb of any contender fails, or a pod that was made cannot be reached: then nothing was measured.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let node = Node::new().context("make a node in namespaces")?;
+    // Everything below is on a thread in the host's namespace, and so is every process it starts.
+    node.host.run(|| measure(args, &node))?
+}
+
+fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
+    let contenders = Contender::all(args, node.state.path())?;
+    for contender in &contenders {
+        node.prove(contender).with_context(|| format!("prove that {} works before timing it", contender.name))?;
+    }
+    let mut header = machine::describe(args, &contenders)?;
+    let scheduling = Scheduling::real_time();
+    writeln!(header, "- single verbs: {scheduling}")?;
+    let singles = race::run(args, &contenders).context("race single verbs")?;
+    let scheduling = Scheduling::ordinary();
+    writeln!(header, "- bursts: {scheduling}")?;
+    let bursts = burst::run(args, &contenders).context("race bursts")?;
+    let agent = args
+        .agent
+        .as_deref()
+        .map(|agent| agent::resident_kib(agent, node.state.path()))
+        .transpose()
+        .context("measure the agent")?;
+    writeln!(header, "- load average afterwards: {}", machine::load()?)?;
+    print!("{}", Report { args, header, singles, bursts, agent_kib: agent }.to_markdown()?);
+    Ok(())
+}

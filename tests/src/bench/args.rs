@@ -1,0 +1,44 @@
+//! The command line of the bench.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Races the pod path against the reference plugins, in namespaces of its own. Needs root.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "pod-path-bench")]
+pub struct Args {
+    /// Rounds; in each, every contender has its turn
+    #[arg(long, default_value_t = 200)]
+    pub rounds: usize,
+    /// Rounds before those that count
+    #[arg(long, default_value_t = 10)]
+    pub warm_up: usize,
+    /// Bursts of each contender
+    #[arg(long, default_value_t = 5)]
+    pub bursts: usize,
+    /// Pods in a burst
+    #[arg(long, default_value_t = 110)]
+    pub pods: usize,
+    /// Pods that are on the node already
+    #[arg(long, default_value_t = 30)]
+    pub held: usize,
+    /// Our plugin, as it is shipped
+    #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
+    pub plugin: PathBuf,
+    /// The program that only makes the netlink calls, built as the plugin is
+    #[arg(long, default_value = ".build/bin/bare-floor", value_name = "PROGRAM")]
+    pub floor: PathBuf,
+    /// The program that does nothing, built as the plugin is
+    #[arg(long, default_value = ".build/bin/empty-main", value_name = "PROGRAM")]
+    pub empty: PathBuf,
+    /// Where the reference plugins are
+    #[arg(long, default_value = "/usr/lib/cni", value_name = "DIR")]
+    pub reference: PathBuf,
+    /// The node agent; its idle memory is not measured without
+    #[arg(long, value_name = "PROGRAM")]
+    pub agent: Option<PathBuf>,
+    /// Print every single time too
+    #[arg(long)]
+    pub raw: bool,
+}

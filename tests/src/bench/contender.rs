@@ -1,0 +1,179 @@
+//! Who is raced, and how each is called.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use cni::AttachmentKey;
+use ipam::{Allocations, BootId, BootTime, Pools, Request, Store};
+use serde_json::json;
+use vcn::{Family, IfName, NETWORK_NAME};
+
+use super::args::Args;
+use super::node;
+use super::pod::Pod;
+use super::verb::{self, Run};
+
+/// Who.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// ptp with host-local, from containernetworking.
+    Reference,
+    /// Our plugin.
+    Ours,
+    /// The bare netlink calls.
+    Floor,
+    /// Nothing at all.
+    Empty,
+}
+
+/// One contender, with its state prepared.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    pub(crate) kind: Kind,
+    /// As the tables call it.
+    pub(crate) name: &'static str,
+    /// As part of container identifiers.
+    pub(crate) label: &'static str,
+    pub(crate) families: Vec<Family>,
+    program: PathBuf,
+    reference: PathBuf,
+    /// What it reads on stdin.
+    document: Vec<u8>,
+}
+
+impl Contender {
+    /// All of them, in the order of their turns.
+    pub(crate) fn all(args: &Args, state: &Path) -> anyhow::Result<Vec<Self>> {
+        let of = |kind, name, label, program: PathBuf, document: serde_json::Value| Self {
+            kind,
+            name,
+            label,
+            families: vec![Family::Ipv4],
+            program,
+            reference: args.reference.clone(),
+            document: document.to_string().into_bytes(),
+        };
+        let ours = |directory: &str, families: &[Family]| -> anyhow::Result<serde_json::Value> {
+            let state = state.join(directory);
+            std::fs::create_dir(&state)?;
+            node::write_pools(&state, families)?;
+            wear_in(&state, args.held).with_context(|| format!("prepare the state in {}", state.display()))?;
+            Ok(json!({"cniVersion": "1.0.0", "name": NETWORK_NAME, "type": "vcn-native", "stateDir": state}))
+        };
+        let found = |program: &Path| {
+            program.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", program.display()))
+        };
+        let plugin = found(&args.plugin)?;
+        let ptp = json!({
+            "cniVersion": "1.0.0", "name": "reference", "type": "ptp", "ipMasq": false, "mtu": 9000,
+            "ipam": {
+                "type": "host-local",
+                "dataDir": state.join("host-local"),
+                "ranges": [[{"subnet": "10.244.0.0/22"}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        });
+        let ipv4 = ours("ipv4", &[Family::Ipv4])?;
+        let dual = ours("dual", &Family::ALL)?;
+        let none = serde_json::Value::Null;
+        Ok(vec![
+            of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
+            of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
+            of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, none.clone()),
+            Self { families: Family::ALL.to_vec(), ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin, dual) },
+            of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, none),
+        ])
+    }
+
+    /// Whether it is a CNI plugin, whose answers mean something.
+    pub(crate) fn is_plugin(&self) -> bool {
+        matches!(self.kind, Kind::Reference | Kind::Ours)
+    }
+
+    /// Attaches a pod.
+    pub(crate) fn add(&self, pod: &Pod) -> anyhow::Result<Run> {
+        self.run("ADD", pod)
+    }
+
+    /// Detaches a pod.
+    pub(crate) fn del(&self, pod: &Pod) -> anyhow::Result<Run> {
+        self.run("DEL", pod)
+    }
+
+    fn run(&self, verb: &str, pod: &Pod) -> anyhow::Result<Run> {
+        let mut command = Command::new(&self.program);
+        command.env_clear();
+        match self.kind {
+            Kind::Reference | Kind::Ours => {
+                command
+                    .env("CNI_COMMAND", verb)
+                    .env("CNI_CONTAINERID", &pod.id)
+                    .env("CNI_NETNS", pod.path())
+                    .env("CNI_IFNAME", "eth0")
+                    .env("CNI_PATH", &self.reference)
+                    .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=bench");
+            }
+            Kind::Floor => {
+                command.args([verb.to_lowercase(), pod.path()]);
+            }
+            Kind::Empty => {}
+        }
+        verb::run(&mut command, &self.document).with_context(|| format!("{verb} of {} by {}", pod.id, self.name))
+    }
+
+    /// What the program says that it is.
+    pub(crate) fn about(&self) -> anyhow::Result<String> {
+        let output = Command::new(&self.program).env_clear().output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok(said.lines().next().unwrap_or("says nothing about itself").to_owned())
+    }
+}
+
+/// Makes the state that of a node which has run for days: `held` pods are there, and every other address has been a
+/// pod's before and has rested since.
+fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
+    let boot = BootId::current()?;
+    let (store, pools) = (Store::new(state, boot.clone()), Pools::read(state, &boot)?);
+    let long_ago = BootTime(BootTime::now()?.0.saturating_sub(Duration::from_secs(3600).as_millis().try_into()?));
+    let keys = |count: usize, what: &'static str| {
+        // As long as a container runtime's identifiers.
+        (0..count).map(move |number| -> anyhow::Result<AttachmentKey> {
+            Ok(format!("{NETWORK_NAME}/{what}{number:0>width$}/eth0", width = 64 - what.len()).parse()?)
+        })
+    };
+    let reserve = |held: &mut Allocations, key: AttachmentKey| -> anyhow::Result<bool> {
+        let host_link = IfName::new("vcn000000000000")?;
+        let request = Request { key: key.clone(), pod: None, host_link, netns: None };
+        match held.reserve(&pools, request, long_ago) {
+            Err(ipam::Error::Exhausted(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(held.commit(&key).map(|()| true)?),
+        }
+    };
+    store.update(|all| -> anyhow::Result<()> {
+        for key in keys(held, "held") {
+            reserve(all, key?)?;
+        }
+        let mut used = Vec::new();
+        for key in keys(usize::from(u16::MAX), "gone") {
+            let key = key?;
+            if !reserve(all, key.clone())? {
+                break;
+            }
+            used.push(key);
+        }
+        used.iter().for_each(|key| drop(all.release(key, long_ago)));
+        Ok(())
+    })
+}
+
+/// The router of the first VNIC, which a pod of ours must reach; a pod of the reference's, which no router knows, its host.
+pub(crate) const fn reachable(kind: Kind, family: Family) -> &'static str {
+    match (kind, family) {
+        (Kind::Ours, Family::Ipv4) => "10.0.0.1",
+        (Kind::Ours, Family::Ipv6) => "2001:db8::1",
+        _ => "10.0.0.2",
+    }
+}

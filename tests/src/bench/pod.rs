@@ -1,0 +1,40 @@
+//! A pod's namespace, empty but for its loopback link.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+
+use anyhow::ensure;
+use netlink::{LinkChange, Netns, Socket};
+
+/// A pod to be.
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(crate) netns: Netns,
+    /// Its container id.
+    pub(crate) id: String,
+}
+
+impl Pod {
+    pub(crate) fn new(id: String) -> anyhow::Result<Self> {
+        let netns = Netns::create()?;
+        netns.run(|| -> anyhow::Result<()> {
+            let mut socket = Socket::open()?;
+            let lo = socket.index_of(&vcn::IfName::new("lo")?)?;
+            Ok(socket.change_link(lo, &[LinkChange::Up])?)
+        })??;
+        Ok(Self { netns, id })
+    }
+
+    /// The path that its processes would be reached by: it lives as long as this does.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd())
+    }
+
+    /// Fails unless `target` answers one echo request of this pod within a second.
+    pub(crate) fn must_reach(&self, target: &str) -> anyhow::Result<()> {
+        let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1", target]).output();
+        let output = self.netns.run(ping)??;
+        ensure!(output.status.success(), "{target} cannot be reached: {}", String::from_utf8_lossy(&output.stdout));
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! Single verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
+
+use super::args::Args;
+use super::contender::{Contender, Kind};
+use super::pod::Pod;
+use super::sample::Sample;
+
+/// What one contender took, over all rounds.
+#[derive(Debug)]
+pub(crate) struct Single {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'static str,
+    pub(crate) add: Times,
+    pub(crate) del: Times,
+}
+
+/// Wall and CPU time of one verb.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) wall: Sample,
+    pub(crate) cpu: Sample,
+}
+
+/// Races ADDs and DELs. Each contender has one pod of its own, attached and detached by turns: making and removing
+/// namespaces would keep the kernel busy meanwhile.
+pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<Single>> {
+    let mut pods = contenders.iter().map(|_| Pod::new(String::new())).collect::<anyhow::Result<Vec<_>>>()?;
+    let new = |contender: &Contender| {
+        let (add, del) = Default::default();
+        Single { kind: contender.kind, name: contender.name, add, del }
+    };
+    let mut singles: Vec<Single> = contenders.iter().map(new).collect();
+    for round in 0..args.warm_up + args.rounds {
+        for ((contender, pod), single) in contenders.iter().zip(&mut pods).zip(&mut singles) {
+            // As long as a container runtime's.
+            pod.id = format!("{:0>64}", format!("{}{round}", contender.label));
+            let (added, deleted) = (contender.add(pod)?, contender.del(pod)?);
+            if round >= args.warm_up {
+                single.add.wall.push(added.wall);
+                single.add.cpu.push(added.cpu);
+                single.del.wall.push(deleted.wall);
+                single.del.cpu.push(deleted.cpu);
+            }
+            if contender.is_plugin() {
+                added.added()?;
+            }
+        }
+    }
+    Ok(singles)
+}

@@ -1,0 +1,109 @@
+//! The tables: what was measured, as ratios where a ratio is what was promised.
+
+use std::fmt::Write as _;
+
+use super::args::Args;
+use super::burst::Burst;
+use super::contender::Kind;
+use super::race::{Single, Times};
+use super::sample::Sample;
+use super::verb::size_of;
+
+/// The largest plugin that we ship, in bytes.
+const PLUGIN_BYTES: u64 = 2 << 20;
+
+/// The most resident memory of an idle agent, in KiB.
+const AGENT_KIB: u64 = 12 << 10;
+
+/// Everything that was found out.
+pub(crate) struct Report<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) header: String,
+    pub(crate) singles: Vec<Single>,
+    pub(crate) bursts: Vec<Burst>,
+    pub(crate) agent_kib: Option<u64>,
+}
+
+impl Report<'_> {
+    pub(crate) fn to_markdown(&self) -> anyhow::Result<String> {
+        let mut text = format!("{}\n", self.header);
+        self.times(&mut text)?;
+        self.targets(&mut text)?;
+        if self.args.raw {
+            self.raw(&mut text)?;
+        }
+        Ok(text)
+    }
+
+    fn times(&self, text: &mut String) -> anyhow::Result<()> {
+        writeln!(text, "| single, in ms | wall p50 | p90 | CPU p50 | p90 |\n|---|---|---|---|---|")?;
+        for single in &self.singles {
+            for (verb, Times { wall, cpu }) in [("ADD", &single.add), ("DEL", &single.del)] {
+                if single.kind != Kind::Empty || verb == "ADD" {
+                    let verb = if single.kind == Kind::Empty { "" } else { verb };
+                    let [w50, w90, c50, c90] =
+                        [(wall, 50), (wall, 90), (cpu, 50), (cpu, 90)].map(|(s, p)| s.percentile(p));
+                    writeln!(text, "| {} {verb} | {w50:.2} | {w90:.2} | {c50:.2} | {c90:.2} |", single.name)?;
+                }
+            }
+        }
+        writeln!(
+            text,
+            "\n| burst of {}, in ms | all ADDs, p50 | an ADD's end, p50 | p99 | CPU of all | all DELs, p50 |\n\
+             |---|---|---|---|---|---|",
+            self.args.pods
+        )?;
+        for Burst { name, whole, each, cpu, whole_del, .. } in &self.bursts {
+            let (all, cpu, del) = (whole.median(), cpu.median(), whole_del.median());
+            let (p50, p99) = (each.median(), each.percentile(99));
+            writeln!(text, "| {name} | {all:.0} | {p50:.0} | {p99:.0} | {cpu:.0} | {del:.0} |")?;
+        }
+        Ok(())
+    }
+
+    fn targets(&self, text: &mut String) -> anyhow::Result<()> {
+        let single = |kind| self.singles.iter().find(|single| single.kind == kind);
+        let burst = |kind| self.bursts.iter().find(|burst| burst.kind == kind);
+        writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
+        if let (Some(ours), Some(reference), Some(floor)) =
+            (single(Kind::Ours), single(Kind::Reference), single(Kind::Floor))
+        {
+            line(text, "ADD, wall, of ptp + host-local", ratio(&ours.add.wall, &reference.add.wall), 0.18)?;
+            line(text, "ADD, CPU, of ptp + host-local", ratio(&ours.add.cpu, &reference.add.cpu), 0.12)?;
+            line(text, "ADD, wall, of the bare netlink calls", ratio(&ours.add.wall, &floor.add.wall), 1.15)?;
+            line(text, "DEL, wall, of ptp + host-local", ratio(&ours.del.wall, &reference.del.wall), 1.0)?;
+            line(text, "DEL, CPU, of ptp + host-local", ratio(&ours.del.cpu, &reference.del.cpu), 0.2)?;
+        }
+        if let (Some(ours), Some(reference)) = (burst(Kind::Ours), burst(Kind::Reference)) {
+            line(text, "burst, whole, of ptp + host-local", ratio(&ours.whole, &reference.whole), 0.2)?;
+            line(text, "burst, p99 / p50 of an ADD's end", ours.each.percentile(99) / ours.each.median(), 4.0)?;
+        }
+        let size = size_of(&self.args.plugin)?;
+        writeln!(text, "| plugin binary | {size} bytes | ≤ {PLUGIN_BYTES} | {} |", verdict(size <= PLUGIN_BYTES))?;
+        match self.agent_kib {
+            Some(kib) => writeln!(text, "| agent, idle | {kib} KiB | ≤ {AGENT_KIB} | {} |", verdict(kib <= AGENT_KIB))?,
+            None => writeln!(text, "| agent, idle | not measured: give --agent | ≤ {AGENT_KIB} KiB | |")?,
+        }
+        Ok(())
+    }
+
+    fn raw(&self, text: &mut String) -> anyhow::Result<()> {
+        for single in &self.singles {
+            let micros: Vec<_> = single.add.wall.all().iter().map(|time| time.as_micros().to_string()).collect();
+            writeln!(text, "\n{} ADD wall, µs: {}", single.name, micros.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+fn line(text: &mut String, what: &str, measured: f64, target: f64) -> anyhow::Result<()> {
+    Ok(writeln!(text, "| {what} | {measured:.3} × | ≤ {target} × | {} |", verdict(measured <= target))?)
+}
+
+fn ratio(ours: &Sample, others: &Sample) -> f64 {
+    ours.median() / others.median()
+}
+
+const fn verdict(reached: bool) -> &'static str {
+    if reached { "pass" } else { "**MISS**" }
+}
