@@ -1,0 +1,99 @@
+//! Packets get where a VCN would take them, and nowhere else.
+
+mod world;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+use netlink::{LinkChange, Socket};
+use sandbox::{DropReason, Node};
+use vcn::{Family, TableId};
+use world::{configure, reaches, two_nodes, wait_for, wait_for_drop};
+
+fn own(node: &Node, family: Family) -> IpAddr {
+    node.address(family).expect("an address")
+}
+
+#[test]
+fn nodes_reach_each_other_by_their_primary_addresses() {
+    let vcn = two_nodes();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    // The IPv6 default route comes by router advertisement.
+    for family in Family::ALL {
+        wait_for("node-a reaches node-b", || {
+            std::panic::catch_unwind(|| reaches((a.netns(), own(&a, family)), (b.netns(), own(&b, family))))
+                .unwrap_or(false)
+        });
+    }
+    assert_eq!(vcn.drops(), []);
+}
+
+#[test]
+fn the_virtual_router_answers_pings_and_jumbo_packets_pass_whole() {
+    let vcn = two_nodes();
+    let a = vcn.node("node-a").unwrap();
+    let b = own(&vcn.node("node-b").unwrap(), Family::Ipv4).to_string();
+    let router = vcn.subnet("nodes").unwrap().router_v4().unwrap().to_string();
+    // 8972 bytes of data make a packet of 9000; -M do forbids fragments.
+    for arguments in [vec![router.as_str()], vec!["-M", "do", "-s", "8972", b.as_str()]] {
+        let ping = a.command("ping").args(["-c", "1", "-W", "5"]).args(&arguments).output().unwrap();
+        assert!(ping.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ping.stdout));
+    }
+    assert_eq!(vcn.drops(), []);
+}
+
+#[test]
+fn a_stream_arrives_unharmed() {
+    let vcn = two_nodes();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    let address = SocketAddr::new(own(&b, Family::Ipv4), 8080);
+    let listener = b.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let sent: Vec<u8> = (0..8_000_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = a.run(|| TcpStream::connect(address)).unwrap().unwrap();
+            stream.write_all(&sent).unwrap();
+        });
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        received
+    });
+    assert!(sent == received, "8 MB, byte by byte");
+    assert_eq!(vcn.drops(), [], "no segment was longer than the MTU");
+}
+
+#[test]
+fn a_secondary_vnic_is_unreachable_until_it_is_configured() {
+    let vcn = two_nodes();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    let vnic = &b.vnics()[1];
+    let target = vnic.address.ipv4.unwrap();
+    assert_eq!(ping(&a, target), Some(false));
+    wait_for_drop(&vcn, "node-b/vnic-4", &DropReason::NoAnswer(target));
+
+    configure(b.netns(), vnic, &vnic.link, TableId(100));
+    for family in Family::ALL {
+        let target = *vnic.address.of(family).unwrap();
+        wait_for("the secondary VNIC answers", || reaches((a.netns(), own(&a, family)), (b.netns(), target)));
+    }
+}
+
+#[test]
+fn a_lowered_link_is_unreachable() {
+    let vcn = two_nodes();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    let link = b.vnics()[0].link.clone();
+    let target = own(&b, Family::Ipv4);
+    assert_eq!(ping(&a, target), Some(true));
+    Socket::open_in(b.netns()).unwrap().change_link_named(&link, &[LinkChange::Down]).unwrap();
+    assert_eq!(ping(&a, target), Some(false));
+}
+
+fn ping(from: &Node, to: IpAddr) -> Option<bool> {
+    let ping = from.command("ping").args(["-c", "1", "-W", "1", &to.to_string()]).output().unwrap();
+    match ping.status.code()? {
+        0 => Some(true),
+        1 => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,156 @@
+//! Metadata, DNS and time, as a program on a node sees them.
+
+mod world;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use imds::{Imds, Metadata, Policy};
+use sandbox::{Fault, FaultKind, NodeSpec, SERVICES_V4, Vcn};
+use simple_dns::{CLASS, Name, Packet, QCLASS, QTYPE, Question, TYPE};
+use vcn::{Family, MachineKind};
+use world::{SOON, two_nodes, two_nodes_of};
+
+/// A request in our own bytes: status, headers and body.
+fn get(vcn: &Vcn, path: &str, headers: &[&str]) -> (u16, String) {
+    let fetch = || {
+        let mut stream = TcpStream::connect((SERVICES_V4, 80)).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: 169.254.169.254\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let reply = vcn.node("node-a").unwrap().run(fetch).unwrap();
+    let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line");
+    (status, reply)
+}
+
+const ORACLE: &str = "Authorization: Bearer Oracle";
+
+#[test]
+fn metadata_needs_the_right_header() {
+    let vcn = two_nodes();
+    assert_eq!(get(&vcn, "/opc/v2/instance/", &[ORACLE]).0, 200);
+    assert_eq!(get(&vcn, "/opc/v2/instance/", &[]).0, 401);
+    assert_eq!(get(&vcn, "/opc/v2/instance/", &[ORACLE, "X-Forwarded-For: 10.0.0.9"]).0, 403);
+    assert_eq!(get(&vcn, "/opc/v1/instance/", &[ORACLE]).0, 404);
+    assert_eq!(get(&vcn, "/opc/v2/host/", &[ORACLE]).0, 404, "only dedicated capacity has it");
+}
+
+#[test]
+fn a_field_can_be_asked_for_and_replies_carry_an_etag() {
+    let vcn = two_nodes();
+    let (_, reply) = get(&vcn, "/opc/v2/instance/region", &[ORACLE]);
+    assert!(reply.ends_with("\r\n\r\niad") && reply.contains("\r\netag: "), "{reply}");
+    let (_, reply) = get(&vcn, "/opc/v2/vnics/1/macAddr", &[ORACLE]);
+    assert!(reply.ends_with("02:00:17:00:00:02"), "{reply}");
+}
+
+#[test]
+fn the_agents_own_client_understands_the_documents() {
+    let vcn = two_nodes_of(|name| {
+        NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard3.Flex", 8).metadata("oke-max-pods", "7")
+    });
+    let a = vcn.node("node-a").unwrap();
+    let (instance, vnics) = a.run(|| ask(&client())).unwrap();
+    assert_eq!((instance.id, instance.shape.as_str()), (a.id().clone(), "VM.Standard3.Flex"));
+    assert_eq!((instance.region.as_str(), instance.max_vnic_attachments), ("us-ashburn-1", Some(8)));
+    assert_eq!(instance.metadata["oke-max-pods"], "7");
+    assert_eq!(imds::machine_kind(&vnics), MachineKind::Virtual);
+    let ours = a.vnics();
+    assert_eq!(vnics.len(), ours.len());
+    for (seen, ours) in vnics.iter().zip(&ours) {
+        assert_eq!((&seen.id, seen.mac), (&ours.id, ours.mac));
+        for family in Family::ALL {
+            let addressing = seen.addressing.of(family).expect("both families");
+            assert_eq!(Some(&addressing.address), ours.address.of(family));
+            assert_eq!(Some(addressing.router), ours.subnet.router(family));
+            assert_eq!(Some(&addressing.subnet), ours.subnet.blocks.of(family));
+        }
+    }
+}
+
+#[test]
+fn faults_come_and_go() {
+    let vcn = two_nodes();
+    let a = vcn.node("node-a").unwrap();
+    a.set_metadata_fault(Some(Fault::of_next(2, FaultKind::Status(429))));
+    assert_eq!([get(&vcn, "/opc/v2/vnics/", &[ORACLE]).0, get(&vcn, "/opc/v2/vnics/", &[ORACLE]).0], [429, 429]);
+    assert_eq!(get(&vcn, "/opc/v2/vnics/", &[ORACLE]).0, 200);
+    a.set_metadata_fault(Some(Fault::lasting(FaultKind::Garbage)));
+    let (status, reply) = get(&vcn, "/opc/v2/vnics/", &[ORACLE]);
+    let body = reply.split("\r\n\r\n").nth(1).unwrap();
+    assert_eq!(status, 200);
+    assert!(serde_json::from_str::<serde_json::Value>(body).is_err(), "{body}");
+    a.set_metadata_fault(Some(Fault::lasting(FaultKind::Delay(Duration::from_millis(200)))));
+    let started = Instant::now();
+    assert_eq!(get(&vcn, "/opc/v2/vnics/", &[ORACLE]).0, 200);
+    assert!(started.elapsed() >= Duration::from_millis(200));
+    a.set_metadata_fault(None);
+}
+
+#[test]
+fn the_resolver_knows_the_nodes() {
+    let vcn = two_nodes();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    for (database, family) in [("ahostsv4", Family::Ipv4), ("ahostsv6", Family::Ipv6)] {
+        let found = a.command("getent").args([database, "node-b.sandbox.internal"]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let first = found.split_whitespace().next().and_then(|word| word.parse::<IpAddr>().ok());
+        assert_eq!(first, b.address(family), "{found}");
+    }
+    let unknown = a.command("getent").args(["ahosts", "nobody.sandbox.internal"]).output().unwrap();
+    assert!(!unknown.status.success());
+}
+
+#[test]
+fn the_resolver_answers_over_tcp() {
+    let vcn = two_nodes();
+    let mut query = Packet::new_query(9);
+    let name = Name::new("node-b.sandbox.internal").unwrap();
+    query.questions.push(Question::new(name, QTYPE::TYPE(TYPE::A), QCLASS::CLASS(CLASS::IN), false));
+    let query = query.build_bytes_vec().unwrap();
+    let reply = vcn.node("node-a").unwrap().run(|| {
+        let mut stream = TcpStream::connect((SERVICES_V4, 53)).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(&u16::try_from(query.len()).unwrap().to_be_bytes()).unwrap();
+        stream.write_all(&query).unwrap();
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        let mut reply = vec![0; u16::from_be_bytes(length).into()];
+        stream.read_exact(&mut reply).unwrap();
+        reply
+    });
+    assert_eq!(Packet::parse(&reply.unwrap()).unwrap().answers.len(), 1);
+}
+
+#[test]
+fn the_time_server_tells_the_time() {
+    let vcn = two_nodes();
+    let reply = vcn.node("node-a").unwrap().run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(SOON)).unwrap();
+        let mut query = [0; 48];
+        query[0] = 0x23;
+        socket.send_to(&query, (SERVICES_V4, 123)).unwrap();
+        let mut reply = [0; 48];
+        assert_eq!(socket.recv(&mut reply).unwrap(), 48);
+        reply
+    });
+    let seconds = u32::from_be_bytes(*reply.unwrap()[40..].first_chunk().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 2_208_988_800;
+    assert!(now.abs_diff(seconds.into()) <= 2, "{now} and {seconds}");
+}
+
+fn client() -> Imds {
+    Imds::new(imds::DEFAULT_BASE_URL, Policy::default()).expect("a client")
+}
+
+fn ask(client: &Imds) -> (vcn::Instance, Vec<vcn::Vnic>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { (client.instance().await.expect("the instance"), client.vnics().await.expect("VNICs")) })
+}
