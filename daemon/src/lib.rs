@@ -1,1 +1,47 @@
-//! Placeholder until the first module lands.
+//! The node agent: it knows which VNICs and pod addresses this node has, configures the host for them, publishes the
+//! addresses for the CNI plugins and puts the plugins in place. Pods never wait for it: while it is down, plugins work from
+//! the files it left.
+//!
+//! ```text
+//!   metadata service ─┐            ┌─▶ slots ─▶ desired ─▶ host (links, routes, rules, nft)
+//!   NativePodNetwork ─┼─▶ world ───┤
+//!   kernel events ────┘  (gather)  ├─▶ pools ──▶ pools.json ──▶ plugins
+//!                        (wake)    └─▶ installer ──▶ CNI binaries, conflist
+//!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
+//! ```
+//!
+//! Everything that decides (`world`, `slots`, `desired`, `pools`, `usage`) is pure; `reconcile` is the only one that
+//! changes the node.
+
+pub mod args;
+pub mod ask;
+pub mod backoff;
+pub mod board;
+pub mod condition;
+pub mod desired;
+pub mod events;
+#[cfg(test)]
+mod fixture;
+pub mod gather;
+pub mod host;
+pub mod logging;
+pub mod metrics;
+pub mod npn;
+pub mod pass;
+pub mod pools;
+mod readable;
+pub mod reconcile;
+pub mod run;
+pub mod server;
+pub mod settings;
+pub mod show;
+pub mod slots;
+pub mod status;
+pub mod transitions;
+pub mod usage;
+pub mod verbs;
+pub mod wake;
+pub mod world;
+
+pub use args::Args;
+pub use run::run;

@@ -1,3 +1,16 @@
-//! Entry point.
+//! Entry point: parse, run, say what went wrong.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use oke_node_agent::{Args, run};
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("oke-node-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

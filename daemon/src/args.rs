@@ -1,0 +1,136 @@
+//! The command line, as typed. Every option may come from the environment instead, as a DaemonSet sets it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use installer::Seen;
+
+/// Runs on every node: configures its secondary VNICs, publishes the addresses pods may have, puts the CNI plugins in
+/// place and reports. The pods' own path needs none of it: while it is down, pods come and go as before.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "oke-node-agent", version)]
+pub struct Args {
+    /// What to do; `run` when nothing is said
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Everything that can be set.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Stay and keep the node as it should be
+    Run,
+    /// Say how the node is: VNICs, sources, conditions
+    Status(Output),
+    /// Say which addresses pods may have and which they hold
+    Pools(Output),
+    /// Say what would be changed now, and change nothing
+    Plan(Output),
+}
+
+/// How to say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub struct Output {
+    /// For people or for programs
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
+    pub output: Format,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns and sentences.
+    Table,
+    /// JSON.
+    Json,
+}
+
+/// Whether pods may do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Permission {
+    /// They may.
+    Allow,
+    /// They may not.
+    Deny,
+}
+
+/// Everything that can be set.
+#[derive(Clone, Debug, clap::Args)]
+#[group(id = "agent-options")]
+pub struct Options {
+    /// State of this boot, shared with the plugins
+    #[arg(long, global = true, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// What the agent learnt and must know after a reboot
+    #[arg(long, global = true, env = "DATA_DIR", default_value = "/var/lib/vcn-native", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The instance metadata service, its version included
+    #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
+    pub imds_base_url: String,
+    /// The NativePodNetwork of this node as JSON; a file that is not there means that there is none yet
+    /// [default: nativepodnetwork.json in the data directory]
+    #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE")]
+    pub npn_file: Option<PathBuf>,
+    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
+    pub sysctl_root: PathBuf,
+    /// Where /healthz, /readyz and /metrics are served
+    #[arg(long, global = true, env = "LISTEN", default_value = "127.0.0.1:9808", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Whether pods may ask the instance metadata service on port 80. It hands out the instance's credentials to whoever
+    /// asks, but some workloads (instance principals) live by it. DNS and time on the same address are always allowed
+    #[arg(
+        long,
+        global = true,
+        env = "PODS_MAY_USE_METADATA",
+        value_enum,
+        default_value = "allow",
+        value_name = "WHAT"
+    )]
+    pub pods_may_use_metadata: Permission,
+    /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
+    #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
+    pub bm_port_0: Option<String>,
+    /// Bare metal: the link that is physical port 1
+    #[arg(long, global = true, env = "BM_PORT_1", value_name = "LINK")]
+    pub bm_port_1: Option<String>,
+    /// How often everything is looked at when nothing seems to happen, in seconds
+    #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
+    pub resync_seconds: f64,
+    /// How long a VNIC that the metadata service no longer lists is kept, in seconds
+    #[arg(long, global = true, env = "DETACH_GRACE_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
+    pub detach_grace_seconds: f64,
+    /// The least that is logged: error, warn, info, debug or trace
+    #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
+    pub log_level: String,
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
+    #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
+    pub node_label: Option<String>,
+    /// The DaemonSet kube-system/vcn-native-ip-cni
+    #[arg(
+        long,
+        global = true,
+        env = "SIGNAL_OKE_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub oke_daemonset: Seen,
+    /// The DaemonSet kube-system/kube-flannel-ds
+    #[arg(
+        long,
+        global = true,
+        env = "SIGNAL_FLANNEL_DAEMONSET",
+        value_enum,
+        default_value = "unknown",
+        value_name = "SEEN"
+    )]
+    pub flannel_daemonset: Seen,
+    /// What the installer takes.
+    #[command(flatten)]
+    pub installer: installer::Options,
+}

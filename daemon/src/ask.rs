@@ -1,0 +1,78 @@
+//! The subcommands' side of root's socket: one question, one answer, synchronously.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// How long an answer may take; a preview waits for the pass in progress.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// The most that is taken for an answer: a full node's pools are some 100 KiB.
+const LONGEST: u64 = 16 * 1024 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error("the agent is not running ({path})", path = .path.display())]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+        /// What connecting said.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody listens and does not answer.
+    #[error("asking the agent for {question}")]
+    Silent {
+        /// What was asked.
+        question: String,
+        /// What happened.
+        #[source]
+        source: io::Error,
+    },
+    /// The answer is a refusal.
+    #[error("the agent answers {question} with status {status}: {body}")]
+    Refused {
+        /// What was asked.
+        question: String,
+        /// The HTTP status.
+        status: u16,
+        /// What it says.
+        body: String,
+    },
+}
+
+/// Asks the agent behind a socket.
+///
+/// # Errors
+/// [`AskError::NotRunning`] when there is none.
+pub fn ask(socket: &Path, question: &str) -> Result<String, AskError> {
+    let mut stream =
+        UnixStream::connect(socket).map_err(|source| AskError::NotRunning { path: socket.to_owned(), source })?;
+    let answer =
+        exchange(&mut stream, question).map_err(|source| AskError::Silent { question: question.to_owned(), source })?;
+    let malformed = || AskError::Silent {
+        question: question.to_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"),
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or_else(malformed)?;
+    match status {
+        200 => Ok(body.to_owned()),
+        _ => Err(AskError::Refused { question: question.to_owned(), status, body: body.trim().to_owned() }),
+    }
+}
+
+/// HTTP/1.0, so that the body simply lasts to the end.
+fn exchange(stream: &mut UnixStream, question: &str) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {question} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.take(LONGEST).read_to_string(&mut answer)?;
+    Ok(answer)
+}

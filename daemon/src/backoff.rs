@@ -1,0 +1,30 @@
+//! Pauses: capped, jittered, for ever (promise P4). Chance is a parameter, so tests know what comes.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use imds::Backoff;
+
+/// Between failures of the same thing.
+pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
+
+/// Between two looks at sources that are not as they will be: OKE takes a minute to make a NativePodNetwork.
+pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_secs(10) };
+
+/// How long events are gathered before the kernel is looked at. It grows while somebody undoes our repairs, so that two
+/// programs fighting do not take the machine; it stays below the second within which drift is repaired.
+pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(800) };
+
+/// A number in 0.0–1.0. Good enough for jitter, and no dependency: the standard library seeds each `RandomState` from the
+/// system.
+#[must_use]
+pub fn chance() -> f64 {
+    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or_default();
+    f64::from(bits) / f64::from(u32::MAX)
+}
+
+/// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask together.
+#[must_use]
+pub fn jittered(interval: Duration, chance: f64) -> Duration {
+    interval.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)
+}

@@ -1,0 +1,176 @@
+//! What the agent shows: answers to questions by HTTP path, whoever serves them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipam::BootId;
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::condition::{Condition, Reason};
+use crate::logging::chain;
+use crate::metrics::Metrics;
+use crate::pass::Pass;
+use crate::reconcile::Reconciler;
+use crate::status::{AgentState, Status};
+use crate::usage::Usage;
+use crate::wake::PreviewRequest;
+use crate::world::World;
+
+/// How long the loop may be without a finished pass before /healthz asks for a restart. Passes end within seconds and run
+/// at least every resync interval; a loop this late hangs in the kernel or in a file system.
+const STUCK: Duration = Duration::from_secs(300);
+
+/// How long a preview may take, the pass in progress before it included.
+const PREVIEW: Duration = Duration::from_secs(20);
+
+/// Everything that can be asked for.
+#[derive(Clone, Debug)]
+pub struct Board {
+    /// Where pools and allocations are.
+    pub state_dir: PathBuf,
+    /// Of which boot.
+    pub boot: BootId,
+    /// When the agent started.
+    pub started: Instant,
+    /// How often a pass runs at least.
+    pub resync: Duration,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is known from outside.
+    pub worlds: watch::Receiver<World>,
+    /// The last pass.
+    pub passes: watch::Receiver<Option<Arc<Pass>>>,
+    /// Who makes previews.
+    pub previews: mpsc::Sender<PreviewRequest>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The content type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+/// Who asks: the socket is root's, the TCP port is everybody's on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Anybody who reaches the port.
+    Anybody,
+    /// Root.
+    Root,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ready {
+    ready: bool,
+    conditions: Vec<Condition>,
+}
+
+impl Board {
+    /// Answers a question.
+    pub async fn answer(&self, path: &str, asker: Asker) -> Answer {
+        match (path, asker) {
+            ("/healthz", _) => self.health(Instant::now()),
+            ("/readyz", _) => self.readiness(),
+            ("/metrics", _) => self.metrics_text().await,
+            ("/status", Asker::Root) => self.status(),
+            ("/pools", Asker::Root) => self.pools().await,
+            ("/plan", Asker::Root) => self.plan().await,
+            _ => Answer::text(404, "nothing is here\n"),
+        }
+    }
+
+    /// The process lives and its loop turns. Nothing outside makes it unhealthy: a restart would mend nothing there.
+    fn health(&self, now: Instant) -> Answer {
+        let waited = now.saturating_duration_since(self.started);
+        let last = self.pass().map_or(waited, |pass| since(pass.unix_millis).min(waited));
+        if last > STUCK + self.resync {
+            return Answer::text(500, &format!("no pass has ended for {} s\n", last.as_secs()));
+        }
+        Answer::text(200, "ok\n")
+    }
+
+    fn readiness(&self) -> Answer {
+        let pass = self.pass();
+        let starting = || vec![Condition::blocking(Reason::Starting, "no pass has ended yet")];
+        let ready = pass.as_ref().is_some_and(|pass| pass.is_ready());
+        let conditions = pass.map_or_else(starting, |pass| pass.conditions.clone());
+        Answer::json(if ready { 200 } else { 503 }, &Ready { ready, conditions })
+    }
+
+    async fn metrics_text(&self) -> Answer {
+        let usage = self.usage().await.unwrap_or_default();
+        let world = self.worlds.borrow().clone();
+        let body = self.metrics.text(&world, self.pass().as_deref(), &usage);
+        Answer { status: 200, content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8", body }
+    }
+
+    fn status(&self) -> Answer {
+        let agent = AgentState {
+            running: true,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: Some(self.started.elapsed().as_secs()),
+        };
+        let world = self.worlds.borrow().clone();
+        Answer::json(200, &Status::of(agent, &world, self.pass().as_deref()))
+    }
+
+    async fn pools(&self) -> Answer {
+        match self.usage().await {
+            Ok(usage) => Answer::json(200, &usage),
+            Err(error) => Answer::text(503, &format!("{error}\n")),
+        }
+    }
+
+    async fn plan(&self) -> Answer {
+        let (asker, answer) = oneshot::channel();
+        let asked = async {
+            self.previews.send(asker).await.ok()?;
+            answer.await.ok()
+        };
+        match tokio::time::timeout(PREVIEW, asked).await {
+            Ok(Some(pass)) => Answer::json(200, &pass),
+            _ => Answer::text(503, "the agent is busy or stopping; ask again\n"),
+        }
+    }
+
+    async fn usage(&self) -> Result<Usage, String> {
+        let (state_dir, boot) = (self.state_dir.clone(), self.boot.clone());
+        let read =
+            tokio::task::spawn_blocking(move || Reconciler::usage(&state_dir, &boot).map_err(|error| chain(&error)));
+        read.await.map_err(|error| error.to_string())?
+    }
+
+    fn pass(&self) -> Option<Arc<Pass>> {
+        self.passes.borrow().clone()
+    }
+}
+
+impl Answer {
+    fn text(status: u16, body: &str) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.to_owned() }
+    }
+
+    fn json(status: u16, body: &impl Serialize) -> Self {
+        match serde_json::to_string(body) {
+            Ok(mut body) => {
+                body.push('\n');
+                Self { status, content_type: "application/json", body }
+            }
+            Err(error) => Self::text(500, &format!("{error}\n")),
+        }
+    }
+}
+
+/// How long ago a moment of the wall clock was; the clock may have been set since.
+fn since(unix_millis: u64) -> Duration {
+    let then = std::time::UNIX_EPOCH + Duration::from_millis(unix_millis);
+    std::time::SystemTime::now().duration_since(then).unwrap_or_default()
+}

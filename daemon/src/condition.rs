@@ -1,0 +1,115 @@
+//! What is not as it should be, in stable words that alerts and runbooks can rely on, with a sentence for people.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// The stable word.
+    pub reason: Reason,
+    /// Whether new pods suffer.
+    pub severity: Severity,
+    /// What it is about (a VNIC, a file), where there may be several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// What is the matter and, where we know, what to do.
+    pub message: String,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// New pods cannot start: the agent is not ready.
+    Blocking,
+    /// Pods start; something else is missing.
+    Degraded,
+}
+
+/// The stable words. Never renamed: alerts match on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Reason {
+    /// No pass has ended yet.
+    Starting,
+    /// The metadata service does not answer.
+    MetadataUnavailable,
+    /// The NativePodNetwork could not be read.
+    NativePodNetworkUnreadable,
+    /// There is no NativePodNetwork yet, or OKE has not finished it.
+    NativePodNetworkPending,
+    /// The primary VNIC has no link.
+    PrimaryLinkMissing,
+    /// A secondary VNIC has no link.
+    LinkMissing,
+    /// The NativePodNetwork names a VNIC that the metadata service does not list.
+    VnicNotListed,
+    /// A VNIC has addresses for pods but nobody says by which router.
+    RouterUnknown,
+    /// The kernel refused part of the host's network.
+    HostNetworkFailed,
+    /// The kernel has no nf_tables for family inet.
+    KernelLacksNft,
+    /// Our nft table could not be written.
+    NftFailed,
+    /// No address is there for pods.
+    NoUsableAddress,
+    /// A state file could not be read or written.
+    StateFailed,
+    /// The CNI binaries or configuration could not be put in place.
+    InstallerFailed,
+}
+
+impl Reason {
+    /// Whether looking again within seconds may end it, without any event telling us.
+    #[must_use]
+    pub const fn is_retried_soon(self) -> bool {
+        matches!(self, Self::HostNetworkFailed | Self::NftFailed | Self::StateFailed | Self::InstallerFailed)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The variant's name is the stable word, here as in JSON.
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Condition {
+    /// A condition that stops new pods.
+    #[must_use]
+    pub fn blocking(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, severity: Severity::Blocking, subject: None, message: message.into() }
+    }
+
+    /// A condition that pods survive.
+    #[must_use]
+    pub fn degraded(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, severity: Severity::Degraded, subject: None, message: message.into() }
+    }
+
+    /// Says what it is about.
+    #[must_use]
+    pub fn about(mut self, subject: impl fmt::Display) -> Self {
+        self.subject = Some(subject.to_string());
+        self
+    }
+
+    /// Whether it stops new pods.
+    #[must_use]
+    pub const fn blocks(&self) -> bool {
+        matches!(self.severity, Severity::Blocking)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.reason)?;
+        if let Some(subject) = &self.subject {
+            write!(f, " ({subject})")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}

@@ -1,0 +1,123 @@
+//! What the host's network must be, from what is known: pure. Every VNIC that cannot be served has a condition saying why,
+//! and does not keep the others from being served.
+
+#[cfg(test)]
+mod tests;
+
+use api::NativePodNetwork;
+use api::npn::NpnVnic;
+use datapath::host::{HostNetwork, HostVnic, Placement, place};
+use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic};
+
+use crate::condition::{Condition, Reason};
+use crate::settings::Ports;
+use crate::slots::Slots;
+
+/// What is known, from outside and from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The instance's VNICs, the primary one first.
+    pub vnics: &'a [Vnic],
+    /// Its NativePodNetwork.
+    pub npn: Option<&'a NativePodNetwork>,
+    /// The host's links.
+    pub links: &'a [netlink::Link],
+}
+
+/// What was chosen by the operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices<'a> {
+    /// Physical ports by name.
+    pub ports: &'a Ports,
+    /// Whether pods may ask the metadata service.
+    pub pods_may_use_metadata: bool,
+}
+
+/// What must be, and what cannot be.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The host's network; none while the primary VNIC is not known or has no link.
+    pub network: Option<HostNetwork>,
+    /// Why something is missing in it.
+    pub conditions: Vec<Condition>,
+}
+
+/// The VNICs that are ours to configure: all but the primary one, which is the operating system's (promise P2).
+pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
+    vnics.iter().skip(1).map(|vnic| &vnic.id)
+}
+
+/// The host's network.
+#[must_use]
+pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
+    let placed = |vnic| place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index));
+    let Some(first) = facts.vnics.first() else { return Wanted::default() };
+    let mut conditions = Vec::new();
+    let primary = match placed(first) {
+        Ok(placement) => placement.link().clone(),
+        Err(error) => {
+            let condition = Condition::blocking(Reason::PrimaryLinkMissing, error.to_string()).about(&first.id);
+            return Wanted { network: None, conditions: vec![condition] };
+        }
+    };
+    let mut vnics: Vec<HostVnic> = Vec::new();
+    for vnic in facts.vnics.iter().skip(1) {
+        let placement = match placed(vnic) {
+            Ok(placement) if *placement.link() == primary => {
+                let message = format!("it is on the primary VNIC's link {primary}, which is never changed");
+                conditions.push(Condition::degraded(Reason::LinkMissing, message).about(&vnic.id));
+                continue;
+            }
+            Ok(placement) => placement,
+            Err(error) => {
+                conditions.push(Condition::degraded(Reason::LinkMissing, error.to_string()).about(&vnic.id));
+                continue;
+            }
+        };
+        // Assigned before; a VNIC without one is served as soon as slots can be written.
+        let Some(table) = slots.table(&vnic.id) else { continue };
+        let vnic = Vnic { addressing: addressing(vnic, npn_vnic(facts.npn, &vnic.id)), ..vnic.clone() };
+        vnics.push(HostVnic { vnic, placement, table, mtu: Mtu::VCN });
+    }
+    // A VLAN's port may be a VNIC of its own; it has to be there first.
+    vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
+    let unlisted = facts
+        .npn
+        .iter()
+        .flat_map(|npn| &npn.vnics)
+        .filter(|wanted| !facts.vnics.iter().any(|vnic| vnic.id == wanted.vnic_id));
+    conditions.extend(unlisted.map(|vnic| {
+        let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
+        Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
+    }));
+    let network =
+        HostNetwork { primary, ipv6: speaks_ipv6(facts), vnics, pods_may_use_metadata: choices.pods_may_use_metadata };
+    Wanted { network: Some(network), conditions }
+}
+
+/// The entry of a VNIC.
+#[must_use]
+pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
+    npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
+}
+
+/// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the
+/// NativePodNetwork may.
+fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>) -> PerFamily<SubnetAddressing> {
+    let mut addressing = vnic.addressing.clone();
+    for family in Family::ALL {
+        let known = npn.and_then(|npn| npn.addressing.of(family));
+        if addressing.of(family).is_none()
+            && let Some(npn) = known
+            && let (Some(subnet), Some(router), Some(address)) = (npn.subnet, npn.router, npn.host)
+        {
+            *addressing.slot(family) = Some(SubnetAddressing { subnet, router, address });
+        }
+    }
+    addressing
+}
+
+fn speaks_ipv6(facts: Facts<'_>) -> bool {
+    facts.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some())
+        || facts.npn.is_some_and(|npn| npn.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some()))
+}

@@ -1,0 +1,135 @@
+//! What follows from what is known.
+
+use netlink::Link;
+use vcn::{TableId, VlanTag};
+
+use super::*;
+use crate::fixture::{link, mac, npn, vm_vnics, vnic};
+use crate::slots::Referred;
+
+fn slots(vnics: &[Vnic]) -> Slots {
+    let mut slots = Slots::default();
+    slots.assign(secondary(vnics), &Referred::default());
+    slots
+}
+
+fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
+    let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true };
+    wanted(Facts { vnics, npn, links }, &slots(vnics), choices)
+}
+
+fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
+    wanted.conditions.iter().map(|it| (it.reason, it.subject.as_deref().and_then(last_part))).collect()
+}
+
+fn last_part(ocid: &str) -> Option<&str> {
+    ocid.rsplit('.').next()
+}
+
+fn served(wanted: &Wanted) -> Vec<(&str, String, TableId)> {
+    let vnics = &wanted.network.as_ref().unwrap().vnics;
+    vnics.iter().map(|it| (it.vnic.id.unique_id(), it.placement.link().to_string(), it.table)).collect()
+}
+
+#[test]
+fn every_secondary_vnic_is_served_and_the_primary_is_left_alone() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let wanted = want(&vnics, &links, None);
+    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens3");
+    assert_eq!(served(&wanted), [("pods", "ens5".into(), TableId(1000)), ("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(wanted.conditions, []);
+    assert!(!wanted.network.unwrap().ipv6);
+}
+
+#[test]
+fn a_vnic_without_a_link_keeps_no_other_from_being_served() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens6", 0x0c)], None);
+    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+    assert!(!wanted.conditions[0].blocks());
+}
+
+#[test]
+fn without_the_primary_link_nothing_is_configured() {
+    let wanted = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
+    assert_eq!(wanted.network, None);
+    assert_eq!(reasons(&wanted), [(Reason::PrimaryLinkMissing, Some("primary"))]);
+    assert!(wanted.conditions[0].blocks());
+}
+
+#[test]
+fn without_any_vnic_known_nothing_is_wanted() {
+    let wanted = want(&[], &[link("ens3", 0x0a)], None);
+    assert!(wanted.network.is_none() && wanted.conditions.is_empty());
+}
+
+#[test]
+fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
+    let vnics = &vm_vnics()[..1];
+    let wanted = want(vnics, &[link("ens3", 0x0a)], Some(&npn("SUCCESS")));
+    assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
+}
+
+#[test]
+fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv4 = None;
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], Some(&npn("SUCCESS")));
+    let network = wanted.network.unwrap();
+    let ipv4 = network.vnics[0].vnic.addressing.ipv4.clone().unwrap();
+    assert_eq!(ipv4.address, "10.0.33.16".parse::<std::net::IpAddr>().unwrap());
+}
+
+#[test]
+fn ipv6_is_on_when_any_vnic_has_it() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: "2603:c020::7".parse().unwrap(),
+    });
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], None);
+    assert!(wanted.network.unwrap().ipv6);
+}
+
+fn bare_metal() -> Vec<Vnic> {
+    let on = |mut vnic: Vnic, index, tag: Option<u16>| {
+        vnic.nic_index = Some(index);
+        vnic.vlan_tag = tag.map(|tag| VlanTag::new(tag).unwrap());
+        vnic
+    };
+    vec![
+        on(vnic("primary", 0x0a, "10.0.10"), 0, None),
+        on(vnic("tagged", 0x0b, "10.0.33"), 1, Some(12)),
+        on(vnic("port1", 0x0c, "10.0.34"), 1, None),
+    ]
+}
+
+#[test]
+fn on_bare_metal_ports_come_before_the_vlans_on_them() {
+    let wanted = want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c)], None);
+    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001)), ("tagged", "nic1.12".into(), TableId(1000))]);
+}
+
+#[test]
+fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
+    let vnics = bare_metal();
+    let links = [link("ens300np0", 0x77)];
+    let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
+    let choices = Choices { ports: &ports, pods_may_use_metadata: true };
+    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links }, &slots(&vnics), choices);
+    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
+    assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
+}
+
+#[test]
+fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
+    let mut vnics = vm_vnics();
+    vnics[1].mac = mac(0x0a);
+    let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
+    assert_eq!(served(&wanted), []);
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+}

@@ -1,0 +1,119 @@
+//! Which events of the kernel are worth a look: those about what the agent keeps. Pods' links, routes and rules come and
+//! go by the hundred and are the plugins'.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use netlink::{Event, Groups, Monitor};
+use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities, TABLE_BASE};
+
+use crate::readable::Readable;
+
+/// The kernel's events, for one task to wait for.
+#[derive(Debug)]
+pub struct Events {
+    monitor: Monitor,
+    readable: Readable,
+}
+
+impl Events {
+    /// Listens in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When there is no socket to be had.
+    pub fn open() -> io::Result<Self> {
+        let groups = Groups { links: true, addresses: true, routes: true, rules: true, neighbours: false };
+        let monitor = Monitor::open(groups).map_err(io::Error::other)?;
+        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor })
+    }
+
+    /// Waits for something worth a look. May be dropped while it waits; no event is lost for good, because whoever looks
+    /// sees all of them.
+    ///
+    /// # Errors
+    /// When the socket is broken: open another.
+    pub async fn concerning(&mut self) -> io::Result<()> {
+        let monitor = &mut self.monitor;
+        let read = || {
+            let mut concerning = false;
+            loop {
+                let events = monitor.drain().map_err(io::Error::other)?;
+                if events.is_empty() {
+                    return Ok(concerning.then_some(()));
+                }
+                concerning |= events.iter().any(concerns_host);
+            }
+        };
+        self.readable.wait(read).await
+    }
+}
+
+fn concerns_host(event: &Event) -> bool {
+    match event {
+        Event::Link(_, link) => !link.name.as_str().starts_with(HOST_LINK_PREFIX),
+        // Every link of a pod brings one; ours are never link-local.
+        Event::Address(_, address) => {
+            Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
+        }
+        Event::Route(_, route) => route.table.0 >= TABLE_BASE,
+        Event::Rule(_, rule) => {
+            rule.protocol == PROTOCOL && !matches!(rule.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD)
+        }
+        Event::Neighbour(..) => false,
+        Event::Overrun => true,
+    }
+}
+
+fn is_link_local(address: std::net::IpAddr) -> bool {
+    matches!(address, std::net::IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink::{Address, Change, Route, Rule};
+    use vcn::TableId;
+
+    use super::*;
+    use crate::fixture::link;
+
+    fn route(table: u32) -> Event {
+        Event::Route(Change::Gone, Route::new("10.0.0.0/8".parse().unwrap(), 3, TableId(table), PROTOCOL))
+    }
+
+    fn rule(priority: vcn::Priority, protocol: u8) -> Event {
+        Event::Rule(Change::Gone, Rule::new(Family::Ipv4, priority, TableId(1000), protocol))
+    }
+
+    fn address(address: &str) -> Event {
+        Event::Address(Change::Present, Address::new(3, address.parse().unwrap()))
+    }
+
+    #[test]
+    fn what_the_agent_keeps_is_worth_a_look() {
+        for event in [
+            Event::Link(Change::Present, link("ens5", 5)),
+            address("10.0.33.7/32"),
+            address("2603:c020::7/128"),
+            route(1000),
+            rule(RulePriorities::FROM_VNIC, PROTOCOL),
+            rule(RulePriorities::METADATA, PROTOCOL),
+            Event::Overrun,
+        ] {
+            assert!(concerns_host(&event), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn what_pods_bring_with_them_is_not() {
+        for event in [
+            Event::Link(Change::Present, link("vcn0123456789ab", 5)),
+            address("fe80::1/64"),
+            route(254),
+            rule(RulePriorities::FROM_POD, PROTOCOL),
+            rule(RulePriorities::TO_POD, PROTOCOL),
+            rule(RulePriorities::FROM_VNIC, 0),
+        ] {
+            assert!(!concerns_host(&event), "{event:?}");
+        }
+    }
+}

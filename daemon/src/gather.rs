@@ -1,0 +1,69 @@
+//! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays
+//! nobody: whoever needs the world takes it as it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use imds::Metadata;
+use tokio::sync::watch;
+
+use crate::backoff::{UNSETTLED, chance, jittered};
+use crate::logging::chain;
+use crate::metrics::Metrics;
+use crate::npn::NativePodNetworks;
+use crate::settings::Settings;
+use crate::world::World;
+
+/// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known.
+const INSTANCE_AGE: Duration = Duration::from_secs(600);
+
+/// Asks, publishes, waits; for ever. Ends when nobody listens any more.
+pub async fn run<M: Metadata, N: NativePodNetworks>(
+    metadata: M,
+    npns: N,
+    settings: Arc<Settings>,
+    metrics: Arc<Metrics>,
+    worlds: watch::Sender<World>,
+) {
+    let mut world = World::default();
+    let mut unsettled = 0;
+    while !worlds.is_closed() {
+        ask(&mut world, &metadata, &npns, &settings, &metrics).await;
+        unsettled = if world.is_settled() { 0 } else { unsettled + 1 };
+        worlds.send_replace(world.clone());
+        let pause = match unsettled {
+            0 => jittered(settings.resync, chance()),
+            attempt => UNSETTLED.pause(attempt, chance()).min(settings.resync),
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Asks each source once.
+pub async fn ask<M: Metadata, N: NativePodNetworks>(
+    world: &mut World,
+    metadata: &M,
+    npns: &N,
+    settings: &Settings,
+    metrics: &Metrics,
+) {
+    let due = world.instance.age(Instant::now()).is_none_or(|age| age >= INSTANCE_AGE);
+    let instance = async {
+        match due {
+            true => Some(metadata.instance().await),
+            false => None,
+        }
+    };
+    // Together: each may take its whole deadline.
+    let (instance, vnics) = tokio::join!(instance, metadata.vnics());
+    if let Some(answer) = instance {
+        metrics.metadata_answered("instance", answer.is_ok());
+        world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
+    }
+    metrics.metadata_answered("vnics", vnics.is_ok());
+    world.absorb_vnics(vnics.map_err(|error| chain(&error)), settings.detach_grace, Instant::now());
+    if let Some(instance) = &world.instance.value {
+        let answer = npns.mine(&instance.id).await;
+        world.npn.absorb(answer.map_err(|error| chain(&error)), Instant::now());
+    }
+}

@@ -1,0 +1,194 @@
+//! The kernel's side of a pass: look, plan, and take the steps in batches that fail on their own, so that one VNIC's
+//! trouble is nobody else's.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use datapath::host::{self, HostNetwork};
+use datapath::{Change, Error, Object, Places, Step};
+use netlink::{Link, RouteFilter, Socket};
+use vcn::{Family, Ocid, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
+
+use crate::slots::Referred;
+
+/// The host's kernel.
+#[derive(Clone, Debug)]
+pub struct Host {
+    sysctl_root: PathBuf,
+}
+
+/// Steps that are done together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// What they are about.
+    pub part: Part,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+}
+
+/// A part of the host's network that can fail on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Something of ours that is no longer wanted.
+    Stale,
+    /// Settings and rules of the whole host.
+    Base,
+    /// A VNIC.
+    Vnic(Ocid),
+    /// Our nft table. User-mode kernels have none: pods then live without DNS by the link-local address.
+    Nft,
+}
+
+/// A batch that was tried.
+#[derive(Debug)]
+pub struct Tried {
+    /// What.
+    pub batch: Batch,
+    /// How it went.
+    pub result: Result<(), Error>,
+}
+
+impl Host {
+    /// The kernel, with its settings at a path.
+    #[must_use]
+    pub fn new(sysctl_root: &Path) -> Self {
+        Self { sysctl_root: sysctl_root.to_owned() }
+    }
+
+    /// The host's links.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn links(&self) -> Result<Vec<Link>, netlink::Error> {
+        Socket::open()?.links()
+    }
+
+    /// What refers to tables of ours: every route and rule, whoever made it, because a table that somebody else uses is
+    /// not free either. Tables of VNICs are told by the rule about the VNIC's own address.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn referred(&self, vnics: &[Vnic]) -> Result<Referred, netlink::Error> {
+        let mut socket = Socket::open()?;
+        let mut referred = Referred::default();
+        for family in Family::ALL {
+            let routes = socket.routes(&RouteFilter::all(family))?;
+            referred.tables.extend(routes.into_iter().map(|route| route.table).filter(is_ours));
+            for rule in socket.rules(family)? {
+                if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_VNIC {
+                    let own = |vnic: &&Vnic| {
+                        vnic.addressing
+                            .of(family)
+                            .is_some_and(|at| rule.from.is_some_and(|from| from.ip() == at.address))
+                    };
+                    referred.owners.extend(vnics.iter().find(own).map(|vnic| (vnic.id.clone(), rule.table)));
+                }
+                referred.tables.extend(Some(rule.table).filter(is_ours));
+            }
+        }
+        Ok(referred)
+    }
+
+    /// What has to change, in the order it is to be done.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn plan(&self, network: &HostNetwork) -> Result<Vec<Batch>, Error> {
+        let desired = host::desired(network);
+        let mut places = self.places()?;
+        let observed = host::observe(&desired, &mut places)?;
+        Ok(batches(datapath::plan(&host::placed(desired), &observed), network))
+    }
+
+    /// Takes the steps. Every batch is tried, whatever became of those before it.
+    ///
+    /// # Errors
+    /// When the kernel cannot be spoken to at all.
+    pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<Tried>, Error> {
+        let mut places = self.places()?;
+        let mut tried = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let result = datapath::apply(&batch.steps, &mut places);
+            tried.push(Tried { batch, result });
+        }
+        Ok(tried)
+    }
+
+    fn places(&self) -> Result<Places, Error> {
+        Places::host(&self.sysctl_root).map_err(|source| Error::Observe { what: "the host".into(), source })
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale => f.write_str("no longer wanted"),
+            Self::Base => f.write_str("host"),
+            Self::Vnic(id) => id.fmt(f),
+            Self::Nft => f.write_str("nft table"),
+        }
+    }
+}
+
+fn is_ours(table: &TableId) -> bool {
+    table.0 >= TABLE_BASE
+}
+
+/// Sorts steps into batches: what goes, each on its own; the host's settings; what several VNICs share (a physical port);
+/// each VNIC; the nft table.
+fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
+    let only = |vnics: Vec<host::HostVnic>| host::desired(&HostNetwork { vnics, ..network.clone() });
+    let base = only(Vec::new());
+    let owned: Vec<(&Ocid, Vec<Object>)> = network
+        .vnics
+        .iter()
+        .map(|vnic| {
+            let objects = only(vec![vnic.clone()]).into_iter().filter(|object| !base.contains(object));
+            (&vnic.vnic.id, objects.collect())
+        })
+        .collect();
+    let (mut stale, mut settings, mut ipv6, mut shared, mut nft) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut by_vnic: Vec<(&Ocid, Vec<Step>)> = owned.iter().map(|(id, _)| (*id, Vec::new())).collect();
+    for step in steps {
+        let object = match &step.change {
+            Change::Delete(_) => {
+                stale.push(step);
+                continue;
+            }
+            Change::Add(object) | Change::Replace { to: object, .. } => object,
+        };
+        let owners: BTreeSet<&Ocid> =
+            owned.iter().filter(|(_, objects)| objects.contains(object)).map(|(id, _)| *id).collect();
+        let mut owners = owners.into_iter();
+        match (owners.next(), owners.next(), object) {
+            (_, _, Object::NftTable(_)) => nft.push(step),
+            (None, _, Object::Sysctl(setting)) if setting.key.iter().any(|part| part == "ipv6") => ipv6.push(step),
+            (None, _, _) => settings.push(step),
+            (Some(_), Some(_), _) => shared.push(step),
+            (Some(owner), None, _) => {
+                if let Some((_, steps)) = by_vnic.iter_mut().find(|(id, _)| *id == owner) {
+                    steps.push(step);
+                }
+            }
+        }
+    }
+    // The same port, once for every VLAN on it.
+    shared.dedup();
+    let singly = |part: Part, steps: Vec<Step>| steps.into_iter().map(move |step| (part.clone(), vec![step]));
+    let vnics = by_vnic.into_iter().map(|(id, steps)| (Part::Vnic(id.clone()), steps));
+    let nft = (Part::Nft, nft);
+    singly(Part::Stale, stale)
+        .chain(singly(Part::Base, settings))
+        // Together and in order: forwarding without accept_ra=2 would cost the host its default route.
+        .chain([(Part::Base, ipv6)])
+        .chain(singly(Part::Base, shared))
+        .chain(vnics)
+        .chain([nft])
+        .filter(|(_, steps)| !steps.is_empty())
+        .map(|(part, steps)| Batch { part, steps })
+        .collect()
+}

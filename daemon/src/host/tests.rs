@@ -1,0 +1,63 @@
+//! Which steps stand and fall together.
+
+use std::net::IpAddr;
+
+use datapath::host::{HostVnic, Placement};
+use datapath::{Place, RuleSpec};
+use vcn::{Mtu, Priority, VlanTag};
+
+use super::*;
+use crate::fixture::vnic;
+
+fn network() -> HostNetwork {
+    let vlan = |name: &str, last, tag| HostVnic {
+        vnic: vnic(name, last, &format!("10.0.{last}")),
+        placement: Placement::Vlan {
+            link: format!("nic1.{tag}").parse().unwrap(),
+            parent: "eth1".parse().unwrap(),
+            tag: VlanTag::new(tag).unwrap(),
+        },
+        table: TableId(1000 + u32::from(last)),
+        mtu: Mtu::VCN,
+    };
+    HostNetwork {
+        primary: "eth0".parse().unwrap(),
+        vnics: vec![vlan("a", 11, 11), vlan("b", 12, 12)],
+        pods_may_use_metadata: false,
+        ipv6: true,
+    }
+}
+
+fn parts(batches: &[Batch]) -> Vec<(String, usize)> {
+    batches.iter().map(|batch| (batch.part.to_string(), batch.steps.len())).collect()
+}
+
+#[test]
+fn vnics_stand_alone_and_share_only_their_port() {
+    let network = network();
+    let steps = datapath::plan(&host::placed(host::desired(&network)), &[]);
+    let batches = batches(steps, &network);
+    let own = host::desired(&network).iter().filter(|object| object.to_string().contains("nic1.11")).count();
+    let parts = parts(&batches);
+    let named = |name: &str| parts.iter().filter(|(part, _)| part.ends_with(name)).cloned().collect::<Vec<_>>();
+    // ip_forward, metadata rule, ipv6 (2), the port; in this order.
+    assert_eq!(named("host").iter().map(|(_, steps)| *steps).collect::<Vec<_>>(), [1, 1, 2, 1]);
+    // The rule from the VNIC's address names no link.
+    assert_eq!(named(".a"), [("ocid1.vnic.oc1.iad.a".into(), own + 1)]);
+    assert_eq!(named(".b").len(), 1);
+    assert_eq!(parts.last().unwrap().0, "nft table");
+}
+
+#[test]
+fn what_is_no_longer_wanted_goes_first_and_singly() {
+    let network = network();
+    let rule = |address: &str| {
+        let from = Some(ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap()));
+        let table = TableId(1007);
+        (Place::Host, Object::Rule(RuleSpec { priority: Priority(1537), family: Family::Ipv4, from, to: None, table }))
+    };
+    let mut observed = host::placed(host::desired(&network));
+    observed.extend([rule("10.0.7.1"), rule("10.0.7.2")]);
+    let steps = datapath::plan(&host::placed(host::desired(&network)), &observed);
+    assert_eq!(parts(&batches(steps, &network)), [("no longer wanted".into(), 1), ("no longer wanted".into(), 1)]);
+}

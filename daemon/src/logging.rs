@@ -1,0 +1,52 @@
+//! Logs: JSON lines on standard output, one per transition, each with a stable `event` name. Nothing is logged because
+//! time has passed.
+
+use std::error::Error;
+use std::io;
+
+use tracing::Level;
+
+/// Logs from here on. The second call of a process does nothing, so tests may all call it.
+pub fn start(least: Level) {
+    let logs = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
+        .with_target(false)
+        .with_max_level(least)
+        .with_writer(io::stdout);
+    let _ = logs.try_init();
+}
+
+/// An error and its causes in one line. A cause that only says what the line says already is left out.
+#[must_use]
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !line.ends_with(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        next = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Link(&'static str, #[source] Option<Box<Link>>);
+
+    #[test]
+    fn a_cause_that_repeats_what_was_said_is_left_out() {
+        let link = |text, cause: Option<Link>| Link(text, cause.map(Box::new));
+        let error = link("step failed: link set up", Some(link("link set up", Some(link("not permitted", None)))));
+        assert_eq!(chain(&error), "step failed: link set up: not permitted");
+    }
+}

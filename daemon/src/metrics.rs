@@ -1,0 +1,237 @@
+//! What Prometheus is told. Counters grow where things happen; gauges are set when somebody scrapes.
+
+mod labels;
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use telemetry::VerbRecord;
+
+use crate::pass::Pass;
+use crate::usage::Usage;
+use crate::world::World;
+use labels::{Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Source, Verb};
+
+/// A pass takes milliseconds; one that installs binaries, a second.
+const PASS_SECONDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
+
+/// An ADD takes about 2 ms, its phases a part of that; a slow one is caught by the kernel's routing lock.
+const VERB_SECONDS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+/// The most label sets of verbs: a plugin of another version may invent phases, but not without end.
+const VERB_SERIES: usize = 512;
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+type Number<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    passes: Family<PassKind, Counter>,
+    pass_seconds: Histogram,
+    changes: Family<ChangeKind, Counter>,
+    questions: Family<Question, Counter>,
+    verbs: Seconds<Verb>,
+    verb_series: std::sync::Mutex<std::collections::HashSet<Verb>>,
+    verb_records_refused: Counter,
+    decisions: Family<Decided, Counter>,
+    ages: Number<Source>,
+    pools: Number<Pool>,
+    conditions: Number<ConditionOf>,
+    ready: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("oke_node_agent");
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
+        registry.register("build_info", "The agent's version", build);
+        let metrics = Self {
+            passes: Family::default(),
+            pass_seconds: Histogram::new(PASS_SECONDS),
+            changes: Family::default(),
+            questions: Family::default(),
+            verbs: Family::new_with_constructor(|| Histogram::new(VERB_SECONDS)),
+            verb_series: std::sync::Mutex::default(),
+            verb_records_refused: Counter::default(),
+            decisions: Family::default(),
+            ages: Family::default(),
+            pools: Family::default(),
+            conditions: Family::default(),
+            ready: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register("reconcile_passes", "Passes, by why they ran and how they ended", metrics.passes.clone());
+        registry.register("reconcile_seconds", "How long a pass took", metrics.pass_seconds.clone());
+        registry.register(
+            "reconcile_changes",
+            "Changes made, by what and why; of cause kernel or timer they are repairs",
+            metrics.changes.clone(),
+        );
+        registry.register("metadata_questions", "Questions to the metadata service", metrics.questions.clone());
+        registry.register("cni_verb_seconds", "Runs of our CNI plugins, whole and by phase", metrics.verbs.clone());
+        registry.register(
+            "cni_records_refused",
+            "Records of plugin runs that could not be read or were of too many kinds",
+            metrics.verb_records_refused.clone(),
+        );
+        registry.register(
+            "pod_network_decisions",
+            "Passes by whether our pod network belongs here, and the signal that decided",
+            metrics.decisions.clone(),
+        );
+        registry.register("source_age_seconds", "Age of the last good answer", metrics.ages.clone());
+        registry.register("pool_addresses", "Addresses for pods, by VNIC, family and state", metrics.pools.clone());
+        registry.register("condition", "1 for what is not as it should be", metrics.conditions.clone());
+        registry.register("ready", "Whether new pods can start", metrics.ready.clone());
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Counts a pass.
+    pub fn passed(&self, pass: &Pass) {
+        let result = if pass.conditions.is_empty() {
+            "ok"
+        } else if pass.is_ready() {
+            "degraded"
+        } else {
+            "blocked"
+        };
+        let cause = pass.cause.word();
+        self.passes.get_or_create(&PassKind { cause, result }).inc();
+        self.pass_seconds.observe(seconds(pass.micros));
+        for change in &pass.changes {
+            self.changes.get_or_create(&ChangeKind { noun: change.noun.clone(), cause }).inc();
+        }
+        if let Some(state) = &pass.pod_network {
+            let (install, decided_by) = (state.install.to_string(), state.decided_by.clone());
+            self.decisions.get_or_create(&Decided { install, decided_by, status: state.status.clone() }).inc();
+        }
+    }
+
+    /// Counts a question to the metadata service.
+    pub fn metadata_answered(&self, document: &'static str, answered: bool) {
+        let result = if answered { "ok" } else { "error" };
+        self.questions.get_or_create(&Question { document, result }).inc();
+    }
+
+    /// Counts a run of a plugin.
+    pub fn verb(&self, record: &VerbRecord) {
+        let whole = ("total".into(), record.total_micros);
+        for (phase, micros) in record.phases.iter().chain([&whole]) {
+            let verb = Verb {
+                plugin: record.plugin.clone(),
+                verb: record.verb.clone(),
+                phase: phase.to_string(),
+                code: record.code,
+            };
+            let known = {
+                let mut series = self.verb_series.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                series.contains(&verb) || (series.len() < VERB_SERIES && series.insert(verb.clone()))
+            };
+            if known {
+                self.verbs.get_or_create(&verb).observe(seconds(*micros));
+            } else {
+                self.verb_record_refused();
+            }
+        }
+    }
+
+    /// Counts something that was no record of a plugin.
+    pub fn verb_record_refused(&self) {
+        self.verb_records_refused.inc();
+    }
+
+    /// Sets the gauges and writes everything in Prometheus' text format.
+    #[must_use]
+    pub fn text(&self, world: &World, pass: Option<&Pass>, usage: &Usage) -> String {
+        let now = Instant::now();
+        let ages = [
+            ("instance", world.instance.age(now)),
+            ("vnics", world.vnics.age(now)),
+            ("native-pod-network", world.npn.age(now)),
+        ];
+        for (source, age) in ages {
+            if let Some(age) = age {
+                self.ages.get_or_create(&Source { source }).set(age.as_secs_f64());
+            }
+        }
+        self.pools.clear();
+        for pool in &usage.pools {
+            for (state, count) in
+                [("total", pool.total), ("in_use", pool.in_use), ("cooling", pool.cooling), ("free", pool.free)]
+            {
+                let (vnic, link) = (pool.vnic_id.to_string(), pool.link.to_string());
+                let labels = Pool { vnic, link, family: pool.family.to_string(), state };
+                // Beyond 2^53 nobody counts.
+                self.pools.get_or_create(&labels).set(count as f64);
+            }
+        }
+        self.conditions.clear();
+        for condition in pass.iter().flat_map(|pass| &pass.conditions) {
+            let subject = condition.subject.clone().unwrap_or_default();
+            let labels =
+                ConditionOf { reason: condition.reason.to_string(), subject, blocking: condition.blocks().to_string() };
+            self.conditions.get_or_create(&labels).set(1.0);
+        }
+        self.ready.set(i64::from(pass.is_some_and(Pass::is_ready)));
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    std::time::Duration::from_micros(micros).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_run_is_counted_whole_and_by_phase() {
+        let metrics = Metrics::default();
+        let mut record = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
+        record.phases = vec![("ipam".into(), 300)];
+        record.total_micros = 2000;
+        record.code = 11;
+        metrics.verb(&record);
+        let text = metrics.text(&World::default(), None, &Usage::default());
+        for line in [
+            r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="11"} 1"#,
+            r#"oke_node_agent_cni_verb_seconds_sum{plugin="vcn-native",verb="ADD",phase="total",code="11"} 0.002"#,
+            "oke_node_agent_ready 0",
+            r#"oke_node_agent_build_info{version="#,
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_records_are_bounded() {
+        let metrics = Metrics::default();
+        for number in 0..2000 {
+            metrics.verb(&VerbRecord { verb: format!("V{number}"), ..VerbRecord::default() });
+        }
+        let text = metrics.text(&World::default(), None, &Usage::default());
+        assert_eq!(text.matches("cni_verb_seconds_count{").count(), VERB_SERIES);
+        assert!(text.contains(&format!("cni_records_refused_total {}", 2000 - VERB_SERIES)));
+    }
+}

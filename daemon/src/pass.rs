@@ -1,0 +1,137 @@
+//! What one pass found and did, as data: the same value feeds logs, metrics, readiness and the subcommands.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use vcn::{IfName, MacAddr, MachineKind, Ocid, TableId};
+
+use crate::condition::{Condition, Reason};
+
+/// One pass.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pass {
+    /// Why it ran.
+    pub cause: Cause,
+    /// When it began, in milliseconds since 1970.
+    pub unix_millis: u64,
+    /// How long it took.
+    pub micros: u64,
+    /// What it changed, or, of a preview, would change.
+    pub changes: Vec<Changed>,
+    /// What is not as it should be, the worst first.
+    pub conditions: Vec<Condition>,
+    /// The VNICs.
+    pub vnics: Vec<VnicState>,
+    /// What kind of machine this is, once its VNICs are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineKind>,
+    /// Whether a pod could get an address and would be connected.
+    pub usable: bool,
+    /// Whose pod network this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_network: Option<PodNetworkState>,
+}
+
+/// Why a pass runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// The agent started.
+    Start,
+    /// Time has passed.
+    Timer,
+    /// The last pass could not do everything.
+    Retry,
+    /// The metadata service or the NativePodNetwork said something new.
+    Sources,
+    /// The kernel's network changed.
+    Kernel,
+    /// Somebody asked what would be done. Nothing is changed.
+    Preview,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changed {
+    /// `link`, `route`, `rule`, `pools`, `cni`, …: bounded, for metrics.
+    pub noun: String,
+    /// As an operator would type or say it.
+    pub text: String,
+}
+
+/// A VNIC as the agent sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VnicState {
+    /// Its OCID.
+    pub id: Ocid,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// The primary one is the operating system's.
+    pub primary: bool,
+    /// Its link, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<IfName>,
+    /// Its table, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableId>,
+    /// The host's addresses on it.
+    pub addresses: Vec<IpAddr>,
+    /// Why it is not in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Reason>,
+}
+
+/// Whose pod network this is and what the installer did about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodNetworkState {
+    /// Whether ours belongs on this node.
+    pub install: bool,
+    /// The signal that decided: a stable word.
+    pub decided_by: String,
+    /// In words.
+    pub reason: String,
+    /// What became of the binaries and the configuration: a stable word.
+    pub status: String,
+}
+
+impl Pass {
+    /// Whether new pods can start, as far as this node's network goes.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.conditions.iter().any(Condition::blocks)
+    }
+
+    /// Whether something failed that may well work soon.
+    #[must_use]
+    pub fn wants_retry(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.reason.is_retried_soon())
+    }
+}
+
+impl Changed {
+    /// A change of something.
+    #[must_use]
+    pub fn new(noun: &str, text: impl fmt::Display) -> Self {
+        Self { noun: noun.to_owned(), text: text.to_string() }
+    }
+}
+
+impl Cause {
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Timer => "timer",
+            Self::Retry => "retry",
+            Self::Sources => "sources",
+            Self::Kernel => "kernel",
+            Self::Preview => "preview",
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What pods may have: pools.json as it should be. Pure; writing it is `reconcile`'s.
+//!
+//! Pools are never taken away because somebody does not answer. Only a finished NativePodNetwork replaces the VNICs in
+//! the file; until then those of this boot that are still configured stay, with a reason beside them.
+
+#[cfg(test)]
+mod tests;
+
+use api::NativePodNetwork;
+use api::npn::{NpnAddressing, NpnState, NpnVnic};
+use datapath::host::HostVnic;
+use ipam::{BootId, FamilyPool, Pools, VnicPool};
+use vcn::{Family, PerFamily, Purpose};
+
+use crate::condition::{Condition, Reason};
+use crate::world::World;
+
+/// The pools, given the VNICs that are configured without error and the file as it is.
+#[must_use]
+pub fn next(
+    world: &World,
+    hosted: &[HostVnic],
+    current: Option<&Pools>,
+    boot: &BootId,
+    troubles: &[Condition],
+) -> (Pools, Vec<Condition>) {
+    let mut conditions = Vec::new();
+    let finished = world.npn().filter(|npn| npn.usable());
+    let vnics = match finished {
+        Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
+        None => current.map(|pools| kept(pools, hosted)).unwrap_or_default(),
+    };
+    let mut why: Vec<String> = pending(world).into_iter().collect();
+    if let Some(npn) = finished {
+        let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
+        why.extend(troubles.iter().chain(&conditions).filter(about_pods).map(ToString::to_string));
+    }
+    let mut pools = Pools::new(boot.clone(), vnics, (!why.is_empty()).then(|| why.join("; ")));
+    if let Some(current) = current {
+        pools.extra.clone_from(&current.extra);
+    }
+    (pools, conditions)
+}
+
+/// Why there are no addresses yet, or none of the newest; `None` when OKE is done.
+#[must_use]
+pub fn pending(world: &World) -> Option<String> {
+    if let Some(error) = &world.npn.error {
+        return Some(format!("the NativePodNetwork cannot be read: {error}"));
+    }
+    match &world.npn.value {
+        None => Some("the NativePodNetwork has not been read yet".into()),
+        Some(None) => Some("this instance has no NativePodNetwork (yet)".into()),
+        Some(Some(npn)) if npn.usable() => None,
+        Some(Some(npn)) => Some(state(npn)),
+    }
+}
+
+fn state(npn: &NativePodNetwork) -> String {
+    match (&npn.state, &npn.reason) {
+        (NpnState::Success, _) => "NativePodNetwork is SUCCESS without any VNIC".into(),
+        (state, Some(reason)) => format!("NativePodNetwork is {state}: {reason}"),
+        (state, None) => format!("NativePodNetwork is {state}"),
+    }
+}
+
+fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
+    condition.subject.as_deref() == Some(vnic.vnic_id.as_str())
+}
+
+fn pool(vnic: &NpnVnic, hosted: &[HostVnic], conditions: &mut Vec<Condition>) -> Option<VnicPool> {
+    let host = hosted.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
+    let mut families = PerFamily::default();
+    for (family, addressing) in vnic.addressing.iter().filter(|(_, addressing)| !addressing.pods.is_empty()) {
+        match family_pool(family, addressing, host) {
+            Some(pool) => *families.slot(family) = Some(pool),
+            None => {
+                let message = format!(
+                    "neither the metadata service nor the NativePodNetwork says which router serves its {family} \
+                     addresses"
+                );
+                conditions.push(Condition::degraded(Reason::RouterUnknown, message).about(&vnic.vnic_id));
+            }
+        }
+    }
+    Some(VnicPool {
+        vnic_id: vnic.vnic_id.clone(),
+        link: host.placement.link().clone(),
+        mac: host.vnic.mac,
+        mtu: host.mtu,
+        table: host.table,
+        purpose: if vnic.serves_all_pods() { Purpose::Pods } else { Purpose::Attach },
+        families,
+    })
+}
+
+/// `None` where the VNIC's table has no routes of the family: a pod's packets would lead nowhere.
+fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<FamilyPool> {
+    let on_host = host.vnic.addressing.of(family)?;
+    let mut reserved = vec![on_host.address];
+    reserved.extend(npn.host.filter(|address| *address != on_host.address));
+    // The table leads to the host's router, whatever else was said.
+    Some(FamilyPool { router: on_host.router, reserved, addresses: npn.pods.clone() })
+}
+
+/// The VNICs of the file that are still configured, at the link and table they are at now.
+fn kept(pools: &Pools, hosted: &[HostVnic]) -> Vec<VnicPool> {
+    let now = |pool: &VnicPool| {
+        let host = hosted.iter().find(|host| host.vnic.id == pool.vnic_id)?;
+        let (link, table) = (host.placement.link().clone(), host.table);
+        Some(VnicPool { link, table, mac: host.vnic.mac, mtu: host.mtu, ..pool.clone() })
+    };
+    pools.vnics.iter().filter_map(now).collect()
+}

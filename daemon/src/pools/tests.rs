@@ -1,0 +1,109 @@
+//! What pods may have in which state of things.
+
+use std::time::Instant;
+
+use datapath::host::Placement;
+use vcn::{Mtu, TableId};
+
+use super::*;
+use crate::fixture::{npn, vm_vnics};
+
+fn boot() -> BootId {
+    BootId::from_text("this-boot")
+}
+
+fn hosted() -> Vec<HostVnic> {
+    let vnic = vm_vnics().remove(1);
+    let placement = Placement::Device { link: "ens5".parse().unwrap() };
+    vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN }]
+}
+
+fn world(npn: Result<Option<NativePodNetwork>, String>) -> World {
+    let mut world = World::default();
+    world.npn.absorb(npn, Instant::now());
+    world
+}
+
+fn pools(world: &World, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
+    next(world, hosted, current, &boot(), &[]).0
+}
+
+fn addresses(pools: &Pools) -> Vec<String> {
+    let of = |vnic: &VnicPool| vnic.families.ipv4.iter().flat_map(FamilyPool::candidates).collect::<Vec<_>>();
+    pools.vnics.iter().flat_map(of).map(|address| address.to_string()).collect()
+}
+
+#[test]
+fn a_finished_native_pod_network_gives_its_addresses_less_the_hosts() {
+    let pools = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    assert_eq!(addresses(&pools), ["10.0.33.17", "10.0.33.18", "10.0.33.19", "10.0.33.40"]);
+    let reserved = &pools.vnics[0].families.ipv4.as_ref().unwrap().reserved;
+    assert_eq!(reserved.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.33.7", "10.0.33.16"]);
+    assert_eq!(pools.reason, None);
+}
+
+#[test]
+fn before_that_the_pools_say_what_is_waited_for() {
+    for (npn, reason) in [
+        (Ok(Some(npn("BACKOFF"))), "NativePodNetwork is BACKOFF: FailedToCreatePrivateIP"),
+        (Ok(None), "this instance has no NativePodNetwork (yet)"),
+        (Err("no answer".into()), "the NativePodNetwork cannot be read: no answer"),
+    ] {
+        let pools = pools(&world(npn), &hosted(), None);
+        assert_eq!((pools.vnics.len(), pools.reason.as_deref()), (0, Some(reason)));
+    }
+}
+
+#[test]
+fn what_was_published_stays_when_the_native_pod_network_is_made_anew_or_cannot_be_read() {
+    let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    for npn in [Ok(Some(npn("IN_PROGRESS"))), Ok(None), Err("no answer".into())] {
+        let now = pools(&world(npn), &hosted(), Some(&published));
+        assert_eq!(now.vnics, published.vnics);
+        assert!(now.reason.is_some());
+    }
+}
+
+#[test]
+fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
+    let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let mut moved = hosted();
+    moved[0].placement = Placement::Device { link: "ens9".parse().unwrap() };
+    assert_eq!(pools(&world(Ok(None)), &moved, Some(&published)).vnics[0].link.as_str(), "ens9");
+    assert_eq!(pools(&world(Ok(None)), &[], Some(&published)).vnics, []);
+}
+
+#[test]
+fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
+    let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
+    let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
+    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), &[], None, &boot(), &[trouble, other]);
+    assert_eq!(pools.vnics, []);
+    assert_eq!(pools.reason.as_deref(), Some("LinkMissing (ocid1.vnic.oc1.iad.pods): no link"));
+}
+
+#[test]
+fn a_family_without_routes_on_the_host_is_left_out_and_said() {
+    let mut hosted = hosted();
+    hosted[0].vnic.addressing.ipv4 = None;
+    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), &hosted, None, &boot(), &[]);
+    assert!(pools.vnics[0].families.is_empty());
+    assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
+    assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
+}
+
+#[test]
+fn a_vnic_kept_for_an_application_resource_stays_out_of_the_general_pool() {
+    let mut npn = npn("SUCCESS");
+    npn.vnics[0].application_resources = vec!["storage".into()];
+    let pools = pools(&world(Ok(Some(npn))), &hosted(), None);
+    assert_eq!(pools.vnics[0].purpose, Purpose::Attach);
+    assert_eq!(pools.for_pods().count(), 0);
+}
+
+#[test]
+fn fields_of_a_later_version_stay() {
+    let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    published.extra.insert("later".into(), true.into());
+    assert_eq!(pools(&world(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
+}

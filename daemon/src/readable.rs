@@ -1,0 +1,39 @@
+//! Waiting for a descriptor that tokio has no type for.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Something to wait for: a copy of a descriptor, so that it stays open whatever becomes of the original.
+#[derive(Debug)]
+pub(crate) struct Readable {
+    descriptor: AsyncFd<OwnedFd>,
+}
+
+impl Readable {
+    /// Watches what a descriptor refers to.
+    pub(crate) fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self { descriptor: register(descriptor.try_clone_to_owned()?)? })
+    }
+
+    /// Waits until `read` has something to say: it answers `None` (and is asked again when there is more) once nothing is
+    /// left to read. May be dropped while it waits.
+    pub(crate) async fn wait<T>(&self, mut read: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+        loop {
+            let mut ready = self.descriptor.readable().await?;
+            match read()? {
+                // There may be more: the descriptor stays ready, and the next wait finds out.
+                Some(found) => return Ok(found),
+                None => ready.clear_ready(),
+            }
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "tokio's constructor trusts any AsRawFd to keep its descriptor open")]
+fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is one open descriptor, always the same, until it is dropped; the AsyncFd owns it.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}

@@ -1,0 +1,245 @@
+//! One pass: from what is known to a node that is as it should be. Synchronous; it owns everything that the agent writes.
+//!
+//! ```text
+//!   world ─┐                     ┌─▶ host's network ─┐
+//!   links ─┼─▶ slots ─▶ desired ─┤                   ├─▶ installer ─▶ Pass
+//!   files ─┘                     └─▶ pools.json ─────┘
+//! ```
+//!
+//! Every stage is tried, whatever became of the one before; what failed is a condition of the pass. A preview runs the same
+//! stages and changes nothing.
+
+mod installation;
+mod stages;
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use datapath::host::HostVnic;
+use ipam::{BootId, Pools, Store};
+
+use crate::condition::{Condition, Reason};
+use crate::desired::{self, Choices, Facts, Wanted};
+use crate::host::Host;
+use crate::logging::chain;
+use crate::pass::{Cause, Pass, VnicState};
+use crate::pools;
+use crate::settings::Settings;
+use crate::slots::{SlotFile, Slots};
+use crate::usage::Usage;
+use crate::world::World;
+
+/// Whoever makes the node as it should be. There is one per node.
+#[derive(Debug)]
+pub struct Reconciler {
+    settings: Arc<Settings>,
+    boot: BootId,
+    host: Host,
+    slot_file: SlotFile,
+    /// `None` until the file was read.
+    slots: Option<Slots>,
+    installation: installation::Installation,
+}
+
+/// A pass in the making.
+#[derive(Debug, Default)]
+struct Findings {
+    changes: Vec<crate::pass::Changed>,
+    conditions: Vec<Condition>,
+}
+
+impl Reconciler {
+    /// Looks at nothing yet.
+    ///
+    /// # Errors
+    /// When not even the boot id can be had.
+    pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
+        Ok(Self {
+            boot: BootId::current()?,
+            host: Host::new(&settings.sysctl_root),
+            slot_file: SlotFile::new(&settings.data_dir),
+            slots: None,
+            installation: installation::Installation::default(),
+            settings,
+        })
+    }
+
+    /// Makes the node as it should be, as far as that is known and can be done.
+    pub fn pass(&mut self, world: &World, cause: Cause) -> Pass {
+        let (begun, at) = (Instant::now(), SystemTime::now());
+        let mut findings = Findings::default();
+        let preview = cause == Cause::Preview;
+        if !preview {
+            self.make_directories(&mut findings);
+        }
+        stages::sources(world, &mut findings);
+        let links = match self.host.links() {
+            Ok(links) => links,
+            Err(error) => {
+                findings.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
+                Vec::new()
+            }
+        };
+        let slots = self.assign_slots(world, preview, &mut findings);
+        let choices =
+            Choices { ports: &self.settings.ports, pods_may_use_metadata: self.settings.pods_may_use_metadata };
+        let Wanted { network, conditions } =
+            desired::wanted(Facts { vnics: world.vnics(), npn: world.npn(), links: &links }, &slots, choices);
+        findings.conditions.extend(conditions);
+        let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, preview, &mut findings));
+        let offers = self.publish(world, hosted.as_deref(), preview, &mut findings);
+        let usable = offers && hosted.is_some();
+        let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
+        let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
+        let pod_network = self.installation.stage(&self.settings, world, (usable, cause), &mut findings);
+        if pod_network.install {
+            stages::pods(world, offers, usable, &mut findings.conditions);
+        }
+        let Findings { changes, mut conditions } = findings;
+        conditions.sort_by_key(|condition| (condition.severity, condition.reason));
+        conditions.dedup();
+        Pass {
+            cause,
+            unix_millis: millis(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()),
+            micros: millis(begun.elapsed().as_micros()),
+            changes,
+            conditions,
+            vnics,
+            machine: (!world.vnics().is_empty()).then(|| datapath::host::machine_kind(world.vnics())),
+            usable,
+            pod_network: Some(pod_network),
+        }
+    }
+
+    /// pools.json as it should be; whether it offers any address.
+    fn publish(&self, world: &World, hosted: Option<&[HostVnic]>, preview: bool, findings: &mut Findings) -> bool {
+        let current = match Pools::read(&self.settings.state_dir, &self.boot) {
+            Ok(pools) => Some(pools),
+            Err(ipam::Error::NoPools { .. }) => None,
+            Err(error) => {
+                // A damaged file is of no use to the plugins either: it is written anew when there is something to say.
+                findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("pools.json"));
+                None
+            }
+        };
+        let offers = |pools: &Option<Pools>| pools.as_ref().is_some_and(Usage::offers_any);
+        // Nothing is known of the host: what was published is as good as it was.
+        let Some(hosted) = hosted else { return offers(&current) };
+        if self.settings.installer.pod_network == installer::PodNetwork::None {
+            return false;
+        }
+        // Not a cluster whose pods get VCN addresses, as far as anybody knows.
+        if current.is_none() && world.npn().is_none() {
+            return false;
+        }
+        let (pools, conditions) = pools::next(world, hosted, current.as_ref(), &self.boot, &findings.conditions);
+        findings.conditions.extend(conditions);
+        if current.as_ref() == Some(&pools) {
+            return Usage::offers_any(&pools);
+        }
+        let written = if preview { Ok(true) } else { pools.write(&self.settings.state_dir) };
+        match written {
+            Ok(_) => {
+                findings.changes.push(stages::published(&self.settings.state_dir, &pools));
+                Usage::offers_any(&pools)
+            }
+            Err(error) => {
+                let severity = if offers(&current) { Condition::degraded } else { Condition::blocking };
+                findings.conditions.push(severity(Reason::StateFailed, chain(&error)).about("pools.json"));
+                offers(&current)
+            }
+        }
+    }
+
+    /// Every VNIC's table. A slot is used only once it is on disk.
+    fn assign_slots(&mut self, world: &World, preview: bool, findings: &mut Findings) -> Slots {
+        let trouble = |text: String| Condition::degraded(Reason::StateFailed, text).about("tables.json");
+        let known = match self.slots.take().map_or_else(|| self.slot_file.read(), Ok) {
+            Ok(slots) => slots,
+            Err(error) => {
+                findings.conditions.push(trouble(chain(&error)));
+                // A file that cannot be read may say the contrary of what we would invent.
+                if !matches!(error, crate::slots::SlotError::Damaged { .. }) {
+                    return Slots::default();
+                }
+                Slots::default()
+            }
+        };
+        let vnics = world.vnics();
+        if vnics.is_empty() || known.are_for(desired::secondary(vnics)) {
+            self.slots = Some(known.clone());
+            return known;
+        }
+        let mut slots = known.clone();
+        match stages::referred(&self.host, &self.settings.state_dir, &self.boot, vnics) {
+            Ok(referred) => slots.assign(desired::secondary(vnics), &referred),
+            Err(text) => {
+                findings.conditions.push(trouble(text));
+                self.slots = Some(known.clone());
+                return known;
+            }
+        }
+        if preview || slots == known {
+            self.slots = Some(known);
+            return slots;
+        }
+        match self.slot_file.write(&slots) {
+            Ok(()) => {
+                self.slots = Some(slots.clone());
+                slots
+            }
+            Err(error) => {
+                findings.conditions.push(trouble(chain(&error)));
+                self.slots = Some(known.clone());
+                known
+            }
+        }
+    }
+
+    /// The state directory is tmpfs and gone after a boot.
+    fn make_directories(&self, findings: &mut Findings) {
+        for directory in [&self.settings.state_dir, &self.settings.data_dir] {
+            if let Err(error) = make_directory(directory) {
+                let message = format!("creating {}: {error}", directory.display());
+                findings.conditions.push(Condition::degraded(Reason::StateFailed, message).about(directory.display()));
+            }
+        }
+    }
+
+    /// The pools and allocations files counted.
+    ///
+    /// # Errors
+    /// When there are none of this boot, or they cannot be read.
+    pub fn usage(state_dir: &Path, boot: &BootId) -> Result<Usage, ipam::Error> {
+        let pools = Pools::read(state_dir, boot)?;
+        let allocations = Store::new(state_dir, boot.clone()).read()?;
+        Ok(Usage::of(&pools, &allocations, ipam::BootTime::now()?))
+    }
+}
+
+/// Makes a directory that only root may look into, and those above it.
+///
+/// # Errors
+/// Any but "it is there".
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+impl VnicState {
+    /// Whether it is as it should be.
+    #[must_use]
+    pub const fn is_fine(&self) -> bool {
+        self.trouble.is_none()
+    }
+}
+
+fn millis(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

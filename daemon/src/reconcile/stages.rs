@@ -1,0 +1,181 @@
+//! The stages of a pass that need nothing of the reconciler's own.
+
+use std::path::Path;
+
+use datapath::host::{HostNetwork, HostVnic};
+use datapath::{Change, Object, Step};
+use ipam::{BootId, Pools, Store};
+use vcn::{IfName, Vnic};
+
+use super::Findings;
+use crate::condition::{Condition, Reason};
+use crate::host::{Batch, Host, Part, Tried};
+use crate::logging::chain;
+use crate::pass::{Changed, VnicState};
+use crate::pools;
+use crate::slots::Referred;
+use crate::usage::size;
+use crate::world::World;
+
+/// What the sources do not say.
+pub(super) fn sources(world: &World, findings: &mut Findings) {
+    let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
+    let known = world.instance.value.is_some() && world.vnics.value.is_some();
+    let condition = match (metadata, known) {
+        (Some(error), true) => {
+            let message = format!("{error}; the last good answer is used");
+            Condition::degraded(Reason::MetadataUnavailable, message)
+        }
+        (Some(error), false) => Condition::blocking(Reason::MetadataUnavailable, error.as_str()),
+        (None, false) => Condition::blocking(Reason::MetadataUnavailable, "it has not answered yet"),
+        (None, true) => return,
+    };
+    findings.conditions.push(condition);
+}
+
+/// The host's network as it should be. Answers the VNICs that are in order, or nothing when the host could not be looked
+/// at or something that all pods need failed.
+pub(super) fn host(
+    host: &Host,
+    network: &HostNetwork,
+    preview: bool,
+    findings: &mut Findings,
+) -> Option<Vec<HostVnic>> {
+    let failed = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
+    let batches = match host.plan(network) {
+        Ok(batches) => batches,
+        Err(error) => {
+            findings.conditions.push(failed(&error));
+            return None;
+        }
+    };
+    let tried = if preview {
+        batches.into_iter().map(|batch| Tried { batch, result: Ok(()) }).collect()
+    } else if batches.is_empty() {
+        Vec::new()
+    } else {
+        match host.apply(batches) {
+            Ok(tried) => tried,
+            Err(error) => {
+                findings.conditions.push(failed(&error));
+                return None;
+            }
+        }
+    };
+    let mut broken = Vec::new();
+    let mut base = true;
+    for Tried { batch: Batch { part, steps }, result } in tried {
+        match result {
+            Ok(()) => findings.changes.extend(steps.iter().map(changed)),
+            Err(error) => {
+                base &= part != Part::Base;
+                findings.conditions.push(condition(&part, &error));
+                broken.push(part);
+            }
+        }
+    }
+    let fine = |vnic: &&HostVnic| !broken.contains(&Part::Vnic(vnic.vnic.id.clone()));
+    base.then(|| network.vnics.iter().filter(fine).cloned().collect())
+}
+
+fn condition(part: &Part, error: &datapath::Error) -> Condition {
+    let unsupported = matches!(error, datapath::Error::Apply { failure, .. } if failure.source.is_unsupported());
+    let message = chain(error);
+    match part {
+        Part::Nft if unsupported => Condition::degraded(
+            Reason::KernelLacksNft,
+            format!("{message}; pods cannot reach 169.254.169.254 (DNS, time, metadata) from secondary VNICs"),
+        ),
+        Part::Nft => Condition::degraded(Reason::NftFailed, message),
+        Part::Base => Condition::blocking(Reason::HostNetworkFailed, message).about(part),
+        Part::Stale | Part::Vnic(_) => Condition::degraded(Reason::HostNetworkFailed, message).about(part),
+    }
+}
+
+fn changed(step: &Step) -> Changed {
+    let object = match &step.change {
+        Change::Add(object) | Change::Delete(object) | Change::Replace { to: object, .. } => object,
+    };
+    let noun = match object {
+        Object::Link(_) => "link",
+        Object::Address(_) => "address",
+        Object::Route(_) => "route",
+        Object::Rule(_) => "rule",
+        Object::Neighbour(_) => "neighbour",
+        Object::Sysctl(_) => "sysctl",
+        Object::NftTable(_) => "nft",
+    };
+    Changed::new(noun, step)
+}
+
+/// What refers to our tables: routes and rules in the kernel, allocations and pools on disk.
+pub(super) fn referred(host: &Host, state_dir: &Path, boot: &BootId, vnics: &[Vnic]) -> Result<Referred, String> {
+    let mut referred = host.referred(vnics).map_err(|error| chain(&error))?;
+    if let Ok(pools) = Pools::read(state_dir, boot) {
+        referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));
+    }
+    // Pods' tables must be known: without them a slot could be reused under a pod.
+    let allocations = Store::new(state_dir, boot.clone()).read().map_err(|error| chain(&error))?;
+    for held in allocations.allocations.into_iter().flat_map(|allocation| allocation.addresses) {
+        referred.tables.insert(held.table);
+        referred.owners.insert(held.vnic_id, held.table);
+    }
+    Ok(referred)
+}
+
+/// The writing of pools.json in words.
+pub(super) fn published(state_dir: &Path, pools: &Pools) -> Changed {
+    let addresses = pools.vnics.iter().flat_map(|vnic| vnic.families.iter()).map(|(_, pool)| size(pool));
+    let addresses = addresses.fold(0, u64::saturating_add);
+    let path = state_dir.join("pools.json");
+    let mut text = format!("write {}: {} VNIC(s), {addresses} address(es)", path.display(), pools.vnics.len());
+    if let Some(reason) = &pools.reason {
+        text.push_str("; ");
+        text.push_str(reason);
+    }
+    Changed::new("pools", text)
+}
+
+/// What pods lack, on a node whose pod network is ours.
+pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut Vec<Condition>) {
+    let severity = |reason, message| {
+        if offers { Condition::degraded(reason, message) } else { Condition::blocking(reason, message) }
+    };
+    match (pools::pending(world), &world.npn.error) {
+        (Some(message), Some(_)) => conditions.push(severity(Reason::NativePodNetworkUnreadable, message)),
+        (Some(message), None) => conditions.push(severity(Reason::NativePodNetworkPending, message)),
+        (None, _) if !offers => {
+            let message = "no VNIC of the NativePodNetwork that is in order has addresses for pods";
+            conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
+        }
+        (None, _) => {}
+    }
+    if offers && !usable && !conditions.iter().any(Condition::blocks) {
+        let message = "there are addresses, but the host's network is not in order";
+        conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
+    }
+}
+
+/// The VNICs as they are reported.
+pub(super) fn states(
+    world: &World,
+    wanted: &[HostVnic],
+    primary: Option<&IfName>,
+    conditions: &[Condition],
+) -> Vec<VnicState> {
+    let state = |(at, vnic): (usize, &Vnic)| {
+        let host = wanted.iter().find(|host| host.vnic.id == vnic.id);
+        let of_vnic = |condition: &&Condition| condition.subject.as_deref() == Some(vnic.id.as_str());
+        let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
+        VnicState {
+            id: vnic.id.clone(),
+            mac: vnic.mac,
+            primary: at == 0,
+            link: if at == 0 { primary.cloned() } else { host.map(|host| host.placement.link().clone()) },
+            table: host.map(|host| host.table),
+            addresses: addressing.iter().map(|(_, at)| at.address).collect(),
+            trouble: conditions.iter().find(of_vnic).map(|condition| condition.reason),
+        }
+    };
+    world.vnics().iter().enumerate().map(state).collect()
+}

@@ -1,0 +1,114 @@
+//! HTTP, small and bounded: health and metrics on a TCP port, the same and more on root's socket.
+
+use std::convert::Infallible;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+use crate::board::{Answer, Asker, Board};
+
+/// Connections served at once, per listener; more wait in the kernel's queue.
+const CONNECTIONS: usize = 16;
+
+/// How long a connection may last, whoever is slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client may take to ask.
+const QUESTION: Duration = Duration::from_secs(5);
+
+/// Makes root's socket. One that an agent left behind is replaced.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn socket(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    // Its directory lets nobody but root in, so the moment between the two calls does not matter.
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Serves a TCP port for ever.
+pub async fn serve_port(listener: TcpListener, board: Arc<Board>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = connection(stream, board.clone(), Asker::Anybody);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(permit);
+                });
+            }
+            Err(error) => refused(&error).await,
+        }
+    }
+}
+
+/// Serves root's socket for ever.
+pub async fn serve_socket(listener: UnixListener, board: Arc<Board>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = connection(stream, board.clone(), Asker::Root);
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(permit);
+                });
+            }
+            Err(error) => refused(&error).await,
+        }
+    }
+}
+
+/// Out of descriptors, most likely: trying at once again would only burn the processor.
+async fn refused(error: &io::Error) {
+    tracing::debug!(event = "server.accept_failed", %error);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+}
+
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, board: Arc<Board>, asker: Asker) {
+    let service = service_fn(move |request| respond(request, board.clone(), asker));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);
+    // A client that goes away or talks nonsense is its own problem.
+    let _ = tokio::time::timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    board: Arc<Board>,
+    asker: Asker,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return Ok(response);
+    }
+    let Answer { status, content_type, body } = board.answer(request.uri().path(), asker).await;
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Ok(response)
+}

@@ -1,0 +1,209 @@
+//! The settings, validated: the only configuration that the rest of the agent sees.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use installer::Signals;
+use thiserror::Error;
+use tracing::Level;
+use vcn::{IfName, IfNameError};
+
+use crate::args::{Options, Permission};
+
+/// Where things are and what the operator wants.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// State of this boot.
+    pub state_dir: PathBuf,
+    /// State that outlives a boot.
+    pub data_dir: PathBuf,
+    /// The metadata service.
+    pub imds_base_url: String,
+    /// Where the NativePodNetwork is.
+    pub npn_file: PathBuf,
+    /// The kernel's settings.
+    pub sysctl_root: PathBuf,
+    /// Where health and metrics are served.
+    pub listen: SocketAddr,
+    /// Whether pods may ask the metadata service on port 80.
+    pub pods_may_use_metadata: bool,
+    /// Physical ports by name.
+    pub ports: Ports,
+    /// How often everything is looked at when nothing seems to happen.
+    pub resync: Duration,
+    /// How long a VNIC that is no longer listed is kept.
+    pub detach_grace: Duration,
+    /// The least that is logged.
+    pub log_level: Level,
+    /// What is known of the cluster's pod network from outside; metadata and NativePodNetwork are added at run time.
+    pub signals: Signals,
+    /// The installer's own.
+    pub installer: installer::Settings,
+}
+
+/// Bare metal: which links are the physical ports, for machines whose metadata does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// Port 0.
+    pub zero: Option<IfName>,
+    /// Port 1.
+    pub one: Option<IfName>,
+}
+
+/// Why the options make no settings.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// A path that depends on where the program was started.
+    #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
+    Relative {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        path: PathBuf,
+    },
+    /// A port that cannot be a link.
+    #[error("reading {option}")]
+    Port {
+        /// The option.
+        option: &'static str,
+        /// Why.
+        #[source]
+        source: IfNameError,
+    },
+    /// An interval that is none.
+    #[error("{option} is {seconds}, which is not between 0.1 and 3600 seconds")]
+    Interval {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        seconds: f64,
+    },
+    /// A log level that is none.
+    #[error("--log-level is {0:?}, which is none of error, warn, info, debug, trace")]
+    LogLevel(String),
+    /// The installer's settings.
+    #[error("reading the installer's options")]
+    Installer(#[from] installer::SettingsError),
+}
+
+impl Settings {
+    /// Checks options as typed.
+    ///
+    /// # Errors
+    /// When one makes no sense.
+    pub fn new(options: Options) -> Result<Self, SettingsError> {
+        let npn_file = options.npn_file.unwrap_or_else(|| options.data_dir.join("nativepodnetwork.json"));
+        for (option, path) in [
+            ("--state-dir", &options.state_dir),
+            ("--data-dir", &options.data_dir),
+            ("--npn-file", &npn_file),
+            ("--sysctl-root", &options.sysctl_root),
+        ] {
+            if !path.is_absolute() {
+                return Err(SettingsError::Relative { option, path: path.clone() });
+            }
+        }
+        Ok(Self {
+            npn_file,
+            state_dir: options.state_dir,
+            data_dir: options.data_dir,
+            imds_base_url: options.imds_base_url,
+            sysctl_root: options.sysctl_root,
+            listen: options.listen,
+            pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
+            ports: Ports {
+                zero: port("--bm-port-0", options.bm_port_0)?,
+                one: port("--bm-port-1", options.bm_port_1)?,
+            },
+            resync: interval("--resync-seconds", options.resync_seconds)?,
+            detach_grace: interval("--detach-grace-seconds", options.detach_grace_seconds)?,
+            log_level: options.log_level.parse().map_err(|_| SettingsError::LogLevel(options.log_level))?,
+            signals: Signals {
+                node_label: options.node_label,
+                oke_daemonset: options.oke_daemonset,
+                flannel_daemonset: options.flannel_daemonset,
+                ..Signals::default()
+            },
+            installer: installer::Settings::new(options.installer)?,
+        })
+    }
+
+    /// The socket that the subcommands ask.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.state_dir.join("agent.sock")
+    }
+}
+
+impl Ports {
+    /// The link that an index was set to.
+    #[must_use]
+    pub fn named(&self, index: u8) -> Option<IfName> {
+        match index {
+            0 => self.zero.clone(),
+            1 => self.one.clone(),
+            _ => None,
+        }
+    }
+}
+
+fn port(option: &'static str, name: Option<String>) -> Result<Option<IfName>, SettingsError> {
+    // A manifest that leaves the value empty means "not set".
+    let name = name.filter(|name| !name.is_empty());
+    name.map(IfName::new).transpose().map_err(|source| SettingsError::Port { option, source })
+}
+
+fn interval(option: &'static str, seconds: f64) -> Result<Duration, SettingsError> {
+    if (0.1..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(SettingsError::Interval { option, seconds })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn read(arguments: &[&str]) -> Result<Settings, SettingsError> {
+        let command = ["oke-node-agent"].iter().chain(arguments);
+        Settings::new(Args::try_parse_from(command).unwrap().options)
+    }
+
+    #[test]
+    fn nothing_typed_is_a_valid_setting() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.npn_file, PathBuf::from("/var/lib/vcn-native/nativepodnetwork.json"));
+        assert_eq!(settings.socket(), PathBuf::from("/run/vcn-native/agent.sock"));
+        assert!(settings.pods_may_use_metadata);
+    }
+
+    #[test]
+    fn what_makes_no_sense_names_its_option() {
+        for (arguments, option) in [
+            (["--state-dir", "run"], "--state-dir"),
+            (["--bm-port-0", "a name"], "--bm-port-0"),
+            (["--resync-seconds", "0"], "--resync-seconds"),
+            (["--resync-seconds", "NaN"], "--resync-seconds"),
+            (["--log-level", "loud"], "--log-level"),
+        ] {
+            let message = read(&arguments).unwrap_err().to_string();
+            assert!(message.contains(option), "{message}");
+        }
+    }
+
+    #[test]
+    fn options_may_follow_the_subcommand() {
+        let arguments = ["oke-node-agent", "status", "-o", "json", "--state-dir", "/tmp/x"];
+        assert_eq!(Args::try_parse_from(arguments).unwrap().options.state_dir, PathBuf::from("/tmp/x"));
+    }
+
+    #[test]
+    fn an_empty_port_is_not_set() {
+        assert_eq!(read(&["--bm-port-0", ""]).unwrap().ports, Ports::default());
+    }
+}

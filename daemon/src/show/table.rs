@@ -1,0 +1,174 @@
+//! Columns and sentences.
+
+use std::fmt::Write as _;
+
+use vcn::Purpose;
+
+use crate::pass::{Pass, VnicState};
+use crate::status::{AgentState, Status};
+use crate::usage::Usage;
+
+/// `status` for people.
+pub(super) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let AgentState { running, version, uptime_seconds } = &status.agent;
+    let uptime = uptime_seconds.map(|seconds| format!(", up {}", age(seconds))).unwrap_or_default();
+    let agent = if *running { format!("running, version {version}{uptime}") } else { "not running".into() };
+    line(&mut text, "agent", &agent);
+    line(&mut text, "ready", if status.ready { "yes" } else { "no" });
+    if let Some(instance) = &status.instance {
+        line(&mut text, "instance", &format!("{} {} {}", instance.id, instance.shape, instance.region));
+    }
+    if let Some(pass) = &status.pass {
+        if let Some(machine) = pass.machine {
+            line(&mut text, "machine", &machine.to_string());
+        }
+        if let Some(state) = &pass.pod_network {
+            let whose = if state.install { "VCN-native" } else { "not ours" };
+            line(
+                &mut text,
+                "pod network",
+                &format!("{whose} ({}): {}; {}", state.decided_by, state.reason, state.status),
+            );
+        }
+    }
+    for source in &status.sources {
+        let age = source.age_seconds.map(|seconds| format!(", {} ago", age(seconds))).unwrap_or_default();
+        let error = source.error.as_ref().map(|error| format!("; now failing: {error}")).unwrap_or_default();
+        line(&mut text, &source.name, &format!("{}{age}{error}", source.says));
+    }
+    if let Some(pass) = &status.pass {
+        text.push('\n');
+        text.push_str(&columns(&["VNIC", "MAC", "LINK", "TABLE", "ADDRESSES", "STATE"], pass.vnics.iter().map(vnic)));
+    }
+    if !status.conditions.is_empty() {
+        text.push('\n');
+        for condition in &status.conditions {
+            let _ = writeln!(text, "{} {condition}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" });
+        }
+    }
+    text
+}
+
+/// `pools` for people.
+pub(super) fn pools(usage: &Usage) -> String {
+    let rows = usage.pools.iter().map(|pool| {
+        let purpose = match pool.purpose {
+            Purpose::Pods => "pods",
+            Purpose::Host => "host",
+            Purpose::Attach => "attach",
+        };
+        let counts = [pool.total, pool.in_use, pool.cooling, pool.free].map(|count| match count {
+            u64::MAX => "endless".into(),
+            count => count.to_string(),
+        });
+        let [total, in_use, cooling, free] = counts;
+        vec![
+            pool.vnic_id.to_string(),
+            pool.link.to_string(),
+            pool.table.to_string(),
+            purpose.into(),
+            pool.family.to_string(),
+            total,
+            in_use,
+            cooling,
+            free,
+        ]
+    });
+    let mut text = columns(&["VNIC", "LINK", "TABLE", "FOR", "FAMILY", "TOTAL", "IN USE", "COOLING", "FREE"], rows);
+    if let Some(reason) = &usage.reason {
+        let _ = writeln!(text, "\n{reason}");
+    }
+    if !usage.allocations.is_empty() {
+        let rows = usage.allocations.iter().map(|held| {
+            let addresses: Vec<String> = held.addresses.iter().map(ToString::to_string).collect();
+            let link = held.link.as_ref().map_or_else(|| "-".into(), ToString::to_string);
+            let since = age(held.age_seconds) + if held.tentative { " (ADD not finished)" } else { "" };
+            vec![addresses.join(","), link, held.holder.clone(), held.interface.to_string(), since]
+        });
+        text.push('\n');
+        text.push_str(&columns(&["ADDRESSES", "LINK", "POD", "INTERFACE", "SINCE"], rows));
+    }
+    text
+}
+
+/// `plan` for people.
+pub(super) fn plan(pass: &Pass) -> String {
+    let mut text = String::new();
+    match pass.changes.len() {
+        0 => text.push_str("Nothing would be changed.\n"),
+        count => {
+            let _ = writeln!(text, "{count} change(s) would be made:\n");
+        }
+    }
+    for change in &pass.changes {
+        let _ = writeln!(text, "  {}", change.text);
+    }
+    if !pass.conditions.is_empty() {
+        text.push_str("\nNot as it should be:\n\n");
+        for condition in &pass.conditions {
+            let _ = writeln!(text, "  {condition}");
+        }
+    }
+    text
+}
+
+fn vnic(vnic: &VnicState) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    let addresses: Vec<String> = vnic.addresses.iter().map(ToString::to_string).collect();
+    let state = match (vnic.trouble, vnic.primary) {
+        (Some(reason), _) => reason.to_string(),
+        (None, true) => "primary, the operating system's".into(),
+        (None, false) => "in order".into(),
+    };
+    vec![
+        vnic.id.to_string(),
+        vnic.mac.to_string(),
+        or_dash(vnic.link.as_ref().map(ToString::to_string)),
+        or_dash(vnic.table.map(|table| table.to_string())),
+        addresses.join(","),
+        state,
+    ]
+}
+
+fn line(text: &mut String, what: &str, is: &str) {
+    let _ = writeln!(text, "{what:<20}{is}");
+}
+
+fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
+    match *seconds.borrow() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds @ 7200..=172_799 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Left-aligned columns as wide as their widest cell.
+fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
+    let width = |column| rows.iter().filter_map(|row: &Vec<String>| row.get(column)).map(String::len).max();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().enumerate().map(|(at, cell)| format!("{cell:<width$}", width = width(at).unwrap_or(0)));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must_be() {
+        let rows = [vec!["x".into(), "long cell".into()], vec!["yyyy".into(), "z".into()]];
+        assert_eq!(columns(&["A", "B"], rows.into_iter()), "A     B\nx     long cell\nyyyy  z\n");
+    }
+
+    #[test]
+    fn ages_are_told_in_the_unit_that_fits() {
+        assert_eq!([5, 300, 7200, 200_000].map(age), ["5 s", "5 min", "2 h", "2 d"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! The log lines of a pass: what changed, and which conditions came and went since the one before. A pass that is like the
+//! one before logs nothing.
+
+use crate::condition::{Condition, Reason};
+use crate::pass::{Cause, Pass};
+
+/// Logs what is new.
+pub fn log(before: Option<&Pass>, now: &Pass) {
+    let cause = now.cause.word();
+    for change in &now.changes {
+        let event = match (change.noun.as_str(), now.cause) {
+            ("pools", _) => "pools.written",
+            ("cni", _) => "cni.installed",
+            // Nobody asked for anything new: somebody else changed what is ours.
+            (_, Cause::Kernel | Cause::Timer) => "host.repaired",
+            _ => "host.configured",
+        };
+        tracing::info!(event, cause, change = %change.text);
+    }
+    let none: &[Condition] = &[];
+    let conditions = before.map_or(none, |pass| pass.conditions.as_slice());
+    for condition in news(conditions, &now.conditions) {
+        let Condition { reason, subject, message, .. } = condition;
+        let subject = subject.as_deref().unwrap_or_default();
+        if condition.blocks() {
+            tracing::error!(event = "condition.raised", %reason, subject, blocking = true, "{message}");
+        } else {
+            tracing::warn!(event = "condition.raised", %reason, subject, blocking = false, "{message}");
+        }
+    }
+    for Condition { reason, subject, .. } in news(&now.conditions, conditions) {
+        tracing::info!(event = "condition.cleared", %reason, subject = subject.as_deref().unwrap_or_default());
+    }
+    if let Some(state) = &now.pod_network
+        && before.and_then(|pass| pass.pod_network.as_ref()) != Some(state)
+    {
+        let (install, decided_by, status) = (state.install, state.decided_by.as_str(), state.status.as_str());
+        tracing::info!(event = "pod_network.decided", install, decided_by, status, "{}", state.reason);
+    }
+    let was_ready = before.is_some_and(Pass::is_ready);
+    if was_ready != now.is_ready() {
+        let event = if now.is_ready() { "agent.ready" } else { "agent.not_ready" };
+        tracing::info!(event);
+    }
+}
+
+/// The conditions of `now` that `before` lacks. One that only says it in other words (a count, a time) is no news.
+fn news<'a>(before: &'a [Condition], now: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    let key = |condition: &Condition| -> (Reason, Option<String>, bool) {
+        (condition.reason, condition.subject.clone(), condition.blocks())
+    };
+    now.iter().filter(move |condition| !before.iter().any(|old| key(old) == key(condition)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_are_no_news_but_another_subject_or_severity_is() {
+        let old = [Condition::degraded(Reason::LinkMissing, "seen: a").about("x")];
+        let same = [Condition::degraded(Reason::LinkMissing, "seen: a, b").about("x")];
+        assert_eq!(news(&old, &same).count(), 0);
+        let other = [Condition::degraded(Reason::LinkMissing, "seen: a").about("y")];
+        assert_eq!(news(&old, &other).count(), 1);
+        let worse = [Condition::blocking(Reason::LinkMissing, "seen: a").about("x")];
+        assert_eq!(news(&old, &worse).count(), 1);
+    }
+}

@@ -1,0 +1,199 @@
+//! How full the pools are: counted from the two files, without walking through ranges (an IPv6 one has no end).
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use ipam::{Allocation, Allocations, BootTime, COOLDOWN, FamilyPool, Pools};
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use vcn::{Family, IfName, Ocid, Purpose, TableId};
+
+/// The pools of a node and what is held of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Why the pools are empty or short, as the plugins are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Per VNIC and family.
+    pub pools: Vec<PoolUsage>,
+    /// What is held, by whom.
+    pub allocations: Vec<Holding>,
+}
+
+/// One family of one VNIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolUsage {
+    /// The VNIC.
+    pub vnic_id: Ocid,
+    /// Its link.
+    pub link: IfName,
+    /// Its table.
+    pub table: TableId,
+    /// Whom it serves.
+    pub purpose: Purpose,
+    /// The family.
+    pub family: Family,
+    /// Addresses for pods.
+    pub total: u64,
+    /// Held by pods.
+    pub in_use: u64,
+    /// Freed less than the cooldown ago: reused only when nothing else is free.
+    pub cooling: u64,
+    /// Neither.
+    pub free: u64,
+}
+
+/// What one attachment holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holding {
+    /// The pod, or the container where no pod is known.
+    pub holder: String,
+    /// The interface in it.
+    pub interface: IfName,
+    /// The addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The VNIC's link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<IfName>,
+    /// Seconds since it got them.
+    pub age_seconds: u64,
+    /// Whether its ADD has not finished yet.
+    pub tentative: bool,
+}
+
+impl Usage {
+    /// Counts.
+    #[must_use]
+    pub fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
+        let held: HashSet<IpAddr> =
+            allocations.allocations.iter().flat_map(|held| &held.addresses).map(|held| held.address).collect();
+        let cooling: HashSet<IpAddr> = allocations
+            .freed
+            .iter()
+            .filter(|freed| now.since(freed.at) < COOLDOWN && !held.contains(&freed.address))
+            .map(|freed| freed.address)
+            .collect();
+        let rows = pools.vnics.iter().flat_map(|vnic| {
+            let (held, cooling) = (&held, &cooling);
+            vnic.families.iter().map(move |(family, pool)| {
+                let within =
+                    |set: &HashSet<IpAddr>| count(set.iter().filter(|address| pool.contains(**address)).count());
+                let (total, in_use, cooling) = (size(pool), within(held), within(cooling));
+                PoolUsage {
+                    vnic_id: vnic.vnic_id.clone(),
+                    link: vnic.link.clone(),
+                    table: vnic.table,
+                    purpose: vnic.purpose,
+                    family,
+                    total,
+                    in_use,
+                    cooling,
+                    free: total.saturating_sub(in_use).saturating_sub(cooling),
+                }
+            })
+        });
+        Self {
+            reason: pools.reason.clone(),
+            pools: rows.collect(),
+            allocations: allocations.allocations.iter().map(|held| Holding::of(held, now)).collect(),
+        }
+    }
+
+    /// Whether any address is for pods at all, held or not: a full node is as usable as an empty one.
+    #[must_use]
+    pub fn offers_any(pools: &Pools) -> bool {
+        pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
+    }
+}
+
+impl Holding {
+    fn of(allocation: &Allocation, now: BootTime) -> Self {
+        let holder = match &allocation.pod {
+            Some(pod) => format!("{}/{}", pod.namespace, pod.name),
+            None => allocation.key.container_id.to_string(),
+        };
+        Self {
+            holder,
+            interface: allocation.key.ifname.clone(),
+            addresses: allocation.addresses.iter().map(|held| held.address).collect(),
+            link: allocation.addresses.first().map(|held| held.vnic_link.clone()),
+            age_seconds: now.since(allocation.since).as_secs(),
+            tentative: allocation.tentative_until.is_some(),
+        }
+    }
+}
+
+/// How many addresses a pool has for pods. Ranges that overlap others count once.
+#[must_use]
+pub fn size(pool: &FamilyPool) -> u64 {
+    let ranges: Vec<&IpNetwork> = pool
+        .addresses
+        .iter()
+        .enumerate()
+        .filter(|(at, range)| !covered(*at, range, pool))
+        .map(|(_, range)| range)
+        .collect();
+    let all = ranges.iter().fold(0u64, |sum, range| sum.saturating_add(addresses_in(range)));
+    let mut closed: Vec<&IpAddr> = pool.reserved.iter().chain([&pool.router]).collect();
+    closed.sort_unstable();
+    closed.dedup();
+    let taken = closed.into_iter().filter(|address| ranges.iter().any(|range| range.contains(**address))).count();
+    all.saturating_sub(count(taken))
+}
+
+/// Two CIDR blocks either are disjoint or one holds the other.
+fn covered(at: usize, range: &IpNetwork, pool: &FamilyPool) -> bool {
+    pool.addresses.iter().enumerate().any(|(other_at, other)| {
+        let holds = other.prefix() <= range.prefix() && other.contains(range.network());
+        let same = other.prefix() == range.prefix();
+        holds && other_at != at && (!same || other_at < at)
+    })
+}
+
+fn addresses_in(range: &IpNetwork) -> u64 {
+    let bits = Family::of(range.ip()).host_prefix().saturating_sub(range.prefix());
+    1u64.checked_shl(u32::from(bits)).unwrap_or(u64::MAX)
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(addresses: &[&str], reserved: &[&str]) -> FamilyPool {
+        FamilyPool {
+            router: "10.0.0.1".parse().unwrap(),
+            reserved: reserved.iter().map(|address| address.parse().unwrap()).collect(),
+            addresses: addresses.iter().map(|range| range.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_pools_size_is_what_walking_through_it_would_count() {
+        for pool in [
+            pool(&["10.0.0.8/32", "10.0.0.9/32"], &[]),
+            pool(&["10.0.0.0/28"], &["10.0.0.5", "10.0.0.5", "10.0.1.1"]),
+            pool(&["10.0.0.8/30", "10.0.1.0/30"], &["10.0.0.8"]),
+            pool(&[], &["10.0.0.8"]),
+        ] {
+            assert_eq!(size(&pool), pool.candidates().count() as u64, "{pool:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_listed_twice_counts_once() {
+        assert_eq!(size(&pool(&["10.0.0.8/32", "10.0.0.8/30", "10.0.0.8/30"], &[])), 4);
+    }
+
+    #[test]
+    fn a_range_without_end_is_counted_at_once() {
+        assert_eq!(size(&pool(&["2603:c020::/48"], &[])), u64::MAX);
+        assert_eq!(size(&pool(&["2603:c020::/80"], &[])), 1 << 48);
+    }
+}

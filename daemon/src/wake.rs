@@ -1,0 +1,142 @@
+//! When to run a pass: at the start, when a source says something new, when the kernel's network changes, after a failure,
+//! and on a slow timer. One task; passes never overlap.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::pass::{Cause, Pass};
+use crate::reconcile::Reconciler;
+use crate::settings::Settings;
+use crate::transitions;
+use crate::world::World;
+
+/// Asks for a preview; the answer is a pass that changed nothing.
+pub type PreviewRequest = oneshot::Sender<Pass>;
+
+/// What the loop needs.
+#[derive(Debug)]
+pub struct Loop {
+    /// Whoever does the work.
+    pub reconciler: Reconciler,
+    /// How often.
+    pub settings: Arc<Settings>,
+    /// Where passes are counted.
+    pub metrics: Arc<Metrics>,
+    /// What is known from outside.
+    pub worlds: watch::Receiver<World>,
+    /// Who wants previews.
+    pub previews: mpsc::Receiver<PreviewRequest>,
+    /// Where passes are published.
+    pub passes: watch::Sender<Option<Arc<Pass>>>,
+}
+
+/// Repairs this close to each other are a fight with somebody who undoes them.
+const FIGHT: Duration = Duration::from_secs(10);
+
+/// How long the first pass waits for the sources, so that it does not report what is known a moment later.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
+impl Loop {
+    /// Runs passes for ever; ends when the sources' task does.
+    ///
+    /// # Errors
+    /// When a pass panicked, or the kernel's events cannot be had at all.
+    pub async fn run(self) -> io::Result<()> {
+        let Self { mut reconciler, settings, metrics, mut worlds, mut previews, passes } = self;
+        let mut events = Events::open()?;
+        let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
+        let mut world = worlds.borrow_and_update().clone();
+        let mut cause = Cause::Start;
+        let (mut failures, mut repairs) = (0, Repairs::default());
+        loop {
+            let (returned, pass) = work(reconciler, world.clone(), cause).await?;
+            reconciler = returned;
+            metrics.passed(&pass);
+            let pass = Arc::new(pass);
+            transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
+            repairs.note(&pass, Instant::now());
+            failures = if pass.wants_retry() { failures + 1 } else { 0 };
+            let next = Instant::now() + pause(failures, settings.resync);
+            cause = loop {
+                tokio::select! {
+                    () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },
+                    changed = worlds.changed() => {
+                        if changed.is_err() {
+                            return Ok(());
+                        }
+                        let now = worlds.borrow_and_update().clone();
+                        let news = !now.says_the_same(&world);
+                        world = now;
+                        if news {
+                            break Cause::Sources;
+                        }
+                    }
+                    heard = events.concerning() => {
+                        match heard {
+                            Ok(()) => sleep(repairs.debounce(Instant::now())).await,
+                            Err(error) => {
+                                tracing::warn!(event = "kernel.monitor_lost", %error, "listening anew");
+                                sleep(RETRY.pause(1, chance())).await;
+                                events = Events::open()?;
+                            }
+                        }
+                        break Cause::Kernel;
+                    }
+                    Some(asker) = previews.recv() => {
+                        let (returned, pass) = work(reconciler, world.clone(), Cause::Preview).await?;
+                        reconciler = returned;
+                        // Whoever asked may have gone.
+                        let _ = asker.send(pass);
+                    }
+                }
+            };
+        }
+    }
+}
+
+/// Kernel and files are short but synchronous work: not on the thread that answers health checks.
+async fn work(mut reconciler: Reconciler, world: World, cause: Cause) -> io::Result<(Reconciler, Pass)> {
+    let pass = tokio::task::spawn_blocking(move || {
+        let pass = reconciler.pass(&world, cause);
+        (reconciler, pass)
+    });
+    pass.await.map_err(io::Error::other)
+}
+
+fn pause(failures: u32, resync: Duration) -> Duration {
+    match failures {
+        0 => jittered(resync, chance()),
+        attempt => RETRY.pause(attempt, chance()).min(resync),
+    }
+}
+
+/// Repairs in a row, as far as they are close to each other.
+#[derive(Debug, Default)]
+struct Repairs {
+    last: Option<Instant>,
+    count: u32,
+}
+
+impl Repairs {
+    fn note(&mut self, pass: &Pass, now: Instant) {
+        if pass.cause == Cause::Kernel && !pass.changes.is_empty() {
+            self.count = if self.is_fight(now) { self.count.saturating_add(1) } else { 1 };
+            self.last = Some(now);
+        }
+    }
+
+    fn debounce(&self, now: Instant) -> Duration {
+        DEBOUNCE.pause(if self.is_fight(now) { self.count } else { 1 }, 1.0)
+    }
+
+    fn is_fight(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now.saturating_duration_since(last) < FIGHT)
+    }
+}

@@ -1,0 +1,134 @@
+//! What the outside says about this instance, as far as it is known: the last good answer stays when a source fails, and
+//! its age is reported. Pure: answers and the time are handed in.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use api::NativePodNetwork;
+use api::npn::NpnState;
+use installer::{Seen, Signals};
+use vcn::{Instance, Ocid, Vnic};
+
+/// Everything known from outside.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// This instance.
+    pub instance: Known<Instance>,
+    /// Its VNICs, the primary one first.
+    pub vnics: Known<Vec<Vnic>>,
+    /// Its NativePodNetwork; the inner `None` is the answer "there is none".
+    pub npn: Known<Option<NativePodNetwork>>,
+    /// VNICs that are kept although the last answer lacks them, and since when it does.
+    missing: BTreeMap<Ocid, Instant>,
+}
+
+/// A thing known by asking.
+#[derive(Clone, Debug)]
+pub struct Known<T> {
+    /// The last good answer.
+    pub value: Option<T>,
+    /// When it came.
+    pub answered: Option<Instant>,
+    /// Why the last question was not answered; `None` when it was.
+    pub error: Option<String>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { value: None, answered: None, error: None }
+    }
+}
+
+impl<T> Known<T> {
+    /// Takes in an answer: a failure leaves the last good one.
+    pub fn absorb(&mut self, answer: Result<T, String>, now: Instant) {
+        match answer {
+            Ok(value) => *self = Self { value: Some(value), answered: Some(now), error: None },
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// How old the last good answer is.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        self.answered.map(|then| now.saturating_duration_since(then))
+    }
+}
+
+impl<T: PartialEq> Known<T> {
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.value == other.value && self.error == other.error
+    }
+}
+
+impl World {
+    /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
+    /// may be short for a moment and taking a VNIC down takes its pods' network down. Its order is the service's; those
+    /// kept come last.
+    pub fn absorb_vnics(&mut self, answer: Result<Vec<Vnic>, String>, grace: Duration, now: Instant) {
+        let answer = answer.map(|mut listed| {
+            let before = self.vnics.value.take().unwrap_or_default();
+            let mut missing = BTreeMap::new();
+            for vnic in before.into_iter().filter(|old| !listed.iter().any(|new| new.id == old.id)).collect::<Vec<_>>()
+            {
+                let since = self.missing.get(&vnic.id).copied().unwrap_or(now);
+                if now.saturating_duration_since(since) < grace {
+                    missing.insert(vnic.id.clone(), since);
+                    listed.push(vnic);
+                }
+            }
+            self.missing = missing;
+            listed
+        });
+        self.vnics.absorb(answer, now);
+    }
+
+    /// The VNICs known, the primary one first.
+    #[must_use]
+    pub fn vnics(&self) -> &[Vnic] {
+        self.vnics.value.as_deref().unwrap_or_default()
+    }
+
+    /// The NativePodNetwork, where there is one.
+    #[must_use]
+    pub fn npn(&self) -> Option<&NativePodNetwork> {
+        self.npn.value.as_ref().and_then(Option::as_ref)
+    }
+
+    /// Whether everything is known and nothing is about to change, so that asking again can wait.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let errors = [&self.instance.error, &self.vnics.error, &self.npn.error];
+        let listed = |id: &Ocid| self.vnics().iter().any(|vnic| vnic.id == *id);
+        errors.iter().all(|error| error.is_none())
+            && self.missing.is_empty()
+            && self
+                .npn()
+                .is_some_and(|npn| npn.state == NpnState::Success && npn.vnics.iter().all(|vnic| listed(&vnic.vnic_id)))
+    }
+
+    /// Whether the two differ in nothing but ages.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.instance.says_the_same(&other.instance)
+            && self.vnics.says_the_same(&other.vnics)
+            && self.npn.says_the_same(&other.npn)
+    }
+
+    /// What it says about whose the cluster's pod network is, added to what was set.
+    #[must_use]
+    pub fn signals(&self, set: &Signals) -> Signals {
+        let signals = match &self.instance.value {
+            Some(instance) => set.clone().with_metadata(&instance.metadata),
+            None => set.clone(),
+        };
+        let native_pod_network = match &self.npn.value {
+            None => Seen::Unknown,
+            Some(npn) => Seen::from(npn.is_some()),
+        };
+        Signals { native_pod_network, ..signals }
+    }
+}

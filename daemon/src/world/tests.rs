@@ -1,0 +1,72 @@
+//! What is kept, and for how long.
+
+use super::*;
+use crate::fixture::{self, vm_vnics};
+
+const GRACE: Duration = Duration::from_secs(30);
+
+fn ids(world: &World) -> Vec<&str> {
+    world.vnics().iter().map(|vnic| vnic.id.unique_id()).collect()
+}
+
+#[test]
+fn the_last_good_answer_stays_when_the_service_fails_and_ages() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    let later = start + Duration::from_secs(100);
+    world.absorb_vnics(Err("status 503".into()), GRACE, later);
+    assert_eq!(world.vnics(), vm_vnics());
+    assert_eq!(world.vnics.age(later), Some(Duration::from_secs(100)));
+    assert_eq!(world.vnics.error.as_deref(), Some("status 503"));
+}
+
+#[test]
+fn a_vnic_no_longer_listed_goes_after_the_grace_and_not_before() {
+    let (mut world, start) = (World::default(), Instant::now());
+    let alone = vm_vnics()[..1].to_vec();
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(10));
+    assert_eq!(ids(&world), ["primary", "pods"]);
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(39));
+    assert_eq!(ids(&world), ["primary", "pods"]);
+    assert!(!world.is_settled());
+    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(40));
+    assert_eq!(ids(&world), ["primary"]);
+}
+
+#[test]
+fn a_vnic_listed_again_has_its_full_grace_again() {
+    let (mut world, start) = (World::default(), Instant::now());
+    let alone = vm_vnics()[..1].to_vec();
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start + Duration::from_secs(29));
+    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(31));
+    assert_eq!(ids(&world), ["primary", "pods"]);
+}
+
+#[test]
+fn a_world_settles_when_the_native_pod_network_is_made_and_its_vnics_are_listed() {
+    let (mut world, now) = (World::default(), Instant::now());
+    world.instance.absorb(Ok(fixture::instance()), now);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, now);
+    world.npn.absorb(Ok(None), now);
+    assert!(!world.is_settled());
+    world.npn.absorb(Ok(Some(fixture::npn("BACKOFF"))), now);
+    assert!(!world.is_settled());
+    world.npn.absorb(Ok(Some(fixture::npn("SUCCESS"))), now);
+    assert!(world.is_settled());
+    world.npn.absorb(Err("gone".into()), now);
+    assert!(!world.is_settled());
+}
+
+#[test]
+fn signals_come_from_metadata_and_native_pod_network() {
+    let mut world = World::default();
+    let signals = |world: &World| world.signals(&Signals::default());
+    assert_eq!(signals(&world), Signals::default());
+    world.npn.absorb(Ok(None), Instant::now());
+    world.instance.absorb(Ok(fixture::instance()), Instant::now());
+    assert_eq!(signals(&world).native_pod_network, Seen::Absent);
+    assert_eq!(signals(&world).instance_metadata.as_deref(), Some("true"));
+}
