@@ -108,7 +108,11 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     objects.push(Object::Link(spec(mac)));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
     objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
+    // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case somebody else does.
+    // Nobody else can; without this, that is how late the first packet to a new pod arrives.
+    objects.push(sysctl(&["net", "ipv4", "neigh", name.as_str(), "proxy_delay"], "0"));
     if vnic.vnic.addressing.ipv6.is_some() {
+        objects.push(sysctl(&["net", "ipv6", "neigh", name.as_str(), "proxy_delay"], "0"));
         // Needed for the proxy neighbours of pods.
         objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "proxy_ndp"], "1"));
     }
