@@ -48,6 +48,9 @@ impl Announcer {
     /// Tells the neighbours on a link that the address is at this Ethernet address. Once: send again a second later for
     /// those who missed it.
     ///
+    /// On a link that just got its carrier the kernel drops what is sent and says that it sent it, until the link's
+    /// state has settled. [`crate::Socket::link_at`] waits for that.
+    ///
     /// # Errors
     /// When the link is gone or down (ENETDOWN, or ENXIO which `is_not_found()`).
     pub fn announce(&self, index: u32, address: IpAddr, mac: MacAddr) -> Result<()> {
