@@ -84,39 +84,43 @@ fn forwarding(network: &HostNetwork) -> Vec<Object> {
 
 fn link(vnic: &HostVnic) -> Vec<Object> {
     let name = vnic.placement.link();
-    let (kind, alias) = match &vnic.placement {
-        Placement::Device { .. } => (LinkKind::Device, None),
-        Placement::Vlan { parent, tag, .. } => {
-            (LinkKind::Vlan { parent: parent.clone(), tag: *tag }, Some(format!("{LINK_ALIAS_PREFIX}{}", vnic.vnic.id)))
-        }
-    };
-    let spec = |mac| LinkSpec { name: name.clone(), kind, mac, mtu: Some(vnic.mtu), up: true, alias };
+    let ipv6 = vnic.vnic.addressing.ipv6.is_some();
     let mut objects = Vec::new();
-    if let Placement::Vlan { parent, .. } = &vnic.placement {
+    if let Placement::Vlan { parent, tag, .. } = &vnic.placement {
         // Making a VLAN on a port that is down fails (ENETDOWN), and its MTU bounds the VLAN's.
-        let port = LinkSpec {
-            name: parent.clone(),
-            kind: LinkKind::Device,
-            mac: None,
+        objects.push(raised(parent, vnic.mtu));
+        objects.push(Object::Link(LinkSpec {
+            name: name.clone(),
+            kind: LinkKind::Vlan { parent: parent.clone(), tag: *tag },
+            mac: Some(vnic.vnic.mac),
             mtu: Some(vnic.mtu),
-            up: true,
-            alias: None,
-        };
-        objects.push(Object::Link(port));
+            up: false,
+            alias: Some(format!("{LINK_ALIAS_PREFIX}{}", vnic.vnic.id)),
+        }));
     }
-    let mac = matches!(vnic.placement, Placement::Vlan { .. }).then_some(vnic.vnic.mac);
-    objects.push(Object::Link(spec(mac)));
+    if ipv6 {
+        // Before it is raised: as long as the link's own link-local address is being checked for duplicates, for 1-2 s,
+        // the kernel cannot ask for the router, and nothing of a pod's leaves.
+        objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "accept_dad"], "0"));
+    }
+    objects.push(raised(name, vnic.mtu));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
     objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
     // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case somebody else does.
     // Nobody else can; without this, that is how late the first packet to a new pod arrives.
     objects.push(sysctl(&["net", "ipv4", "neigh", name.as_str(), "proxy_delay"], "0"));
-    if vnic.vnic.addressing.ipv6.is_some() {
+    if ipv6 {
         objects.push(sysctl(&["net", "ipv6", "neigh", name.as_str(), "proxy_delay"], "0"));
         // Needed for the proxy neighbours of pods.
         objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "proxy_ndp"], "1"));
     }
     objects
+}
+
+/// A link that exists by then, with its MTU, up.
+fn raised(name: &IfName, mtu: Mtu) -> Object {
+    let (name, mtu) = (name.clone(), Some(mtu));
+    Object::Link(LinkSpec { name, kind: LinkKind::Device, mac: None, mtu, up: true, alias: None })
 }
 
 fn routing(vnic: &HostVnic) -> Vec<Object> {

@@ -1,0 +1,188 @@
+//! The main job on the emulated VCN: the real installer, agent and plugin, judged by packets.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking, its helper functions too")]
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandbox::{Agent, Attachment, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
+use vcn::{Family, MachineKind};
+
+/// Where cargo puts the programs: two folders above this test.
+fn bin_dir() -> PathBuf {
+    let directory = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    for program in ["oke-node-agent", "vcn-native", "oke-sandbox"] {
+        assert!(directory.join(program).is_file(), "{program} is not built: cargo build --workspace --bins");
+    }
+    directory
+}
+
+struct Cluster {
+    vcn: Vcn,
+    nodes: Vec<Arc<Node>>,
+    agents: Vec<Agent>,
+}
+
+impl Cluster {
+    /// Two nodes with one VNIC for pods each, set up by the agent.
+    fn start(kind: MachineKind) -> Self {
+        let node = |name| {
+            let spec = match kind {
+                MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
+                MachineKind::BareMetal => NodeSpec::bare_metal(name, "nodes"),
+            };
+            spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 4))
+        };
+        let vcn = Vcn::builder()
+            .subnet(
+                SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()).with("2603:c020:0:1::/64".parse().unwrap()),
+            )
+            .subnet(
+                SubnetSpec::new("pods", "10.0.32.0/22".parse().unwrap()).with("2603:c020:0:2::/64".parse().unwrap()),
+            )
+            .node(node("node-a"))
+            .node(node("node-b"))
+            .start()
+            .unwrap();
+        let nodes: Vec<_> = vcn.nodes().cloned().collect();
+        let mut cluster = Self { vcn, nodes, agents: Vec::new() };
+        for node in &cluster.nodes {
+            sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+            let mut agent = Agent::start(node, &bin_dir()).unwrap();
+            agent.wait_ready(node).unwrap();
+            cluster.agents.push(agent);
+        }
+        cluster
+    }
+
+    fn node(&self, name: &str) -> &Node {
+        self.nodes.iter().find(|node| node.name() == name).unwrap()
+    }
+
+    fn add(&self, node: &str, pod: &str) -> (Pod, Attachment) {
+        let node = self.node(node);
+        let pod = node.add_pod(pod).unwrap();
+        let attachment = Runtime::of(node).unwrap().add(&pod).unwrap();
+        (pod, attachment)
+    }
+}
+
+fn reaches_both_families(from: &Pod, to: &Attachment) {
+    let addresses: Vec<IpAddr> = to.addresses().collect();
+    assert_eq!(addresses.iter().map(|a| Family::of(*a)).collect::<Vec<_>>(), Family::ALL);
+    for address in addresses {
+        from.ping(address).unwrap();
+    }
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn on_node(node: &Node, file: &str) -> String {
+    node.run(|| fs::read_to_string(Path::new(file)).unwrap_or_default()).unwrap()
+}
+
+#[test]
+fn the_demo_proves_everything_and_says_so() {
+    let output =
+        Command::new(bin_dir().join("oke-sandbox")).arg("demo").arg("--bin-dir").arg(bin_dir()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("Everything works, and nothing is left behind."), "{text}");
+}
+
+#[test]
+fn pods_come_and_go_while_the_agent_and_the_metadata_service_are_dead() {
+    let mut cluster = Cluster::start(MachineKind::Virtual);
+    for agent in std::mem::take(&mut cluster.agents) {
+        agent.stop().unwrap();
+    }
+    let fault = sandbox::Fault::lasting(sandbox::FaultKind::Status(503));
+    cluster.nodes.iter().for_each(|node| node.set_metadata_fault(Some(fault.clone())));
+    let (a, on_a) = cluster.add("node-a", "a");
+    let (b, on_b) = cluster.add("node-b", "b");
+    reaches_both_families(&a, &on_b);
+    reaches_both_families(&b, &on_a);
+    Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
+    assert!(b.ping(on_a.addresses().next().unwrap()).is_err(), "it is gone");
+}
+
+#[test]
+fn an_agent_that_restarts_disturbs_no_pod() {
+    let mut cluster = Cluster::start(MachineKind::Virtual);
+    let (a, _) = cluster.add("node-a", "a");
+    let (_b, on_b) = cluster.add("node-b", "b");
+    reaches_both_families(&a, &on_b);
+    let before = on_node(cluster.node("node-a"), "/run/vcn-native/pools.json");
+    let took = cluster.agents.remove(0).stop().unwrap();
+    assert!(took < Duration::from_secs(2), "SIGTERM took {took:?}");
+    reaches_both_families(&a, &on_b);
+    let node = Arc::clone(&cluster.nodes[0]);
+    let mut again = Agent::start(&node, &bin_dir()).unwrap();
+    again.wait_ready(&node).unwrap();
+    cluster.agents.push(again);
+    reaches_both_families(&a, &on_b);
+    assert_eq!(on_node(&node, "/run/vcn-native/pools.json"), before);
+}
+
+#[test]
+fn a_hot_plugged_vnic_is_configured_and_its_addresses_serve_pods() {
+    let cluster = Cluster::start(MachineKind::Virtual);
+    let vnic = cluster.vcn.attach_vnic("node-a", &VnicSpec::for_pods("pods", 4)).unwrap();
+    let node = cluster.node("node-a");
+    sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+    wait_for("the new VNIC is in the pools", || on_node(node, "/run/vcn-native/pools.json").contains(vnic.id.as_str()));
+    // Five pods do not fit into the four addresses of the first VNIC.
+    let pods: Vec<_> = (0..5).map(|n| cluster.add("node-a", &format!("p{n}"))).collect();
+    let (b, _) = cluster.add("node-b", "b");
+    pods.iter().for_each(|(_, attachment)| reaches_both_families(&b, attachment));
+}
+
+#[test]
+fn a_flannel_cluster_keeps_its_pod_network() {
+    let vcn = Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()))
+        .node(NodeSpec::virtual_machine("node-a", "nodes").vnic(VnicSpec::for_pods("nodes", 4)))
+        .start()
+        .unwrap();
+    let node = vcn.node("node-a").unwrap();
+    let flannel = r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#;
+    node.run(|| {
+        fs::create_dir_all("/etc/cni/net.d").and_then(|()| fs::write("/etc/cni/net.d/10-flannel.conflist", flannel))
+    })
+    .unwrap()
+    .unwrap();
+    let agent = Agent::start(&node, &bin_dir()).unwrap();
+    wait_for("the host's own VNIC is configured", || {
+        let routes = node.command("ip").args(["route", "show", "table", "all"]).output().unwrap();
+        String::from_utf8_lossy(&routes.stdout).contains("table 1000")
+            || String::from_utf8_lossy(&routes.stdout).contains("table 1001")
+    });
+    wait_for("the decision is logged", || Agent::log(&node).unwrap().contains("lannel"));
+    assert!(!node.run(|| Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE).exists()).unwrap());
+    assert!(!node.run(|| Path::new("/opt/cni/bin/vcn-native").exists()).unwrap());
+    agent.stop().unwrap();
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn bare_metal_nodes_carry_pods_over_vlans() {
+    let cluster = Cluster::start(MachineKind::BareMetal);
+    let (a, on_a) = cluster.add("node-a", "a");
+    let (b, on_b) = cluster.add("node-b", "b");
+    reaches_both_families(&a, &on_b);
+    reaches_both_families(&b, &on_a);
+    let links = cluster.node("node-a").command("ip").args(["-d", "link"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&links.stdout).contains("802.1Q"), "by a VLAN link");
+    Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
+    assert!(b.ping(on_a.addresses().next().unwrap()).is_err());
+}
