@@ -35,6 +35,16 @@ impl Spawner {
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
+    /// Kills every program that it started and starts no more.
+    pub(crate) fn stop(&self) {
+        if let Ok(mut jobs) = self.jobs.lock() {
+            *jobs = None;
+        }
+        if let Some(thread) = self.thread.lock().ok().and_then(|mut thread| thread.take()) {
+            let _ = thread.join();
+        }
+    }
+
     fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let ended = || io::Error::other("the sandbox has ended");
         let (done, result) = channel();
@@ -48,12 +58,7 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        if let Ok(mut jobs) = self.jobs.lock() {
-            *jobs = None;
-        }
-        if let Some(thread) = self.thread.lock().ok().and_then(|mut thread| thread.take()) {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 

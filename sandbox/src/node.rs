@@ -20,7 +20,7 @@ use crate::namespaces::Namespaces;
 use crate::pod::{self, Pod};
 use crate::vnic::Vnic;
 
-pub(crate) use boot::primary as boot_primary;
+pub(crate) use boot::{has_ipv6_default, primary as boot_primary};
 
 /// A running node.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 //! What a VNIC may not send is dropped, counted, and explained.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
 

@@ -1,4 +1,5 @@
 //! Bare metal: several VNICs on one physical port, told apart by their tags.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
 

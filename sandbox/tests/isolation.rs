@@ -1,4 +1,5 @@
 //! Nothing outlives a sandbox, two never meet, and no root is needed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
 

@@ -1,4 +1,5 @@
 //! Nodes and pods as places for programs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
 

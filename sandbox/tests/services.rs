@@ -1,4 +1,5 @@
 //! Metadata, DNS and time, as a program on a node sees them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
 

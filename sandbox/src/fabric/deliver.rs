@@ -1,7 +1,6 @@
 //! The way from "this packet may pass" to a frame at its destination's port, and the services' side of it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smoltcp::wire::{
@@ -83,13 +82,16 @@ impl Fabric {
         self.hand_over(now, (port, destination), out)
     }
 
-    /// The ARP or NDP question for an address of the VNIC at a port.
+    /// The ARP or NDP question for an address of the VNIC at a port, sent to the VNIC's MAC: the fabric knows it, and
+    /// Linux answers broadcast questions for the addresses it is a proxy for (pods) after up to 0.8 s at random only.
     pub(super) fn question(&self, port: Port, address: IpAddr) -> Option<Outgoing> {
-        let subnet = Arc::clone(&self.vnics.get(&port)?.subnet);
-        let frame = match address {
+        let vnic = self.vnics.get(&port)?;
+        let subnet = &vnic.subnet;
+        let mut frame = match address {
             IpAddr::V4(address) => frame::arp_request((subnet.router_mac, subnet.router_v4()?), address),
             IpAddr::V6(address) => frame::neighbour_solicitation((subnet.router_mac, subnet.router_v6()?), address),
         };
+        frame::readdress(&mut frame, subnet.router_mac, vnic.mac);
         Some((port, frame))
     }
 

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use ipnetwork::{IpNetwork, Ipv4Network};
-use netlink::{Address, LinkChange, Netns, Route, Socket};
+use netlink::{Address, LinkChange, Netns, Route, RouteFilter, Socket};
 use vcn::{Family, Mtu, TableId};
 
 use super::everywhere;
@@ -38,4 +38,11 @@ pub(crate) fn primary(netns: &Netns, vnic: &Vnic) -> netlink::Result<()> {
         socket.add_address(&address)?;
     }
     Ok(())
+}
+
+/// Whether a router advertisement was taken: the default route of IPv6 is there.
+pub(crate) fn has_ipv6_default(netns: &Netns) -> netlink::Result<bool> {
+    let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(Family::Ipv6) };
+    let everywhere = everywhere(Family::Ipv6);
+    Ok(Socket::open_in(netns)?.routes(&filter)?.iter().any(|route| route.destination == everywhere))
 }

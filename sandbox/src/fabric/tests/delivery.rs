@@ -6,8 +6,8 @@ use std::time::Duration;
 use smoltcp::wire::{EthernetFrame, Ipv4Packet};
 
 use super::world::{
-    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, arp_answer, dropped,
-    fabric, ping, ping6,
+    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, BLOCK_IP, NOW, POD_IP, PODS_ROUTER, ROUTER, ROUTER6, arp_answer, arp_question,
+    dropped, fabric, ping, ping6,
 };
 use crate::fabric::frame::{self, Pair};
 use crate::fabric::{DropReason, Dropped, Port};
@@ -16,7 +16,7 @@ use crate::fabric::{DropReason, Dropped, Port};
 fn a_packet_waits_until_the_destination_answered_arp() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
-    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, frame::arp_request(ROUTER, B_IP))]);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(ROUTER, (B.1, B_IP)))]);
     assert_eq!(fabric.handle(NOW, A.0, &packet), [], "one question is enough");
     let out = fabric.handle(NOW, B.0, &arp_answer(B.1, B_IP, ROUTER));
     assert_eq!(out, [(B.0, packet.clone()), (B.0, packet.clone())], "unchanged within the subnet");
@@ -28,7 +28,8 @@ fn a_packet_waits_until_the_destination_answered_arp() {
 fn a_packet_waits_until_the_destination_answered_ndp() {
     let mut fabric = fabric();
     let packet = ping6(Pair { from: (A.1, A_IP6), to: (B.1, B_IP6) });
-    let question = frame::neighbour_solicitation((ROUTER.0, ROUTER6), B_IP6);
+    let mut question = frame::neighbour_solicitation((ROUTER.0, ROUTER6), B_IP6);
+    frame::readdress(&mut question, ROUTER.0, B.1);
     assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, question)]);
     let answer = frame::neighbour_advertisement(Pair { from: (B.1, B_IP6), to: (ROUTER.0, ROUTER6) }, B_IP6, false);
     assert_eq!(fabric.handle(NOW, B.0, &answer), [(B.0, packet)]);
@@ -39,7 +40,7 @@ fn a_routed_packet_loses_one_hop_and_comes_from_the_router() {
     for destination in [POD_IP, BLOCK_IP] {
         let mut fabric = fabric();
         let packet = ping(Pair { from: (B.1, B_IP), to: (ROUTER.0, destination) });
-        assert_eq!(fabric.handle(NOW, B.0, &packet), [(A2.0, frame::arp_request(PODS_ROUTER, destination))]);
+        assert_eq!(fabric.handle(NOW, B.0, &packet), [(A2.0, arp_question(PODS_ROUTER, (A2.1, destination)))]);
         let out = fabric.handle(NOW, A2.0, &arp_answer(A2.1, destination, PODS_ROUTER));
         let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
         let frame = EthernetFrame::new_checked(bytes.as_slice()).unwrap();
@@ -54,7 +55,7 @@ fn a_routed_packet_loses_one_hop_and_comes_from_the_router() {
 fn the_router_also_carries_packets_within_a_subnet() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, B_IP) });
-    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, frame::arp_request(ROUTER, B_IP))]);
+    assert_eq!(fabric.handle(NOW, A.0, &packet), [(B.0, arp_question(ROUTER, (B.1, B_IP)))]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::net::Ipv4Addr;
 
 use smoltcp::wire::EthernetFrame;
 
-use super::world::{A, A_IP, A2, NOW, POD_IP, PODS_ROUTER, ROUTER, SERVICES, arp_answer, dropped, fabric, ping};
+use super::world::{
+    A, A_IP, A2, NOW, POD_IP, PODS_ROUTER, ROUTER, SERVICES, arp_answer, arp_question, dropped, fabric, ping,
+};
 use crate::fabric::frame::{self, Pair};
 use crate::fabric::{DropReason, SERVICES_V4};
 
@@ -15,7 +17,7 @@ fn a_primary_vnic_reaches_the_services_and_they_answer() {
     let [(port, bytes)] = out.as_slice() else { panic!("one frame, not {out:?}") };
     assert_eq!((*port, EthernetFrame::new_unchecked(bytes).dst_addr().0), (SERVICES.0, SERVICES.1.0));
     let answer = ping(Pair { from: (SERVICES.1, SERVICES_V4), to: (ROUTER.0, A_IP) });
-    assert_eq!(fabric.handle(NOW, SERVICES.0, &answer), [(A.0, frame::arp_request(ROUTER, A_IP))]);
+    assert_eq!(fabric.handle(NOW, SERVICES.0, &answer), [(A.0, arp_question(ROUTER, (A.1, A_IP)))]);
     assert_eq!(fabric.handle(NOW, A.0, &arp_answer(A.1, A_IP, ROUTER)).len(), 1);
 }
 

@@ -88,6 +88,13 @@ pub(super) fn arp_answer(who: MacAddr, address: Ipv4Addr, router: (MacAddr, Ipv4
     frame::arp_reply(Pair { from: (who, address), to: router })
 }
 
+/// The fabric's ARP question: as anybody's, but for that it is sent to the VNIC's MAC.
+pub(super) fn arp_question(router: (MacAddr, Ipv4Addr), (mac, address): (MacAddr, Ipv4Addr)) -> Vec<u8> {
+    let mut question = frame::arp_request(router, address);
+    frame::readdress(&mut question, router.0, mac);
+    question
+}
+
 /// Hands a frame in and expects it to be dropped, counted once at `at`.
 #[track_caller]
 pub(super) fn dropped(fabric: &mut Fabric, port: Port, bytes: &[u8]) -> (String, DropReason) {
