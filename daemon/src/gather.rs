@@ -17,6 +17,9 @@ use crate::world::World;
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known.
 const INSTANCE_AGE: Duration = Duration::from_secs(600);
 
+/// How often it hurries, some five minutes long; on a Flannel node there is nothing to hurry for.
+const HURRY: u32 = 30;
+
 /// Asks, publishes, waits; for ever. Ends when nobody listens any more.
 pub async fn run<M: Metadata, N: NativePodNetworks>(
     metadata: M,
@@ -26,14 +29,15 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     worlds: watch::Sender<World>,
 ) {
     let mut world = World::default();
-    let mut unsettled = 0;
+    let mut unsettled = 0u32;
     while !worlds.is_closed() {
         ask(&mut world, &metadata, &npns, &settings, &metrics).await;
-        unsettled = if world.is_settled() { 0 } else { unsettled + 1 };
+        unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
         worlds.send_replace(world.clone());
         let pause = match unsettled {
             0 => jittered(settings.resync, chance()),
-            attempt => UNSETTLED.pause(attempt, chance()).min(settings.resync),
+            attempt if attempt <= HURRY => UNSETTLED.pause(attempt, chance()).min(settings.resync),
+            _ => jittered(settings.resync, chance()),
         };
         tokio::time::sleep(pause).await;
     }

@@ -97,6 +97,9 @@ pub struct PodNetworkState {
     pub reason: String,
     /// What became of the binaries and the configuration: a stable word.
     pub status: String,
+    /// What somebody should know and that is no failure, such as a plugin left out of the chain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl Pass {

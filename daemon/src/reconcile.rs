@@ -43,6 +43,8 @@ pub struct Reconciler {
     /// `None` until the file was read.
     slots: Option<Slots>,
     installation: installation::Installation,
+    /// Steps that failed in the last pass.
+    failed: Vec<stages::Failed>,
 }
 
 /// A pass in the making.
@@ -64,6 +66,7 @@ impl Reconciler {
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
             installation: installation::Installation::default(),
+            failed: Vec::new(),
             settings,
         })
     }
@@ -90,7 +93,9 @@ impl Reconciler {
         let Wanted { network, conditions } =
             desired::wanted(Facts { vnics: world.vnics(), npn: world.npn(), links: &links }, &slots, choices);
         findings.conditions.extend(conditions);
-        let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, preview, &mut findings));
+        let hosted = network
+            .as_ref()
+            .and_then(|network| stages::host(&self.host, network, (cause, &mut self.failed), &mut findings));
         let offers = self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();

@@ -35,7 +35,8 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
         && before.and_then(|pass| pass.pod_network.as_ref()) != Some(state)
     {
         let (install, decided_by, status) = (state.install, state.decided_by.as_str(), state.status.as_str());
-        tracing::info!(event = "pod_network.decided", install, decided_by, status, "{}", state.reason);
+        let notes = state.notes.join("; ");
+        tracing::info!(event = "pod_network.decided", install, decided_by, status, notes, "{}", state.reason);
     }
     let was_ready = before.is_some_and(Pass::is_ready);
     if was_ready != now.is_ready() {

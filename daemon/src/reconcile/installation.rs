@@ -53,6 +53,7 @@ impl Installation {
             decided_by: report.decision.decided_by.to_string(),
             reason: report.decision.reason.clone(),
             status: report.status().to_string(),
+            notes: report.notes.iter().map(ToString::to_string).collect(),
         };
         if cause != Cause::Preview {
             self.last = Some(Last { signals, usable, state: state.clone(), conditions });

@@ -11,7 +11,7 @@ use super::Findings;
 use crate::condition::{Condition, Reason};
 use crate::host::{Batch, Host, Part, Tried};
 use crate::logging::chain;
-use crate::pass::{Changed, VnicState};
+use crate::pass::{Cause, Changed, VnicState};
 use crate::pools;
 use crate::slots::Referred;
 use crate::usage::size;
@@ -33,49 +33,64 @@ pub(super) fn sources(world: &World, findings: &mut Findings) {
     findings.conditions.push(condition);
 }
 
+/// Steps that failed, and what is said of it.
+#[derive(Debug)]
+pub(super) struct Failed {
+    batch: Batch,
+    condition: Condition,
+}
+
 /// The host's network as it should be. Answers the VNICs that are in order, or nothing when the host could not be looked
 /// at or something that all pods need failed.
+///
+/// A kernel event does not repeat what failed before: trying and undoing makes events of its own, and they would never
+/// end. Every other cause does.
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    preview: bool,
+    (cause, failed): (Cause, &mut Vec<Failed>),
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
-    let failed = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
-    let batches = match host.plan(network) {
+    let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
+    let mut batches = match host.plan(network) {
         Ok(batches) => batches,
         Err(error) => {
-            findings.conditions.push(failed(&error));
+            findings.conditions.push(unreachable(&error));
             return None;
         }
     };
-    let tried = if preview {
-        batches.into_iter().map(|batch| Tried { batch, result: Ok(()) }).collect()
-    } else if batches.is_empty() {
-        Vec::new()
-    } else {
-        match host.apply(batches) {
+    let before = match cause {
+        Cause::Preview => Vec::new(),
+        _ => std::mem::take(failed),
+    };
+    if cause == Cause::Kernel {
+        let again: Vec<Failed> = before.into_iter().filter(|known| batches.contains(&known.batch)).collect();
+        batches.retain(|batch| !again.iter().any(|known| known.batch == *batch));
+        failed.extend(again);
+    }
+    let tried = match cause {
+        Cause::Preview => batches.into_iter().map(|batch| Tried { batch, result: Ok(()) }).collect(),
+        _ if batches.is_empty() => Vec::new(),
+        _ => match host.apply(batches) {
             Ok(tried) => tried,
             Err(error) => {
-                findings.conditions.push(failed(&error));
+                findings.conditions.push(unreachable(&error));
                 return None;
             }
-        }
+        },
     };
-    let mut broken = Vec::new();
-    let mut base = true;
-    for Tried { batch: Batch { part, steps }, result } in tried {
+    for Tried { batch, result } in tried {
         match result {
-            Ok(()) => findings.changes.extend(steps.iter().map(changed)),
-            Err(error) => {
-                base &= part != Part::Base;
-                findings.conditions.push(condition(&part, &error));
-                broken.push(part);
-            }
+            Ok(()) => findings.changes.extend(batch.steps.iter().map(changed)),
+            Err(error) => failed.push(Failed { condition: condition(&batch.part, &error), batch }),
         }
     }
-    let fine = |vnic: &&HostVnic| !broken.contains(&Part::Vnic(vnic.vnic.id.clone()));
-    base.then(|| network.vnics.iter().filter(fine).cloned().collect())
+    // What a preview would try again is not known to be broken.
+    let broken: &[Failed] = if cause == Cause::Preview { &[] } else { failed };
+    findings.conditions.extend(broken.iter().map(|failed| failed.condition.clone()));
+    let is_broken = |part: &Part| broken.iter().any(|failed| failed.batch.part == *part);
+    let fine = |vnic: &&HostVnic| !is_broken(&Part::Vnic(vnic.vnic.id.clone()));
+    (!is_broken(&Part::Base)).then(|| network.vnics.iter().filter(fine).cloned().collect())
 }
 
 fn condition(part: &Part, error: &datapath::Error) -> Condition {

@@ -30,6 +30,9 @@ pub(super) fn status(status: &Status) -> String {
                 "pod network",
                 &format!("{whose} ({}): {}; {}", state.decided_by, state.reason, state.status),
             );
+            for note in &state.notes {
+                line(&mut text, "", note);
+            }
         }
     }
     for source in &status.sources {

@@ -1,0 +1,237 @@
+//! The reconciler against a kernel, without the program around it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use api::NativePodNetwork;
+use imds::{FakeMetadata, Metadata as _};
+use oke_node_agent::condition::Reason;
+use oke_node_agent::gather;
+use oke_node_agent::metrics::Metrics;
+use oke_node_agent::npn::FakeNativePodNetworks;
+use oke_node_agent::pass::{Cause, Pass};
+use oke_node_agent::reconcile::Reconciler;
+use oke_node_agent::settings::Settings;
+use oke_node_agent::world::World;
+use serde_json::Value;
+use vcn::{Family, Mtu};
+
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, name, texts};
+
+/// What the sources of a node say, asked as the agent asks.
+fn world(node: &Node, vnics: Vec<Value>, settings: &Settings) -> World {
+    node.metadata.set_vnics(vnics);
+    let npns = FakeNativePodNetworks::default();
+    npns.set(std::fs::read(node.path("npn.json")).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
+    node.inside(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let real = imds::Imds::new(&node.metadata.base_url(), imds::Policy::default()).unwrap();
+            let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
+            let mut world = World::default();
+            gather::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
+            world
+        })
+    })
+}
+
+fn pass(node: &Node, reconciler: &mut Reconciler, world: &World, cause: Cause) -> Pass {
+    node.inside(|| reconciler.pass(world, cause))
+}
+
+#[test]
+fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_untouched() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.plug("ens6", 34);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&[]);
+    let before = node.on(|socket| socket.link(&name("ens3")).unwrap());
+    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)], &settings);
+    let mut reconciler = Reconciler::new(settings).unwrap();
+    let first = pass(&node, &mut reconciler, &world, Cause::Start);
+    assert_eq!(first.conditions, [], "{:#?}", first.changes);
+    assert!(first.usable);
+
+    let (link, addresses) = node.on(|socket| {
+        let link = socket.link(&name("ens5")).unwrap();
+        let addresses = socket.addresses(Some(link.index)).unwrap();
+        (link, addresses.iter().map(|it| it.address.to_string()).collect::<Vec<_>>())
+    });
+    assert!(link.up && link.mtu == Mtu::VCN);
+    assert!(addresses.contains(&"10.0.33.7/32".into()) && addresses.contains(&"2603:c020:0:33::7/128".into()));
+    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+    assert_eq!(node.routes(Family::Ipv4, 1001), ["0.0.0.0/0 10.0.34.1", "10.0.34.1/32 -"]);
+    assert!(node.routes(Family::Ipv6, 1000).contains(&"::/0 fe80::200:17ff:fe00:1".into()));
+    assert_eq!(
+        node.rules(Family::Ipv4),
+        ["1000 all 169.254.169.254/32 main", "1537 10.0.33.7/32 all 1000", "1537 10.0.34.7/32 all 1001"]
+    );
+    assert_eq!(node.rules(Family::Ipv6), ["1537 2603:c020:0:33::7/128 all 1000"]);
+    assert_eq!(node.sysctl("net/ipv4/conf/ens5/rp_filter"), "2");
+    assert_eq!(node.sysctl("net/ipv6/conf/ens3/accept_ra"), "2");
+
+    assert_eq!(node.on(|socket| socket.link(&name("ens3")).unwrap()), before);
+    assert!(node.routes(Family::Ipv4, 254).contains(&"0.0.0.0/0 10.0.10.1".into()));
+}
+
+#[test]
+fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let mut pools = node.pools();
+    pools["bootId"] = Value::Null;
+    assert_eq!(
+        pools,
+        serde_json::json!({
+            "version": 1,
+            "bootId": null,
+            "vnics": [{
+                "vnicId": "ocid1.vnic.oc1.iad.pods",
+                "link": "ens5",
+                "mac": "02:00:17:00:00:21",
+                "mtu": 9000,
+                "table": 1000,
+                "purpose": "pods",
+                "ipv4": {"router": "10.0.33.1", "reserved": ["10.0.33.7"], "addresses": ["10.0.33.32/28"]},
+            }],
+        })
+    );
+}
+
+#[test]
+fn a_second_pass_changes_nothing_nor_does_the_first_of_a_restarted_agent() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = Reconciler::new(settings.clone()).unwrap();
+    assert!(!pass(&node, &mut reconciler, &world, Cause::Start).changes.is_empty());
+    assert_eq!(texts(&pass(&node, &mut reconciler, &world, Cause::Timer)), [""; 0]);
+    let mut restarted = Reconciler::new(settings).unwrap();
+    assert_eq!(texts(&pass(&node, &mut restarted, &world, Cause::Start)), [""; 0]);
+}
+
+#[test]
+fn a_preview_says_what_a_pass_then_does_and_changes_nothing_itself() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    let mut reconciler = Reconciler::new(settings).unwrap();
+    let preview = pass(&node, &mut reconciler, &world, Cause::Preview);
+    assert_eq!(node.rules(Family::Ipv4), [""; 0]);
+    assert!(!node.path("run").exists() && !node.path("lib").exists());
+    assert_eq!(texts(&preview), texts(&pass(&node, &mut reconciler, &world, Cause::Start)));
+}
+
+#[test]
+fn a_vnic_that_cannot_be_configured_keeps_no_other_from_it_and_stays_out_of_the_pools() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.plug("ens6", 34);
+    node.publish("SUCCESS", &[("pods", 33), ("broken", 34)]);
+    let settings = node.settings(&[]);
+    let mut broken = vnic("broken", 34);
+    // No neighbour of anybody's: the kernel refuses a route through it.
+    broken["virtualRouterIp"] = "224.0.0.1".into();
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33), broken], &settings);
+    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let conditions: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.subject.as_deref(), it.blocks())).collect();
+    assert_eq!(conditions, [(Reason::HostNetworkFailed, Some("ocid1.vnic.oc1.iad.broken"), false)]);
+    assert!(pass.usable && pass.is_ready());
+    assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
+    assert!(node.pools()["reason"].as_str().unwrap().contains("ocid1.vnic.oc1.iad.broken"));
+    // Undone as a whole: nothing half-made stays.
+    assert_eq!(node.routes(Family::Ipv4, 1001), [""; 0]);
+}
+
+#[test]
+fn settings_that_cannot_be_written_make_the_node_unusable_and_say_why() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&["--sysctl-root", "/nowhere"]);
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    assert!(!pass.usable && !pass.is_ready());
+    let condition = &pass.conditions[0];
+    assert_eq!(condition.reason, Reason::HostNetworkFailed);
+    assert!(condition.message.contains("ip_forward"), "{condition}");
+    assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+}
+
+#[test]
+fn foreign_routes_and_rules_stay_even_in_a_table_of_ours() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    let foreign = |socket: &mut netlink::Socket| {
+        let index = socket.index_of(&name("ens3")).unwrap();
+        let mut route = netlink::Route::new("192.168.0.0/16".parse().unwrap(), index, vcn::TableId(1000), 4);
+        route.gateway = Some("10.0.10.1".parse().unwrap());
+        socket.add_route(&route).unwrap();
+    };
+    node.on(foreign);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    assert_eq!(node.routes(Family::Ipv4, 1000), ["192.168.0.0/16 10.0.10.1"]);
+    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+}
+
+#[test]
+fn tables_survive_the_loss_of_their_file() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.plug("ens6", 34);
+    let settings = node.settings(&[]);
+    let both = world(&node, vec![vnic("primary", 10), vnic("a", 33), vnic("b", 34)], &settings);
+    pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &both, Cause::Start);
+    std::fs::remove_file(node.path("lib/tables.json")).unwrap();
+    // Listed the other way round: without memory, b would get a's table.
+    let turned = world(&node, vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
+    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &turned, Cause::Start);
+    assert_eq!(texts(&pass), [""; 0]);
+    assert!(node.path("lib/tables.json").exists());
+}
+
+#[test]
+fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.plug("ens6", 34);
+    let settings = node.settings(&[]);
+    let mut reconciler = Reconciler::new(settings.clone()).unwrap();
+    let one = world(&node, vec![vnic("primary", 10), vnic("a", 33)], &settings);
+    pass(&node, &mut reconciler, &one, Cause::Start);
+    let other = world(&node, vec![vnic("primary", 10), vnic("b", 34)], &settings);
+    pass(&node, &mut reconciler, &other, Cause::Sources);
+    assert_eq!(node.routes(Family::Ipv4, 1000), [""; 0]);
+    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+    assert_eq!(node.rules(Family::Ipv4), ["1000 all 169.254.169.254/32 main", "1537 10.0.34.7/32 all 1001"]);
+    pass(&node, &mut reconciler, &other, Cause::Timer);
+    let both = world(&node, vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
+    pass(&node, &mut reconciler, &both, Cause::Sources);
+    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+}
+
+#[test]
+fn a_pass_that_finds_nothing_to_do_is_short() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    let settings = node.settings(&[]);
+    let world = Arc::new(world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings));
+    let mut reconciler = Reconciler::new(settings).unwrap();
+    pass(&node, &mut reconciler, &world, Cause::Start);
+    let begun = Instant::now();
+    pass(&node, &mut reconciler, &world, Cause::Kernel);
+    // Not a benchmark: only that nobody put a binary's digest or a process start into the path of a repair.
+    assert!(begun.elapsed().as_millis() < 500, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,13 @@
+//! The agent on a real kernel: a fresh network namespace is the node, veth links are its VNICs, a metadata service answers
+//! on its loopback, and the real program runs in it.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
+
+mod host;
+mod metadata;
+mod node;
+mod outage;
+mod pod_network;
+mod program;
+mod subcommands;

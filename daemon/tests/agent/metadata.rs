@@ -1,0 +1,103 @@
+//! An instance metadata service on a node's loopback.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use netlink::Netns;
+use serde_json::{Value, json};
+
+/// The service. Its thread lives as long as the test process.
+pub(crate) struct Metadata {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Clone)]
+struct State {
+    /// The HTTP status of every answer.
+    status: u16,
+    vnics: Vec<Value>,
+}
+
+impl Metadata {
+    /// Starts in a namespace whose loopback is up.
+    pub(crate) fn start(netns: &Netns) -> Self {
+        let listener = netns.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new(State { status: 200, vnics: Vec::new() }));
+        let shared = state.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let state = shared.lock().unwrap().clone();
+                // Whoever asked may have given up.
+                let _ = stream.and_then(|stream| answer(stream, &state));
+            }
+        });
+        Self { address, state }
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/opc/v2", self.address)
+    }
+
+    /// From now on the instance has these VNICs.
+    pub(crate) fn set_vnics(&self, vnics: Vec<Value>) {
+        self.state.lock().unwrap().vnics = vnics;
+    }
+
+    /// From now on every answer has this status.
+    pub(crate) fn set_status(&self, status: u16) {
+        self.state.lock().unwrap().status = status;
+    }
+}
+
+/// A VNIC whose Ethernet address ends with `last` and whose subnet is `10.0.<last>.0/24`.
+pub(crate) fn vnic(name: &str, last: u8) -> Value {
+    json!({
+        "vnicId": format!("ocid1.vnic.oc1.iad.{name}"),
+        "macAddr": format!("02:00:17:00:00:{last:02X}"),
+        "privateIp": format!("10.0.{last}.7"),
+        "subnetCidrBlock": format!("10.0.{last}.0/24"),
+        "virtualRouterIp": format!("10.0.{last}.1"),
+        "vlanTag": 1234,
+    })
+}
+
+/// The same with IPv6.
+pub(crate) fn dual_stack(name: &str, last: u8) -> Value {
+    let mut vnic = vnic(name, last);
+    vnic["ipv6Addresses"] = json!([format!("2603:c020:0:{last}::7")]);
+    vnic["ipv6SubnetCidrBlock"] = json!(format!("2603:c020:0:{last}::/64"));
+    vnic["ipv6VirtualRouterIp"] = json!("fe80::200:17ff:fe00:1");
+    vnic
+}
+
+fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let request = lines.next().transpose()?.unwrap_or_default();
+    let mut authorised = false;
+    for line in lines {
+        let line = line?.to_ascii_lowercase();
+        authorised |= line == "authorization: bearer oracle";
+        if line.is_empty() {
+            break;
+        }
+    }
+    let instance = json!({
+        "id": "ocid1.instance.oc1.iad.node",
+        "shape": "VM.Standard.E5.Flex",
+        "canonicalRegionName": "us-ashburn-1",
+        "metadata": {"oke-native-pod-networking": "true"},
+    });
+    let body = match request.split(' ').nth(1) {
+        Some("/opc/v2/instance/") => instance,
+        Some("/opc/v2/vnics/") => json!(state.vnics),
+        _ => Value::Null,
+    };
+    let body = body.to_string();
+    let status = if authorised { state.status } else { 401 };
+    let length = body.len();
+    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+}

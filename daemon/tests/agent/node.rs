@@ -1,0 +1,300 @@
+//! A node for one test.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use oke_node_agent::Args;
+use oke_node_agent::pass::Pass;
+use oke_node_agent::settings::Settings;
+use serde_json::{Value, json};
+use vcn::{Family, IfName, MacAddr, TableId};
+
+use crate::metadata::Metadata;
+
+/// Far beyond what anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+const PORT: &str = "127.0.0.1:9808";
+
+/// A node: a namespace, its directories and its metadata service.
+pub(crate) struct Node {
+    pub(crate) metadata: Metadata,
+    directory: tempfile::TempDir,
+    netns: Netns,
+    /// Where the other ends of its links are.
+    fabric: Netns,
+}
+
+/// The real program, running on a node. Killed when dropped.
+pub(crate) struct Agent {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Node {
+    /// A node with its primary link `ens3` (10.0.10.7, default route) and nothing else.
+    pub(crate) fn new() -> Self {
+        let (netns, fabric) = (Netns::create().unwrap(), Netns::create().unwrap());
+        netns.run(|| Socket::open().unwrap().change_link_named(&name("lo"), &[LinkChange::Up]).unwrap()).unwrap();
+        let metadata = Metadata::start(&netns);
+        let node = Self { metadata, directory: tempfile::tempdir().unwrap(), netns, fabric };
+        node.plug("ens3", 10);
+        node.on(|socket| {
+            let index = socket.index_of(&name("ens3")).unwrap();
+            socket.change_link_named(&name("ens3"), &[LinkChange::Up]).unwrap();
+            socket.add_address(&Address::new(index, "10.0.10.7/24".parse().unwrap())).unwrap();
+            let mut route = Route::new("0.0.0.0/0".parse().unwrap(), index, TableId::MAIN, 16);
+            route.gateway = Some("10.0.10.1".parse().unwrap());
+            socket.add_route(&route).unwrap();
+        });
+        for directory in ["source", "bin", "net.d"] {
+            fs::create_dir(node.path(directory)).unwrap();
+        }
+        let plugin = node.path("source/vcn-native");
+        let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
+        fs::write(&plugin, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
+        fs::set_permissions(&plugin, PermissionsExt::from_mode(0o755)).unwrap();
+        node
+    }
+
+    /// A link appears, as a hot-plugged VNIC's does: down, with its Ethernet address.
+    pub(crate) fn plug(&self, link: &str, last: u8) {
+        self.on(|socket| {
+            let peer = Peer { name: name(link), mac: None, mtu: None, netns: Some(self.fabric.as_fd()) };
+            let mut new = NewLink::new(name(link), LinkKind::Veth(peer));
+            new.mac = Some(MacAddr([2, 0, 0x17, 0, 0, last]));
+            socket.add_link(&new).unwrap();
+        });
+    }
+
+    pub(crate) fn on<T: Send>(&self, work: impl FnOnce(&mut Socket) -> T + Send) -> T {
+        self.netns.run(|| work(&mut Socket::open().unwrap())).unwrap()
+    }
+
+    pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.netns.run(work).unwrap()
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.directory.path().join(below)
+    }
+
+    /// The options that keep the agent inside this node's directory, less those that `more` says otherwise.
+    fn options(&self, more: &[&str]) -> Vec<String> {
+        let path = |below| self.path(below).display().to_string();
+        [
+            ("--state-dir", path("run")),
+            ("--data-dir", path("lib")),
+            ("--imds-base-url", self.metadata.base_url()),
+            ("--npn-file", path("npn.json")),
+            ("--listen", PORT.into()),
+            ("--resync-seconds", "1".into()),
+            ("--detach-grace-seconds", "1".into()),
+        ]
+        .into_iter()
+        .filter(|(option, _)| !more.contains(option))
+        .flat_map(|(option, value)| [option.to_owned(), value])
+        .collect()
+    }
+
+    fn installer_options(&self) -> Vec<String> {
+        [("--cni-bin-dir", "bin"), ("--cni-conf-dir", "net.d"), ("--source-dir", "source")]
+            .into_iter()
+            .flat_map(|(option, below)| [option.to_owned(), self.path(below).display().to_string()])
+            .collect()
+    }
+
+    pub(crate) fn settings(&self, more: &[&str]) -> Arc<Settings> {
+        let arguments =
+            ["oke-node-agent".to_owned()].into_iter().chain(self.options(more)).chain(self.installer_options());
+        let arguments = arguments.chain(more.iter().map(|word| (*word).to_owned()));
+        Arc::new(Settings::new(Args::parse_from(arguments).options).unwrap())
+    }
+
+    /// Starts the agent.
+    pub(crate) fn agent(&self, more: &[&str]) -> Agent {
+        let log = self.path("agent.log");
+        let out = fs::File::create(&log).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
+        command.env_clear().args(self.options(more)).args(self.installer_options()).args(more);
+        command.stderr(out.try_clone().unwrap()).stdout(out);
+        Agent { child: self.inside(|| command.spawn().unwrap()), log }
+    }
+
+    /// Runs a subcommand to its end.
+    pub(crate) fn run(&self, subcommand: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
+        command.env_clear().args(self.installer_options()).args(subcommand).args(self.options(subcommand));
+        let output = self.inside(|| command.stderr(Stdio::piped()).output().unwrap());
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    /// Asks the agent's port; 0 when nobody answers.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let exchange = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(PORT)?;
+            write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let Ok(answer) = self.inside(exchange) else { return (0, String::new()) };
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// How many passes ran for a cause.
+    pub(crate) fn passes(&self, cause: &str) -> u32 {
+        let wanted = format!("oke_node_agent_reconcile_passes_total{{cause=\"{cause}\"");
+        let (_, metrics) = self.get("/metrics");
+        let counts = metrics.lines().filter(|line| line.starts_with(&wanted));
+        counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()
+    }
+
+    /// The words of the conditions that /readyz reports.
+    pub(crate) fn conditions(&self) -> Vec<String> {
+        let body: Value = serde_json::from_str(&self.get("/readyz").1).unwrap_or_default();
+        let conditions = body["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().map(|condition| condition["reason"].as_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) fn wait_ready(&self, agent: &mut Agent) {
+        wait_for(
+            "/readyz to say 200",
+            || self.get("/readyz").0 == 200,
+            || format!("{:?}\n{}", self.get("/readyz"), agent.log()),
+        );
+    }
+
+    /// Publishes a NativePodNetwork with these VNICs (name, last byte), 16 addresses each.
+    pub(crate) fn publish(&self, state: &str, vnics: &[(&str, u8)]) {
+        let entry = |(vnic, last): &(&str, u8)| {
+            json!({
+                "vnicId": format!("ocid1.vnic.oc1.iad.{vnic}"),
+                "macAddress": format!("02:00:17:00:00:{last:02x}"),
+                "routerIps": [{"v4": format!("10.0.{last}.1")}],
+                "subnetCidrs": [{"v4": format!("10.0.{last}.0/24")}],
+                "hostAddresses": [{"v4": format!("10.0.{last}.7")}],
+                "podAddresses": [{"v4": format!("10.0.{last}.32/28")}],
+            })
+        };
+        let npn = json!({
+            "kind": "NativePodNetwork",
+            "metadata": {"name": "node"},
+            "spec": {"id": "ocid1.instance.oc1.iad.node"},
+            "status": {
+                "state": state,
+                "reason": if state == "SUCCESS" { "COMPLETED" } else { "FailedToCreatePrivateIP" },
+                "vnics": vnics.iter().map(entry).collect::<Vec<_>>(),
+            },
+        });
+        let new = self.path("npn.json.new");
+        fs::write(&new, npn.to_string()).unwrap();
+        fs::rename(new, self.path("npn.json")).unwrap();
+    }
+
+    /// pools.json as it is; null when there is none.
+    pub(crate) fn pools(&self) -> Value {
+        fs::read(self.path("run/pools.json")).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
+    }
+
+    /// The rules of ours, as `priority from to table`.
+    pub(crate) fn rules(&self, family: Family) -> Vec<String> {
+        let ours = |rule: &Rule| rule.protocol == vcn::PROTOCOL;
+        let text = |rule: Rule| {
+            let or_all =
+                |network: Option<ipnetwork::IpNetwork>| network.map_or("all".into(), |network| network.to_string());
+            format!("{} {} {} {}", rule.priority, or_all(rule.from), or_all(rule.to), rule.table)
+        };
+        self.on(|socket| socket.rules(family).unwrap()).into_iter().filter(ours).map(text).collect()
+    }
+
+    /// The routes of a table, as `destination gateway`.
+    pub(crate) fn routes(&self, family: Family, table: u32) -> Vec<String> {
+        let filter = RouteFilter { table: Some(TableId(table)), ..RouteFilter::all(family) };
+        let text = |route: Route| {
+            let gateway = route.gateway.map_or("-".into(), |gateway| gateway.to_string());
+            format!("{} {gateway}", route.destination)
+        };
+        let mut routes: Vec<String> = self.on(|socket| socket.routes(&filter).unwrap()).into_iter().map(text).collect();
+        routes.sort();
+        routes
+    }
+
+    pub(crate) fn delete_rule(&self, family: Family, priority: u32) {
+        self.on(|socket| {
+            let rules = socket.rules(family).unwrap();
+            let rule = rules.iter().find(|rule| rule.priority.0 == priority).unwrap();
+            socket.delete_rule(rule).unwrap();
+        });
+    }
+
+    pub(crate) fn sysctl(&self, below: &str) -> String {
+        self.inside(|| fs::read_to_string(format!("/proc/sys/{below}")).unwrap().trim().to_owned())
+    }
+}
+
+impl Agent {
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The log lines with this event.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        let lines = self.log();
+        let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        parsed.filter(|line| line["event"] == event).collect()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGTERM; how it ended and after which time.
+    pub(crate) fn stop(&mut self) -> (ExitStatus, Duration) {
+        let begun = Instant::now();
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        (self.child.wait().unwrap(), begun.elapsed())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for a condition; says how long it took. Fails with what `otherwise` tells.
+pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool, otherwise: impl FnOnce() -> String) -> Duration {
+    let begun = Instant::now();
+    while !condition() {
+        if begun.elapsed() > PATIENCE {
+            panic!("waited {PATIENCE:?} for {what}: {}", otherwise());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    begun.elapsed()
+}
+
+pub(crate) fn name(text: &str) -> IfName {
+    text.parse().unwrap()
+}
+
+/// What a pass changed, in its own words.
+pub(crate) fn texts(pass: &Pass) -> Vec<&str> {
+    pass.changes.iter().map(|change| change.text.as_str()).collect()
+}

@@ -1,0 +1,205 @@
+//! The program as a whole: repairs, hot-plug, records of plugins, and its end.
+
+use std::time::Duration;
+
+use netlink::{LinkChange, Socket};
+use telemetry::{Delivery, Sink, VerbRecord};
+use vcn::Family;
+
+use crate::metadata::vnic;
+use crate::node::{Node, name, wait_for};
+
+fn node_with_pods() -> Node {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    node
+}
+
+/// Long enough that only an event can be the cause of what a test sees within seconds.
+const RARELY: [&str; 2] = ["--resync-seconds", "600"];
+
+#[test]
+fn drift_is_repaired_within_a_second() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    let rules = node.rules(Family::Ipv4);
+    let repaired = |what: &str, broken: &dyn Fn(&Node), whole: &dyn Fn() -> bool| {
+        broken(&node);
+        let took = wait_for(what, whole, || agent.log());
+        println!("{what}: {took:?}");
+        assert!(took < Duration::from_secs(1), "{what} took {took:?}");
+    };
+    repaired("the rule from the VNIC", &|node| node.delete_rule(Family::Ipv4, 1537), &|| {
+        node.rules(Family::Ipv4) == rules
+    });
+    repaired("the rule to the metadata service", &|node| node.delete_rule(Family::Ipv4, 1000), &|| {
+        node.rules(Family::Ipv4) == rules
+    });
+    // The kernel takes the routes of a link that goes down with it.
+    let down = |socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap();
+    repaired("the link", &|node| node.on(down), &|| node.routes(Family::Ipv4, 1000).len() == 2);
+    let repairs = agent.events("host.repaired");
+    assert!(
+        repairs.iter().any(|line| line["change"].as_str().unwrap().starts_with("rule add pref 1537")),
+        "{repairs:?}"
+    );
+}
+
+#[test]
+fn a_hot_plugged_vnic_is_configured_when_its_link_appears() {
+    let node = node_with_pods();
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("late", 34)]);
+    node.publish("SUCCESS", &[("pods", 33), ("late", 34)]);
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), ["LinkMissing"]);
+    assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
+    node.plug("ens6", 34);
+    let took =
+        wait_for("the late VNIC's pool", || node.pools()["vnics"].as_array().unwrap().len() == 2, || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    wait_for("its condition to clear", || node.conditions().is_empty(), || agent.log());
+    assert_eq!(agent.events("condition.cleared").len(), 1);
+}
+
+#[test]
+fn a_vnic_that_always_fails_is_tried_again_with_backoff_and_not_by_its_own_events() {
+    let node = node_with_pods();
+    node.plug("ens6", 34);
+    let mut broken = vnic("broken", 34);
+    broken["virtualRouterIp"] = "224.0.0.1".into();
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), broken]);
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), ["HostNetworkFailed"]);
+    let passes = |cause: &str| node.passes(cause);
+    wait_for("two retries", || passes("retry") >= 2, || agent.log());
+    let (retries, kernel) = (passes("retry"), passes("kernel"));
+    // One to hear of each try's own events, and a few of the start.
+    assert!(kernel <= 3 * retries + 6, "{kernel} passes for kernel events, {retries} retries");
+    node.delete_rule(Family::Ipv4, 1537);
+    let took = wait_for("the other VNIC's repair", || node.rules(Family::Ipv4).len() == 2, || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn sigterm_ends_the_agent_within_two_seconds_and_undoes_nothing() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (rules, routes, pools) = (node.rules(Family::Ipv4), node.routes(Family::Ipv4, 1000), node.pools());
+    let (status, took) = agent.stop();
+    assert!(status.success() && took < Duration::from_secs(2), "{status} after {took:?}");
+    assert_eq!(node.rules(Family::Ipv4), rules);
+    assert_eq!(node.routes(Family::Ipv4, 1000), routes);
+    assert_eq!(node.pools(), pools);
+    assert!(node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+    assert_eq!(agent.events("agent.stopping").len(), 1);
+}
+
+#[test]
+fn sigterm_ends_it_as_fast_while_the_metadata_service_keeps_it_waiting() {
+    let node = node_with_pods();
+    node.metadata.set_status(503);
+    let mut agent = node.agent(&[]);
+    wait_for("/healthz", || node.get("/healthz").0 == 200, || agent.log());
+    let (status, took) = agent.stop();
+    assert!(status.success() && took < Duration::from_secs(2), "{status} after {took:?}");
+}
+
+#[test]
+fn a_second_agent_on_a_node_does_not_start() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (ok, text) = node.run(&["run"]);
+    assert!(!ok && text.contains("another agent is running on this node"), "{text}");
+    assert_eq!(node.get("/readyz").0, 200);
+}
+
+#[test]
+fn nothing_is_logged_while_nothing_happens() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
+    node.wait_ready(&mut agent);
+    let passes = || node.passes("timer");
+    wait_for("the first timer pass", || passes() > 0, || agent.log());
+    let (before, log) = (passes(), agent.log());
+    wait_for("ten more passes", || passes() > before + 10, || agent.log());
+    assert_eq!(agent.log(), log);
+}
+
+#[test]
+fn runs_of_plugins_become_metrics_and_failures_log_lines() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let mut record = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
+    record.phases = vec![("ipam".into(), 120)];
+    record.total_micros = 1500;
+    let sink = Sink::new(node.path("run"));
+    assert_eq!(sink.send(&record), Delivery::Agent);
+    record.code = 11;
+    record.message = "no address is free".into();
+    assert_eq!(sink.send(&record), Delivery::Agent);
+    let counted = r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="0"} 1"#;
+    wait_for("the record", || node.get("/metrics").1.contains(counted), || node.get("/metrics").1);
+    wait_for("the log line", || agent.events("cni.failed").len() == 1, || agent.log());
+}
+
+#[test]
+fn metrics_tell_pools_sources_changes_and_decisions() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (status, metrics) = node.get("/metrics");
+    assert_eq!(status, 200);
+    for line in [
+        r#"oke_node_agent_pool_addresses{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="IPv4",state="total"} 16.0"#,
+        r#"oke_node_agent_pool_addresses{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="IPv4",state="free"} 16.0"#,
+        r#"oke_node_agent_metadata_questions_total{document="vnics",result="ok"}"#,
+        r#"oke_node_agent_source_age_seconds{source="native-pod-network"}"#,
+        r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="start"}"#,
+        r#"oke_node_agent_pod_network_decisions_total{install="true",decided_by="instance-metadata""#,
+        "oke_node_agent_ready 1",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[test]
+fn the_port_answers_only_what_everybody_may_know() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    for path in ["/status", "/pools", "/plan", "/", "/metrics/"] {
+        assert_eq!(node.get(path).0, 404, "{path}");
+    }
+    let mode = |below: &str| {
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(node.path(below)).unwrap().permissions())
+    };
+    assert_eq!((mode("run") & 0o777, mode("run/agent.sock") & 0o777), (0o700, 0o600));
+}
+
+/// Not a benchmark of this build (tests are not optimised), but a leak would show.
+#[test]
+fn its_memory_does_not_grow_with_passes() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
+    node.wait_ready(&mut agent);
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let passes = || node.passes("timer");
+    wait_for("20 passes", || passes() > 20, || agent.log());
+    let before = resident();
+    wait_for("60 passes", || passes() > 60, || agent.log());
+    let after = resident();
+    println!("{before} KiB after 20 passes, {after} KiB after 60");
+    assert!(after < before + 1024, "{before} KiB, then {after} KiB");
+}

@@ -1,0 +1,96 @@
+//! `status`, `pools` and `plan`, with an agent and without one.
+
+use serde_json::Value;
+
+use crate::metadata::vnic;
+use crate::node::{Node, wait_for};
+
+const ALONE: &str = "The agent is not running";
+
+fn node_with_pods() -> Node {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    node
+}
+
+fn says(node: &Node, subcommand: &[&str], words: &[&str]) {
+    let (ok, text) = node.run(subcommand);
+    assert!(ok, "{subcommand:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in what {subcommand:?} says:\n{text}");
+    }
+}
+
+fn json(node: &Node, subcommand: &str) -> Value {
+    let (ok, text) = node.run(&[subcommand, "-o", "json"]);
+    assert!(ok, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn with_an_agent_they_say_what_it_says() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    says(&node, &["status"], &["running, version", "ready               yes", "ens5", "1000", "10.0.33.7", "in order"]);
+    says(&node, &["pools"], &["ocid1.vnic.oc1.iad.pods", "ens5", "IPv4", "16"]);
+    says(&node, &["plan"], &["Nothing would be changed."]);
+    assert_eq!(json(&node, "status")["agent"]["running"], true);
+    assert_eq!(json(&node, "pools")["pools"][0]["free"], 16);
+    assert_eq!(json(&node, "plan")["changes"], serde_json::json!([]));
+    let (_, text) = node.run(&["status"]);
+    assert!(!text.contains(ALONE));
+}
+
+#[test]
+fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    // No event tells of a file.
+    std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    wait_for("the plan", || node.run(&["plan"]).1.contains(vcn::CONFLIST_FILE), || node.run(&["plan"]).1);
+    assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+}
+
+#[test]
+fn on_a_fresh_node_without_an_agent_they_find_out_for_themselves() {
+    let node = node_with_pods();
+    says(
+        &node,
+        &["plan"],
+        &[
+            ALONE,
+            "link set ens5 mtu 9000 up",
+            "addr add 10.0.33.7/32 dev ens5",
+            "route add default via 10.0.33.1 dev ens5 table 1000",
+            "rule add pref 1537 from 10.0.33.7 lookup 1000",
+            "pools.json: 1 VNIC(s), 16 address(es)",
+        ],
+    );
+    says(&node, &["status"], &[ALONE, "not running", "ens5", "us-ashburn-1"]);
+    let (ok, text) = node.run(&["pools"]);
+    assert!(!ok && text.contains("the node agent has not written them yet"), "{text}");
+    assert_eq!(node.rules(vcn::Family::Ipv4), [""; 0]);
+}
+
+#[test]
+fn after_an_agent_they_still_answer() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    says(&node, &["status"], &[ALONE, "in order"]);
+    says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
+    says(&node, &["plan"], &[ALONE, "Nothing would be changed."]);
+    assert_eq!(json(&node, "status")["agent"]["running"], false);
+}
+
+#[test]
+fn with_the_metadata_service_down_and_no_agent_status_says_so() {
+    let node = node_with_pods();
+    node.metadata.set_status(400);
+    says(&node, &["status"], &[ALONE, "BLOCKING MetadataUnavailable", "status 400"]);
+}
