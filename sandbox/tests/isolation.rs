@@ -6,12 +6,13 @@ mod world;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use netlink::Socket;
+use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vcn::Family;
@@ -36,31 +37,44 @@ fn two_sandboxes_at_once_do_not_collide() {
     assert_eq!((one.drops(), two.drops()), (vec![], vec![]), "the same MACs and addresses, and nobody noticed");
 }
 
+/// A namespace is gone when the kernel took down a link that we put there: the link's other end, which is here, vanishes.
 #[test]
 fn kill_9_leaves_no_process_namespace_or_link() {
-    let links_before = Socket::open().unwrap().links().unwrap();
+    let here = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&here).unwrap();
     let mounts_before = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut outer = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
         .args(["up", "--", "sh", "-c", "sleep 1000 & echo ready; wait"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let ready = BufReader::new(outer.stdout.take().unwrap()).lines().map_while(Result::ok).any(|line| line == "ready");
-    assert!(ready, "it did not start");
+    let mut nodes = 0;
+    for line in BufReader::new(outer.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        if let Some((_, rest)) = line.split_once("--net=") {
+            let node = Netns::open(Path::new(rest.split(' ').next().unwrap())).unwrap();
+            nodes += 1;
+            tie(&mut socket, &node, nodes);
+        }
+        if line == "ready" {
+            break;
+        }
+    }
+    assert_eq!((nodes, socket.links().unwrap().len()), (2, 3), "two nodes, each tied to here");
     let family = descendants(outer.id());
     assert!(family.len() >= 4, "init, worker, shell, sleep: {family:?}");
-    let mine = namespaces_of(std::process::id());
-    let theirs: BTreeSet<PathBuf> = family.iter().flat_map(|pid| namespaces_of(*pid)).collect();
-    let theirs: BTreeSet<_> = theirs.difference(&mine).cloned().collect();
-    assert!(theirs.len() >= 5, "PID, two mount and two network namespaces at least: {theirs:?}");
 
     kill(Pid::from_raw(outer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
     outer.wait().unwrap();
     wait_for("all processes are gone", || family.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()));
-    let used: BTreeSet<PathBuf> = processes().into_iter().flat_map(namespaces_of).collect();
-    assert_eq!(theirs.intersection(&used).collect::<Vec<_>>(), Vec::<&PathBuf>::new());
-    assert_eq!(Socket::open().unwrap().links().unwrap(), links_before);
+    wait_for("all namespaces are gone", || socket.links().unwrap().len() == 1);
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), mounts_before);
+}
+
+/// Makes a veth pair from here into a node.
+fn tie(here: &mut Socket, node: &Netns, number: u32) {
+    let name = |side: &str| format!("{side}{number}").parse().unwrap();
+    let peer = Peer { name: name("tie"), mac: None, mtu: None, netns: Some(node.as_fd()) };
+    here.add_link(&NewLink::new(name("end"), LinkKind::Veth(peer))).unwrap();
 }
 
 #[test]
@@ -149,14 +163,4 @@ fn descendants(of: u32) -> BTreeSet<u32> {
             return found;
         }
     }
-}
-
-/// The namespaces that a process is in or holds open.
-fn namespaces_of(pid: u32) -> BTreeSet<PathBuf> {
-    ["ns", "fd"]
-        .iter()
-        .filter_map(|folder| fs::read_dir(format!("/proc/{pid}/{folder}")).ok())
-        .flat_map(|entries| entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()))
-        .filter(|target| ["net:[", "mnt:[", "pid:["].iter().any(|kind| target.to_string_lossy().starts_with(kind)))
-        .collect()
 }
