@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use netlink::{LinkChange, Socket};
-use sandbox::{DropReason, Node};
+use sandbox::{DropReason, Node, NodeSpec, SERVICES_V6, SubnetSpec, Vcn};
 use vcn::{Family, TableId};
-use world::{configure, reaches, two_nodes, wait_for, wait_for_drop};
+use world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
 
 fn own(node: &Node, family: Family) -> IpAddr {
     node.address(family).expect("an address")
@@ -23,6 +23,20 @@ fn nodes_reach_each_other_by_their_primary_addresses() {
         assert!(reaches((a.netns(), own(&a, family)), (b.netns(), own(&b, family))), "{family}");
     }
     assert_eq!(vcn.drops(), []);
+}
+
+#[test]
+fn nodes_of_an_ipv6_only_subnet_reach_each_other_and_the_services() {
+    let vcn = Vcn::builder()
+        .subnet(SubnetSpec::new("six", network("2603:c020:0:6::/64")))
+        .node(NodeSpec::virtual_machine("node-a", "six"))
+        .node(NodeSpec::virtual_machine("node-b", "six"))
+        .start()
+        .unwrap();
+    let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
+    assert_eq!(a.address(Family::Ipv4), None);
+    assert!(reaches((a.netns(), own(&a, Family::Ipv6)), (b.netns(), own(&b, Family::Ipv6))));
+    a.run(|| TcpStream::connect((SERVICES_V6, 80)).unwrap()).unwrap();
 }
 
 #[test]

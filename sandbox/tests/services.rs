@@ -8,7 +8,7 @@ use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use imds::{Imds, Metadata, Policy};
-use sandbox::{Fault, FaultKind, NodeSpec, SERVICES_V4, Vcn};
+use sandbox::{Fault, FaultKind, NodeSpec, SERVICES_V4, SERVICES_V6, Vcn};
 use simple_dns::{CLASS, Name, Packet, QCLASS, QTYPE, Question, TYPE};
 use vcn::{Family, MachineKind};
 use world::{SOON, two_nodes, two_nodes_of};
@@ -73,6 +73,21 @@ fn the_agents_own_client_understands_the_documents() {
             assert_eq!(Some(&addressing.subnet), ours.subnet.blocks.of(family));
         }
     }
+}
+
+#[test]
+fn the_services_answer_over_ipv6_too() {
+    let vcn = two_nodes();
+    let reply = vcn.node("node-b").unwrap().run(|| {
+        let mut stream = TcpStream::connect((SERVICES_V6, 80)).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let path = "/opc/v2/instance/displayName";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: imds\r\nConnection: close\r\n{ORACLE}\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    });
+    assert!(reply.unwrap().ends_with("node-b"));
 }
 
 #[test]
