@@ -4,15 +4,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use cni::AttachmentKey;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use vcn::{IfName, MacAddr, Ocid, TableId};
 
+use crate::wire::{Document, DocumentRef};
 use crate::{BootId, BootTime, Error};
 
-/// Everything handed out on this node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// Everything handed out on this node. How it is written is [`crate::wire`]'s business.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Document")]
 pub struct Allocations {
     /// Format version.
     pub version: u32,
@@ -23,40 +24,32 @@ pub struct Allocations {
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
     /// Fields of a newer version.
-    #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 /// What one attachment holds. Enough to take it down again without the configuration, the pools or the pod.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
     /// Network, container id and link name.
-    #[serde(flatten)]
     pub key: AttachmentKey,
     /// The addresses, IPv4 first.
     pub addresses: Vec<Assigned>,
     /// Set while ADD has not finished: after this moment the allocation is void.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tentative_until: Option<BootTime>,
     /// When it was made.
     pub since: BootTime,
     /// The pod, where the runtime named it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRecord>,
     /// The host end of the pod's link.
     pub host_link: IfName,
     /// The pod's namespace at ADD: a hint, because paths are reused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<NetnsRecord>,
     /// Fields of a newer version.
-    #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
 /// An address and what carries it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
     /// The address.
     pub address: IpAddr,
@@ -94,12 +87,18 @@ pub struct NetnsRecord {
 }
 
 /// An address that was freed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// The address.
     pub address: IpAddr,
     /// When.
     pub at: BootTime,
+}
+
+impl Serialize for Allocations {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        DocumentRef::from(self).serialize(serializer)
+    }
 }
 
 impl Allocations {

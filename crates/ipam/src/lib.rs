@@ -17,6 +17,7 @@ mod file;
 mod pools;
 mod reserve;
 mod store;
+mod wire;
 
 pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, PodRecord};
 pub use boot::{BootId, BootTime};

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use crate::{Allocations, BootId, Error, write_atomically};
 
@@ -16,13 +17,22 @@ pub struct Store {
     path: PathBuf,
     lock: PathBuf,
     boot: BootId,
+    /// The file as last read or written here: a verb looks at it two or three times, and seldom has anybody else
+    /// changed it meanwhile. Then it is compared, which costs nothing, instead of understood.
+    known: Arc<Mutex<Option<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    bytes: Vec<u8>,
+    means: Allocations,
 }
 
 impl Store {
     /// The store in `state_dir`, in this boot. Touches nothing yet.
     #[must_use]
     pub fn new(state_dir: &Path, boot: BootId) -> Self {
-        Self { path: state_dir.join(FILE), lock: state_dir.join(LOCK), boot }
+        Self { path: state_dir.join(FILE), lock: state_dir.join(LOCK), boot, known: Arc::default() }
     }
 
     /// What is handed out. Needs no lock: the file is replaced whole.
@@ -30,18 +40,10 @@ impl Store {
     /// # Errors
     /// Unreadable, damaged or too new; a missing file is no error.
     pub fn read(&self) -> Result<Allocations, Error> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Allocations::none(self.boot.clone())),
-            Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
-        };
-        let found: Allocations =
-            serde_json::from_slice(&bytes).map_err(|source| Error::Damaged { path: self.path.clone(), source })?;
-        if found.version > Allocations::VERSION {
-            return Err(Error::TooNew { path: self.path.clone(), found: found.version, known: Allocations::VERSION });
-        }
-        // Pods do not survive a reboot, and neither does what they held.
-        Ok(if found.boot_id == self.boot { found } else { Allocations::none(self.boot.clone()) })
+        let Some(known) = self.known()? else { return Ok(self.none()) };
+        let means = known.means.clone();
+        self.remember(known);
+        Ok(means)
     }
 
     /// Changes the allocations under the lock; the file is written only when `change` succeeds and changed something.
@@ -50,15 +52,50 @@ impl Store {
     /// What `change` answers, or the file's own troubles; the file then holds what it held before.
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
-        let before = self.read()?;
-        let mut after = before.clone();
-        let answer = change(&mut after)?;
-        if after != before {
-            let wrap = |source: io::Error| Error::Write { path: self.path.clone(), source };
-            let bytes = serde_json::to_vec(&after).map_err(|error| wrap(error.into()))?;
+        let wrap = |source: io::Error| Error::Write { path: self.path.clone(), source };
+        let written = |means: &Allocations| serde_json::to_vec(means).map_err(|error| wrap(error.into()));
+        let Known { bytes: before, mut means } = match self.known()? {
+            Some(known) => known,
+            None => Known { bytes: written(&self.none())?, means: self.none() },
+        };
+        let answer = change(&mut means)?;
+        let bytes = written(&means)?;
+        if before != bytes {
             write_atomically(&self.path, &bytes).map_err(wrap)?;
         }
+        self.remember(Known { bytes, means });
         Ok(answer)
+    }
+
+    /// The file and what it means; `None` where there is none of this boot. What was remembered is used up.
+    fn known(&self) -> Result<Option<Known>, Error> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
+        };
+        let remembered = self.known.lock().ok().and_then(|mut known| known.take());
+        if let Some(known) = remembered.filter(|known| known.bytes == bytes) {
+            return Ok(Some(known));
+        }
+        let means: Allocations =
+            serde_json::from_slice(&bytes).map_err(|source| Error::Damaged { path: self.path.clone(), source })?;
+        if means.version > Allocations::VERSION {
+            return Err(Error::TooNew { path: self.path.clone(), found: means.version, known: Allocations::VERSION });
+        }
+        // Pods do not survive a reboot, and neither does what they held.
+        Ok((means.boot_id == self.boot).then_some(Known { bytes, means }))
+    }
+
+    fn remember(&self, known: Known) {
+        // A thread that panicked here left at worst nothing to remember.
+        if let Ok(mut last) = self.known.lock() {
+            *last = Some(known);
+        }
+    }
+
+    fn none(&self) -> Allocations {
+        Allocations::none(self.boot.clone())
     }
 
     /// Freed when the file is closed, so also by kill −9.
