@@ -26,6 +26,9 @@ pub struct Args {
     /// Our plugin, as it is shipped
     #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
     pub plugin: PathBuf,
+    /// Another build of our plugin, to see what a change brings
+    #[arg(long, value_name = "PROGRAM")]
+    pub rival: Option<PathBuf>,
     /// The program that only makes the netlink calls, built as the plugin is
     #[arg(long, default_value = ".build/bin/bare-floor", value_name = "PROGRAM")]
     pub floor: PathBuf,

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Reference,
     /// Our plugin.
     Ours,
+    /// Another build of it.
+    Rival,
     /// The bare netlink calls.
     Floor,
     /// Nothing at all.
@@ -78,18 +80,23 @@ impl Contender {
         let ipv4 = ours("ipv4", &[Family::Ipv4])?;
         let dual = ours("dual", &Family::ALL)?;
         let none = serde_json::Value::Null;
-        Ok(vec![
+        let mut all = vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
             of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, none.clone()),
             Self { families: Family::ALL.to_vec(), ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin, dual) },
             of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, none),
-        ])
+        ];
+        if let Some(rival) = &args.rival {
+            let document = ours("rival", &[Family::Ipv4])?;
+            all.insert(2, of(Kind::Rival, "vcn-native, other build", "rival", found(rival)?, document));
+        }
+        Ok(all)
     }
 
     /// Whether it is a CNI plugin, whose answers mean something.
     pub(crate) fn is_plugin(&self) -> bool {
-        matches!(self.kind, Kind::Reference | Kind::Ours)
+        matches!(self.kind, Kind::Reference | Kind::Ours | Kind::Rival)
     }
 
     /// Attaches a pod.
@@ -106,7 +113,7 @@ impl Contender {
         let mut command = Command::new(&self.program);
         command.env_clear();
         match self.kind {
-            Kind::Reference | Kind::Ours => {
+            Kind::Reference | Kind::Ours | Kind::Rival => {
                 command
                     .env("CNI_COMMAND", verb)
                     .env("CNI_CONTAINERID", &pod.id)
@@ -172,8 +179,8 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
 /// The router of the first VNIC, which a pod of ours must reach; a pod of the reference's, which no router knows, its host.
 pub(crate) const fn reachable(kind: Kind, family: Family) -> &'static str {
     match (kind, family) {
-        (Kind::Ours, Family::Ipv4) => "10.0.0.1",
-        (Kind::Ours, Family::Ipv6) => "2001:db8::1",
+        (Kind::Ours | Kind::Rival, Family::Ipv4) => "10.0.0.1",
+        (Kind::Ours | Kind::Rival, Family::Ipv6) => "2001:db8::1",
         _ => "10.0.0.2",
     }
 }
