@@ -29,7 +29,7 @@ use crate::logging::chain;
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools;
 use crate::settings::Settings;
-use crate::slots::{SlotFile, Slots};
+use crate::slots::{SlotError, SlotFile, Slots};
 use crate::usage::Usage;
 use crate::world::World;
 
@@ -45,6 +45,8 @@ pub struct Reconciler {
     installation: installation::Installation,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
+    /// When this reconciler was made.
+    since: Instant,
 }
 
 /// A pass in the making.
@@ -67,6 +69,7 @@ impl Reconciler {
             slots: None,
             installation: installation::Installation::default(),
             failed: Vec::new(),
+            since: Instant::now(),
             settings,
         })
     }
@@ -90,12 +93,14 @@ impl Reconciler {
         let slots = self.assign_slots(world, preview, &mut findings);
         let choices =
             Choices { ports: &self.settings.ports, pods_may_use_metadata: self.settings.pods_may_use_metadata };
-        let Wanted { network, conditions } =
-            desired::wanted(Facts { vnics: world.vnics(), npn: world.npn(), links: &links }, &slots, choices);
+        let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links };
+        let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
+        let Wanted { network, conditions } = wanted.unwrap_or_default();
         findings.conditions.extend(conditions);
-        let hosted = network
-            .as_ref()
-            .and_then(|network| stages::host(&self.host, network, (cause, &mut self.failed), &mut findings));
+        // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
+        let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
+        let attempt = stages::Attempt { cause, clean, failed: &mut self.failed };
+        let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
         let offers = self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
@@ -160,49 +165,43 @@ impl Reconciler {
         }
     }
 
-    /// Every VNIC's table. A slot is used only once it is on disk.
-    fn assign_slots(&mut self, world: &World, preview: bool, findings: &mut Findings) -> Slots {
-        let trouble = |text: String| Condition::degraded(Reason::StateFailed, text).about("tables.json");
-        let known = match self.slots.take().map_or_else(|| self.slot_file.read(), Ok) {
-            Ok(slots) => slots,
-            Err(error) => {
-                findings.conditions.push(trouble(chain(&error)));
-                // A file that cannot be read may say the contrary of what we would invent.
-                if !matches!(error, crate::slots::SlotError::Damaged { .. }) {
-                    return Slots::default();
-                }
-                Slots::default()
-            }
+    /// Every VNIC's table; `None` when that cannot be known, and then nothing may be touched: what would look unwanted
+    /// may be a pod's. Where the file is lost or cannot be written, the kernel's rules and the allocations know as well.
+    fn assign_slots(&mut self, world: &World, preview: bool, findings: &mut Findings) -> Option<Slots> {
+        let trouble = |error: &(dyn std::error::Error + 'static)| {
+            Condition::degraded(Reason::StateFailed, chain(error)).about("tables.json")
         };
+        let read = self.slots.take().map_or_else(|| self.slot_file.read(), Ok);
+        let known = read.as_ref().cloned().unwrap_or_default();
+        if let Err(error) = &read {
+            findings.conditions.push(trouble(error));
+        }
         let vnics = world.vnics();
         if vnics.is_empty() || known.are_for(desired::secondary(vnics)) {
-            self.slots = Some(known.clone());
-            return known;
+            self.slots = read.ok();
+            return Some(known);
         }
         let mut slots = known.clone();
         match stages::referred(&self.host, &self.settings.state_dir, &self.boot, vnics) {
             Ok(referred) => slots.assign(desired::secondary(vnics), &referred),
             Err(text) => {
-                findings.conditions.push(trouble(text));
-                self.slots = Some(known.clone());
-                return known;
+                findings.conditions.push(Condition::blocking(Reason::StateFailed, text).about("routing tables"));
+                return None;
             }
         }
-        if preview || slots == known {
-            self.slots = Some(known);
-            return slots;
+        let written = match &read {
+            // A newer version's file, or one on a broken disk, is not ours to replace.
+            Err(SlotError::TooNew { .. } | SlotError::Read { .. }) => return Some(slots),
+            _ if preview => return Some(slots),
+            Ok(_) if slots == known => Ok(()),
+            Err(SlotError::Damaged { .. }) => self.slot_file.set_aside().and_then(|()| self.slot_file.write(&slots)),
+            _ => self.slot_file.write(&slots),
+        };
+        match written {
+            Ok(()) => self.slots = Some(slots.clone()),
+            Err(error) => findings.conditions.push(trouble(&error)),
         }
-        match self.slot_file.write(&slots) {
-            Ok(()) => {
-                self.slots = Some(slots.clone());
-                slots
-            }
-            Err(error) => {
-                findings.conditions.push(trouble(chain(&error)));
-                self.slots = Some(known.clone());
-                known
-            }
-        }
+        Some(slots)
     }
 
     /// The state directory is tmpfs and gone after a boot.

@@ -52,14 +52,12 @@ pub enum SlotError {
         #[source]
         source: io::Error,
     },
-    /// The file is not what we write. It was set aside.
-    #[error("{path} is damaged and was set aside as {aside}; the slots are restored from routes and allocations",
-        path = .path.display(), aside = .aside.display())]
+    /// The file is not what we write.
+    #[error("{path} is damaged; it is set aside, and the tables are restored from routes and allocations",
+        path = .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where it is now.
-        aside: PathBuf,
         /// What the parser says.
         #[source]
         source: serde_json::Error,
@@ -139,7 +137,7 @@ impl SlotFile {
     /// What the file says; nothing when there is none.
     ///
     /// # Errors
-    /// When it cannot be read, is damaged (it is then set aside, and the next call finds nothing) or too new.
+    /// When it cannot be read, is damaged or too new.
     pub fn read(&self) -> Result<Slots, SlotError> {
         let path = || self.path.clone();
         let bytes = match std::fs::read(&self.path) {
@@ -147,18 +145,21 @@ impl SlotFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Slots::default()),
             Err(source) => return Err(SlotError::Read { path: path(), source }),
         };
-        let document: Document = match serde_json::from_slice(&bytes) {
-            Ok(document) => document,
-            Err(source) => {
-                let aside = self.path.with_extension("json.damaged");
-                std::fs::rename(&self.path, &aside).map_err(|source| SlotError::Read { path: path(), source })?;
-                return Err(SlotError::Damaged { path: path(), aside, source });
-            }
-        };
+        let document: Document =
+            serde_json::from_slice(&bytes).map_err(|source| SlotError::Damaged { path: path(), source })?;
         if document.version > VERSION {
             return Err(SlotError::TooNew { path: path(), found: document.version });
         }
         Ok(Slots { slots: document.slots, extra: document.extra })
+    }
+
+    /// Keeps a damaged file for whoever wants to know what happened to it, as `tables.json.damaged`.
+    ///
+    /// # Errors
+    /// [`SlotError::Write`].
+    pub fn set_aside(&self) -> Result<(), SlotError> {
+        let wrap = |source| SlotError::Write { path: self.path.clone(), source };
+        std::fs::rename(&self.path, self.path.with_extension("json.damaged")).map_err(wrap)
     }
 
     /// Replaces the file.

@@ -33,6 +33,16 @@ pub(super) fn sources(world: &World, findings: &mut Findings) {
     findings.conditions.push(condition);
 }
 
+/// How the host's network is made as it should be.
+pub(super) struct Attempt<'a> {
+    /// Why.
+    pub(super) cause: Cause,
+    /// Whether what is no longer wanted is removed.
+    pub(super) clean: bool,
+    /// What failed in the pass before, and after: in this one.
+    pub(super) failed: &'a mut Vec<Failed>,
+}
+
 /// Steps that failed, and what is said of it.
 #[derive(Debug)]
 pub(super) struct Failed {
@@ -48,7 +58,7 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    (cause, failed): (Cause, &mut Vec<Failed>),
+    Attempt { cause, clean, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
@@ -59,6 +69,7 @@ pub(super) fn host(
             return None;
         }
     };
+    batches.retain(|batch| clean || batch.part != Part::Stale);
     let before = match cause {
         Cause::Preview => Vec::new(),
         _ => std::mem::take(failed),

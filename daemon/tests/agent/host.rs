@@ -1,5 +1,6 @@
 //! The reconciler against a kernel, without the program around it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use serde_json::Value;
 use vcn::{Family, Mtu};
 
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, name, texts};
+use crate::node::{Node, name, texts, wait_for};
 
 /// What the sources of a node say, asked as the agent asks.
 fn world(node: &Node, vnics: Vec<Value>, settings: &Settings) -> World {
@@ -203,6 +204,29 @@ fn tables_survive_the_loss_of_their_file() {
 }
 
 #[test]
+fn a_tables_file_that_cannot_be_used_or_written_takes_nothing_down() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &world, Cause::Start);
+    let file = node.path("lib/tables.json");
+    for (content, left) in [(r#"{"version":2,"slots":{}}"#, true), ("{half", false)] {
+        std::fs::write(&file, content).unwrap();
+        let pass = pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &world, Cause::Start);
+        assert_eq!(texts(&pass), [""; 0], "{content}");
+        assert_eq!(pass.conditions.iter().filter(|it| it.reason == Reason::StateFailed).count(), 1, "{content}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap() == content, left, "{content}");
+    }
+    assert!(node.path("lib/tables.json.damaged").exists());
+    std::fs::remove_dir_all(node.path("lib")).unwrap();
+    std::fs::write(node.path("lib"), "a file where the directory should be").unwrap();
+    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    assert_eq!(texts(&pass), [""; 0]);
+    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+}
+
+#[test]
 fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
     let node = Node::new();
     node.plug("ens5", 33);
@@ -213,7 +237,16 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
     pass(&node, &mut reconciler, &one, Cause::Start);
     let other = world(&node, vec![vnic("primary", 10), vnic("b", 34)], &settings);
     pass(&node, &mut reconciler, &other, Cause::Sources);
-    assert_eq!(node.routes(Family::Ipv4, 1000), [""; 0]);
+    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+    // Not at once: the agent is young, and the list may only be short for a moment.
+    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    let reconciler = RefCell::new(reconciler);
+    let gone = || {
+        pass(&node, &mut reconciler.borrow_mut(), &other, Cause::Timer);
+        node.routes(Family::Ipv4, 1000).is_empty()
+    };
+    wait_for("the routes to go", gone, String::new);
+    let mut reconciler = reconciler.into_inner();
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
     assert_eq!(node.rules(Family::Ipv4), ["1000 all 169.254.169.254/32 main", "1537 10.0.34.7/32 all 1001"]);
     pass(&node, &mut reconciler, &other, Cause::Timer);
