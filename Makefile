@@ -16,10 +16,10 @@ STATIC_BUILD  = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=sta
 RELEASE       = $(or $(CARGO_TARGET_DIR),target)/$(HOST)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs demo test bench soak lint fmt
+.PHONY: help setup build plugins programs demo demo-down test bench soak lint fmt
 
 help: ## Show this menu
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine (packages.txt); needs root only for that
 	@.ci/setup
@@ -37,8 +37,11 @@ programs: setup
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	@.ci/check-static $(addprefix $(BIN)/,$(PROGRAMS))
 
-demo: build ## Show a pod on an emulated VCN of two nodes; KEEP=1 leaves it running
-	$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
+demo: build ## Show a dozen pods on an emulated VCN of two nodes; KEEP=1 leaves it running
+	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
+
+demo-down: ## Take away what KEEP=1 left
+	@$(BIN)/oke-sandbox down
 
 test: setup ## Run all tests, tier by tier
 	@.ci/test

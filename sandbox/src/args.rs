@@ -1,7 +1,6 @@
 //! The command line, as typed.
 
 use std::ffi::OsString;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -35,9 +34,9 @@ pub(crate) struct Demo {
     /// Leave everything up, in the background, and say how to look inside.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Where the process in the background says that it is up.
+    /// This is the process in the background.
     #[arg(long, hide = true)]
-    pub(crate) ready_fd: Option<RawFd>,
+    pub(crate) in_background: bool,
 }
 
 /// Options of `up`.

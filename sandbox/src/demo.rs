@@ -32,10 +32,7 @@ struct Running {
 
 /// Runs the subcommand.
 pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
-    match (options.keep, options.ready_fd) {
-        (true, None) => keep::in_background(),
-        _ => foreground(options),
-    }
+    if options.keep && !options.in_background { keep::in_background() } else { foreground(options) }
 }
 
 /// Ends demos that were left up.
@@ -63,7 +60,7 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     }
     if options.keep && failures == 0 {
         look_inside(&nodes, &pods, isolated, &mut report);
-        keep::hold(options.ready_fd)?;
+        keep::hold()?;
         return Ok(ExitCode::SUCCESS);
     }
     take_down(&nodes, pods, agents, &mut report)?;

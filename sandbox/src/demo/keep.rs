@@ -1,51 +1,49 @@
 //! A demo that stays up: a process of its own in the background, found again by a file that names it.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, geteuid, pipe, setsid};
 
-/// Runs the same command again in a session of its own, and returns once that says by the pipe that it is up.
+/// Runs the same command again in a session of its own, shows what it says, and returns once it is up.
 pub(crate) fn in_background() -> Result<ExitCode> {
     let (ours, theirs) = pipe()?;
-    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(std::env::args_os().skip(1)).arg("--ready-fd").arg(theirs.as_raw_fd().to_string());
+    // Its output goes through this process: were it ours, a pipe behind us would stay open as long as the demo.
+    command.args(std::env::args_os().skip(1)).arg("--in-background");
+    command.stdin(Stdio::null()).stdout(theirs.try_clone()?).stderr(theirs);
     // Ctrl-C at the terminal is not for it.
     own_session(&mut command);
     let mut child = command.spawn().context("cannot start the demo in the background")?;
-    drop(theirs);
-    let mut word = String::new();
-    File::from(ours).read_to_string(&mut word)?;
-    if word != READY {
-        let status = child.wait()?;
-        return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    drop(command);
+    for line in BufReader::new(File::from(ours)).lines() {
+        match line? {
+            line if line == READY => {
+                let file = record()?;
+                fs::write(&file, child.id().to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            line => println!("{line}"),
+        }
     }
-    let file = record()?;
-    fs::write(&file, child.id().to_string()).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(ExitCode::SUCCESS)
+    let status = child.wait()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Says that the demo is up, and waits until it is told to end.
-pub(crate) fn hold(ready: Option<RawFd>) -> Result<()> {
+pub(crate) fn hold() -> Result<()> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         signals.add(signal);
     }
     signals.thread_block()?;
-    if let Some(fd) = ready {
-        use std::io::Write;
-        let mut pipe = File::from(adopt(fd));
-        pipe.write_all(READY.as_bytes()).context("cannot say that the demo is up")?;
-    }
+    println!("{READY}");
     signals.wait()?;
     Ok(())
 }
@@ -74,7 +72,8 @@ pub(crate) fn down() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-const READY: &str = "up";
+/// The line by which the demo says that it is up; it is not shown.
+const READY: &str = "@up";
 
 fn record() -> Result<PathBuf> {
     let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -87,10 +86,4 @@ fn own_session(command: &mut Command) {
     unsafe {
         command.pre_exec(|| setsid().map(|_| ()).map_err(std::io::Error::from));
     }
-}
-
-#[expect(unsafe_code, reason = "a descriptor handed over by number can be adopted no other way")]
-fn adopt(fd: RawFd) -> OwnedFd {
-    // SAFETY: `in_background` made it for this process, and nobody else here knows the number.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
