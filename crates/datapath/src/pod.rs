@@ -21,7 +21,7 @@ use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Route
 
 mod observed;
 
-pub use observed::observe;
+pub use observed::{observe, recorded};
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

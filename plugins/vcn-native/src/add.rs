@@ -36,7 +36,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     }
     report.mark("ipam");
 
-    let network = node::network(&allocation, &pools);
+    let network = node::network(&allocation, Some(&pools));
     let built = build(
         &network,
         netns,

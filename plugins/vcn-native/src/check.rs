@@ -27,7 +27,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
         .map_err(|error| failure::of_host(&error))?;
     let observed = node::observe(&request.key, Some(allocation), Some(&pools), &mut places)?;
     report.mark("observe");
-    let missing = plan(&pod::desired(&node::network(allocation, &pools)), &observed);
+    let missing = plan(&pod::desired(&node::network(allocation, Some(&pools))), &observed);
     if missing.is_empty() {
         return Ok(());
     }

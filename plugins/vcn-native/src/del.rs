@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cni::{AttachmentKey, DelRequest, Error};
-use datapath::{Places, dismantle, plan};
+use datapath::{Places, dismantle, plan, pod};
 use ipam::Allocation;
 
 use crate::conf::Conf;
@@ -35,8 +35,12 @@ pub(crate) fn take_down(
     report: &mut Report,
 ) -> Result<(), Error> {
     let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
-    let pools = node.pools().ok();
-    let observed = node::observe(key, allocation, pools.as_ref(), &mut places)?;
+    let observed = match allocation {
+        // The record was written before the network was made, and it is in the record's terms that it was made.
+        Some(allocation) => pod::recorded(&node::network(allocation, None), &mut places)
+            .map_err(|error| failure::of_datapath(&error))?,
+        None => node::observe(key, None, node.pools().ok().as_ref(), &mut places)?,
+    };
     report.mark("observe");
     let failures = dismantle(&plan(&[], &observed), &mut places);
     report.mark("network");

@@ -37,8 +37,8 @@ pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
     LinkEnds::of(&key.to_string(), key.ifname.clone())
 }
 
-/// What an allocation's network must be.
-pub(crate) fn network(allocation: &Allocation, pools: &Pools) -> PodNetwork {
+/// What an allocation's network must be. Without pools the MTU is a guess; nobody who takes a network down asks for it.
+pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
         vnic_link: assigned.vnic_link.clone(),
@@ -47,7 +47,7 @@ pub(crate) fn network(allocation: &Allocation, pools: &Pools) -> PodNetwork {
     let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
     PodNetwork {
         ends: ends(&allocation.key),
-        mtu: pools.vnics.iter().find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu),
+        mtu: pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
 }

@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, PROTOCOL, RulePriorities, TableId};
 
-use super::LinkEnds;
+use super::{LinkEnds, PodNetwork, desired};
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
@@ -41,6 +41,22 @@ pub fn observe(
     found.extend(proxies(vnic_links, &held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     Ok(found)
+}
+
+/// What there is to take down of a network that is on record: everything on the host that the record says and that does
+/// not go with the link, and the link itself if it is there. Only the link is looked at, to be sure whose it is: the rest
+/// is told from others' by its address, and to ask for it would cost more than to remove it.
+///
+/// # Errors
+/// As [`observe`].
+pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    let link = host_end(&network.ends, &mut places.host)?;
+    let stays = |(place, object): &(Place, Object)| {
+        let link_itself = matches!(object, Object::Link(_));
+        *place == Place::Host && !link_itself && object.carrier() != Some(&network.ends.host)
+    };
+    let link = link.map(|(_, link)| (Place::Host, Object::Link(link)));
+    Ok(link.into_iter().chain(desired(network).into_iter().filter(stays)).collect())
 }
 
 fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpec)>, Error> {
