@@ -1,5 +1,7 @@
 //! Single verbs: every contender has its turn in every round, so that whatever disturbs the machine disturbs all alike.
 
+use std::time::Duration;
+
 use super::args::Args;
 use super::contender::{Contender, Kind};
 use super::pod::Pod;
@@ -30,11 +32,15 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
         Single { kind: contender.kind, name: contender.name, add, del }
     };
     let mut singles: Vec<Single> = contenders.iter().map(new).collect();
+    let mut dice = Dice(1);
     for round in 0..args.warm_up + args.rounds {
         for ((contender, pod), single) in contenders.iter().zip(&mut pods).zip(&mut singles) {
             // As long as a container runtime's.
             pod.id = format!("{:0>64}", format!("{}{round}", contender.label));
-            let (added, deleted) = (contender.add(pod)?, contender.del(pod)?);
+            dice.wait();
+            let added = contender.add(pod)?;
+            dice.wait();
+            let deleted = contender.del(pod)?;
             if round >= args.warm_up {
                 single.add.wall.push(added.wall);
                 single.add.cpu.push(added.cpu);
@@ -47,4 +53,18 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
         }
     }
     Ok(singles)
+}
+
+/// Irregular pauses, the same in every run. A DEL ends with a timer interrupt (the kernel waits for all processors
+/// before it frees a link), so whatever comes next would start at the same point of the timer's period in every round,
+/// each contender at its own, and would be blamed or praised for it.
+struct Dice(u64);
+
+impl Dice {
+    /// Waits for up to two periods of a slow timer.
+    fn wait(&mut self) {
+        // Knuth's MMIX; its high bits are the random ones.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        std::thread::sleep(Duration::from_micros((self.0 >> 32) % 8_000));
+    }
 }
