@@ -9,6 +9,13 @@ use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::readable::Readable;
 
+/// What the events were about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concern {
+    /// Links came, went or changed: a VNIC may have been plugged or unplugged.
+    pub links: bool,
+}
+
 /// The kernel's events, for one task to wait for.
 #[derive(Debug)]
 pub struct Events {
@@ -32,16 +39,19 @@ impl Events {
     ///
     /// # Errors
     /// When the socket is broken: open another.
-    pub async fn concerning(&mut self) -> io::Result<()> {
+    pub async fn concerning(&mut self) -> io::Result<Concern> {
         let monitor = &mut self.monitor;
         let read = || {
-            let mut concerning = false;
+            let (mut concerning, mut links) = (false, false);
             loop {
                 let events = monitor.drain().map_err(io::Error::other)?;
                 if events.is_empty() {
-                    return Ok(concerning.then_some(()));
+                    return Ok(concerning.then_some(Concern { links }));
                 }
-                concerning |= events.iter().any(concerns_host);
+                for event in events.iter().filter(|event| concerns_host(event)) {
+                    concerning = true;
+                    links |= matches!(event, Event::Link(..) | Event::Overrun);
+                }
             }
         };
         self.readable.wait(read).await

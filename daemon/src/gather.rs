@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::Metadata;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::logging::chain;
@@ -20,15 +20,30 @@ const INSTANCE_AGE: Duration = Duration::from_secs(600);
 /// How often it hurries, some five minutes long; on a Flannel node there is nothing to hurry for.
 const HURRY: u32 = 30;
 
+/// How often it asks soon again after a link came or went: a hot-plugged VNIC and its addresses are published some seconds
+/// before or after its link appears, by services that do not know of each other.
+const EAGER: u32 = 6;
+
+/// Where news goes, and where they come from besides the sources.
+#[derive(Debug)]
+pub struct Outlets {
+    /// Where the world is published.
+    pub worlds: watch::Sender<World>,
+    /// Told when links come, go or change.
+    pub plugged: Arc<Notify>,
+}
+
 /// Asks, publishes, waits; for ever. Ends when nobody listens any more.
 pub async fn run<M: Metadata, N: NativePodNetworks>(
     metadata: M,
     npns: N,
     settings: Arc<Settings>,
     metrics: Arc<Metrics>,
-    worlds: watch::Sender<World>,
+    outlets: Outlets,
 ) {
+    let Outlets { worlds, plugged } = outlets;
     let mut world = World::default();
+    let mut eager = 0u32;
     let mut unsettled = 0u32;
     while !worlds.is_closed() {
         ask(&mut world, &metadata, &npns, &settings, &metrics).await;
@@ -39,7 +54,14 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
             attempt if attempt <= HURRY => UNSETTLED.pause(attempt, chance()).min(settings.resync),
             _ => jittered(settings.resync, chance()),
         };
-        tokio::time::sleep(pause).await;
+        let pause = match eager {
+            0 => pause,
+            left => pause.min(UNSETTLED.pause(EAGER - left, chance())),
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => eager = eager.saturating_sub(1),
+            () = plugged.notified() => eager = EAGER - 1,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use imds::{Imds, Policy};
 use ipam::BootId;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::args::{Args, Command, Output};
 use crate::board::Board;
@@ -78,6 +78,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let (worlds_in, worlds) = watch::channel(World::default());
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
+    let plugged = Arc::new(Notify::new());
     let board = Arc::new(Board {
         state_dir: settings.state_dir.clone(),
         boot,
@@ -97,8 +98,16 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
     let npns = NpnFile::new(&settings.npn_file);
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
-    let work =
-        Loop { reconciler, settings: settings.clone(), metrics: metrics.clone(), worlds, previews, passes: passes_in };
+    let work = Loop {
+        reconciler,
+        settings: settings.clone(),
+        metrics: metrics.clone(),
+        worlds,
+        plugged: plugged.clone(),
+        previews,
+        passes: passes_in,
+    };
+    let outlets = gather::Outlets { worlds: worlds_in, plugged };
 
     tracing::info!(
         event = "agent.started",
@@ -110,7 +119,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
-        () = gather::run(metadata, npns, settings, metrics.clone(), worlds_in) => bail!("the sources' task ended"),
+        () = gather::run(metadata, npns, settings, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, metrics) => ended.context("reading the plugins' records")?,
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),

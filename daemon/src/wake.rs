@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
@@ -31,6 +31,8 @@ pub struct Loop {
     pub metrics: Arc<Metrics>,
     /// What is known from outside.
     pub worlds: watch::Receiver<World>,
+    /// Told when links come, go or change.
+    pub plugged: Arc<Notify>,
     /// Who wants previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Where passes are published.
@@ -49,12 +51,12 @@ impl Loop {
     /// # Errors
     /// When a pass panicked, or the kernel's events cannot be had at all.
     pub async fn run(self) -> io::Result<()> {
-        let Self { mut reconciler, settings, metrics, mut worlds, mut previews, passes } = self;
+        let Self { mut reconciler, settings, metrics, mut worlds, plugged, mut previews, passes } = self;
         let mut events = Events::open()?;
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
         let mut cause = Cause::Start;
-        let (mut failures, mut repairs) = (0, Repairs::default());
+        let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());
         loop {
             let (returned, pass) = work(reconciler, world.clone(), cause).await?;
             reconciler = returned;
@@ -62,8 +64,11 @@ impl Loop {
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
             repairs.note(&pass, Instant::now());
-            failures = if pass.wants_retry() { failures + 1 } else { 0 };
-            let next = Instant::now() + pause(failures, settings.resync);
+            // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either.
+            if cause != Cause::Kernel || !pass.wants_retry() || failures == 0 {
+                failures = if pass.wants_retry() { failures + 1 } else { 0 };
+                next = Instant::now() + pause(failures, settings.resync);
+            }
             cause = loop {
                 tokio::select! {
                     () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },
@@ -80,7 +85,12 @@ impl Loop {
                     }
                     heard = events.concerning() => {
                         match heard {
-                            Ok(()) => sleep(repairs.debounce(Instant::now())).await,
+                            Ok(concern) => {
+                                if concern.links {
+                                    plugged.notify_one();
+                                }
+                                sleep(repairs.debounce(Instant::now())).await;
+                            }
                             Err(error) => {
                                 tracing::warn!(event = "kernel.monitor_lost", %error, "listening anew");
                                 sleep(RETRY.pause(1, chance())).await;

@@ -21,8 +21,7 @@ pub fn apply(steps: &[Step], places: &mut Places) -> Result<(), Error> {
     for (done, step) in steps.iter().enumerate() {
         if let Err(source) = perform(step, places) {
             let left_over = undo(steps.iter().take(done), places);
-            let failure = Box::new(Failure { step: step.clone(), source });
-            return Err(Error::Apply { failure, left_over });
+            return Err(Error::Apply { step: Box::new(step.clone()), source, left_over });
         }
     }
     Ok(())

@@ -17,11 +17,13 @@ pub enum Error {
         source: netlink::Error,
     },
     /// A step failed; those before it were undone.
-    #[error("step failed: {}", failure.step)]
+    #[error("step failed: {step}")]
     Apply {
         /// The step.
+        step: Box<Step>,
+        /// Why.
         #[source]
-        failure: Box<Failure>,
+        source: netlink::Error,
         /// Steps that could not be taken back either.
         left_over: Vec<Failure>,
     },
@@ -52,15 +54,14 @@ impl Error {
     /// Whether the first thing that failed found its object there already.
     #[must_use]
     pub fn is_already_exists(&self) -> bool {
-        matches!(self, Self::Apply { failure, .. } if failure.source.is_already_exists())
+        matches!(self, Self::Apply { source, .. } if source.is_already_exists())
     }
 
     /// Whether trying again may help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Observe { source, .. } => source.is_retryable(),
-            Self::Apply { failure, .. } => failure.source.is_retryable(),
+            Self::Observe { source, .. } | Self::Apply { source, .. } => source.is_retryable(),
             Self::Collision { .. } => false,
         }
     }

@@ -105,7 +105,7 @@ pub(super) fn host(
 }
 
 fn condition(part: &Part, error: &datapath::Error) -> Condition {
-    let unsupported = matches!(error, datapath::Error::Apply { failure, .. } if failure.source.is_unsupported());
+    let unsupported = matches!(error, datapath::Error::Apply { source, .. } if source.is_unsupported());
     let message = chain(error);
     match part {
         Part::Nft if unsupported => Condition::degraded(

@@ -44,7 +44,7 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
         }
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };
-    Error::new(code, next_step(error, next)).caused_by(source_of(error))
+    told(code, error, next)
 }
 
 /// A failure to build or look at the network.
@@ -59,7 +59,7 @@ pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
         datapath::Error::Observe { .. } => (code::UNOBSERVABLE, "try again; the details give the kernel's reason"),
         datapath::Error::Collision { .. } => (code::LINK_COLLISION, "remove or rename that link"),
     };
-    let mut answer = Error::new(code, next_step(error, next)).caused_by(source_of(error));
+    let mut answer = told(code, error, next);
     if let datapath::Error::Apply { left_over, .. } = error {
         for failure in left_over {
             answer = answer.with_details("could not be undone").caused_by(failure);
@@ -80,11 +80,11 @@ pub(crate) fn of_host(error: &netlink::Error) -> Error {
         .caused_by(error)
 }
 
-fn next_step(error: &dyn std::error::Error, next: &str) -> String {
-    format!("{error}; {next}")
-}
-
-/// The cause below a message, or the message again where there is none.
-fn source_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
-    error.source().unwrap_or(error)
+/// The message, what to do next, and below it the causes, none of them twice.
+fn told(code: ErrorCode, error: &dyn std::error::Error, next: &str) -> Error {
+    let answer = Error::new(code, format!("{error}; {next}"));
+    match error.source() {
+        Some(cause) => answer.caused_by(cause),
+        None => answer,
+    }
 }
