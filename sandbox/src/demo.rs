@@ -54,6 +54,7 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     let nodes: Vec<Arc<Node>> = vcn.nodes().cloned().collect();
     let agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
     let pods = add_pods(&nodes, &mut report)?;
+    phases(&nodes, &mut report)?;
     let failures = proof::prove(&nodes, &pods, &mut report);
     for drop in vcn.drops() {
         report.line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
@@ -122,6 +123,39 @@ fn add_pods(nodes: &[Arc<Node>], report: &mut Report) -> Result<Vec<Running>> {
         pods.push(Running { node: Arc::clone(node), pod, attachment });
     }
     Ok(pods)
+}
+
+/// Where the time of an ADD went, by the agents' histograms: the plugin tells the agent of every run.
+fn phases(nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
+    // phase → (seconds, runs)
+    let mut phases: Vec<(String, f64, f64)> = Vec::new();
+    for node in nodes {
+        let metrics = Agent::metrics(node)?;
+        let samples = metrics.lines().filter(|line| line.contains("verb=\"ADD\""));
+        for line in samples {
+            let Some((name, rest)) = line.split_once('{') else { continue };
+            let phase = rest.split_once("phase=\"").and_then(|(_, rest)| rest.split('"').next());
+            let value = line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
+            let (Some(phase), Some(value)) = (phase, value) else { continue };
+            if !phases.iter().any(|(known, ..)| known == phase) {
+                phases.push((phase.to_owned(), 0.0, 0.0));
+            }
+            let Some((_, seconds, runs)) = phases.iter_mut().find(|(known, ..)| known == phase) else { continue };
+            match name.rsplit('_').next() {
+                Some("sum") => *seconds += value,
+                Some("count") => *runs += value,
+                _ => {}
+            }
+        }
+    }
+    report.title("of which, by the agents' metrics (oke_node_agent_cni_verb_seconds), mean");
+    for name in ["pools", "ipam", "netns", "network", "commit", "total"] {
+        if let Some((_, seconds, runs)) = phases.iter().find(|(phase, ..)| phase == name) {
+            let mean = Duration::from_secs_f64((seconds / runs.max(1.0)).max(0.0));
+            report.row(name, &format!("{runs} runs"), mean);
+        }
+    }
+    Ok(())
 }
 
 fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>, report: &mut Report) -> Result<()> {

@@ -2,16 +2,18 @@
 //! its NativePodNetwork document.
 
 use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vcn::CONFLIST_FILE;
 
 use crate::emulation::Vcn;
+use crate::error::{During, Error, Result};
 use crate::node::Node;
 use crate::npn::NpnShape;
 
@@ -32,14 +34,14 @@ pub struct Agent {
 /// # Errors
 /// When the file cannot be written.
 pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Result<()> {
-    let document = serde_json::to_vec_pretty(&vcn.native_pod_network(node.name(), shape)?)?;
+    let document = vcn.native_pod_network(node.name(), shape)?.to_string();
     node.run(|| {
         fs::create_dir_all(Path::new(DOCUMENT).parent().unwrap_or(Path::new("/")))?;
         let new = format!("{DOCUMENT}.new");
         fs::write(&new, &document)?;
         fs::rename(new, DOCUMENT)
     })?
-    .with_context(|| format!("cannot write {DOCUMENT} on {}", node.name()))
+    .during(|| format!("write {DOCUMENT} on {}", node.name()))
 }
 
 impl Agent {
@@ -49,14 +51,9 @@ impl Agent {
     /// When it cannot be started.
     pub fn start(node: &Node, bin_dir: &Path) -> Result<Self> {
         let program = bin_dir.join("oke-node-agent");
-        let log = node.run(|| File::create(LOG))?.context("cannot make the agent's log")?;
-        let child = node
-            .command(&program)
-            .env("CNI_SOURCE_DIR", bin_dir)
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+        let log = node.run(|| File::create(LOG))?.during(|| format!("make {LOG} on {}", node.name()))?;
+        let copy = log.try_clone().during(|| format!("share {LOG} of {}", node.name()))?;
+        let child = node.command(&program).env("CNI_SOURCE_DIR", bin_dir).stdout(copy).stderr(log).spawn()?;
         Ok(Self { child })
     }
 
@@ -71,11 +68,11 @@ impl Agent {
             if node.run(|| conflist.exists())? {
                 return Ok(started.elapsed());
             }
-            let ended = self.child.try_wait()?;
+            let ended = self.child.try_wait().during(|| "wait for the agent".to_owned())?;
             if ended.is_some() || started.elapsed() > READY_WITHIN {
                 let log = node.run(|| fs::read_to_string(LOG))?.unwrap_or_default();
                 let how = ended.map_or_else(|| "is not ready in time".to_owned(), |status| format!("ended: {status}"));
-                bail!("the agent of {} {how}; its log:\n{log}", node.name());
+                return Err(Error::Invalid(format!("the agent of {} {how}; its log:\n{log}", node.name())));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -86,7 +83,23 @@ impl Agent {
     /// # Errors
     /// When the log cannot be read.
     pub fn log(node: &Node) -> Result<String> {
-        Ok(node.run(|| fs::read_to_string(LOG))??)
+        node.run(|| fs::read_to_string(LOG))?.during(|| format!("read {LOG} of {}", node.name()))
+    }
+
+    /// Its metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn metrics(node: &Node) -> Result<String> {
+        let ask = || {
+            let mut stream = TcpStream::connect(("127.0.0.1", 9808))?;
+            stream.set_read_timeout(Some(READY_WITHIN))?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok::<_, io::Error>(answer)
+        };
+        node.run(ask)?.during(|| format!("ask the agent of {} for its metrics", node.name()))
     }
 
     /// Its process number.
@@ -101,11 +114,12 @@ impl Agent {
     /// When it does not end well.
     pub fn stop(mut self) -> Result<Duration> {
         let started = Instant::now();
-        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGTERM)?;
-        let status = self.child.wait()?;
-        if !status.success() {
-            bail!("the agent ended by SIGTERM with {status}");
+        let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).during(|| "stop the agent".to_owned())?;
+        let status = self.child.wait().during(|| "wait for the agent".to_owned())?;
+        match status.success() {
+            true => Ok(started.elapsed()),
+            false => Err(Error::Invalid(format!("the agent ended by SIGTERM with {status}"))),
         }
-        Ok(started.elapsed())
     }
 }
