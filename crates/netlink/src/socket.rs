@@ -58,7 +58,7 @@ impl Socket {
     /// # Errors
     /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Socket::open`].
     pub fn open_in(netns: &Netns) -> Result<Self> {
-        netns.run(Self::open)?
+        netns.open_inside(Self::open)
     }
 
     /// A link's index. An ioctl, not a message: RTM_GETLINK right after a link was made waits for its carrier state to
