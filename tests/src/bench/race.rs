@@ -26,15 +26,12 @@ pub(crate) struct Times {
 /// Races ADDs and DELs. Each contender has one pod of its own, attached and detached by turns: making and removing
 /// namespaces would keep the kernel busy meanwhile.
 pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<Single>> {
-    let mut pods = contenders.iter().map(|_| Pod::new(String::new())).collect::<anyhow::Result<Vec<_>>>()?;
-    let new = |contender: &Contender| {
-        let (add, del) = Default::default();
-        Single { kind: contender.kind, name: contender.name, add, del }
-    };
-    let mut singles: Vec<Single> = contenders.iter().map(new).collect();
+    let lane = |contender| Ok(Lane { contender, pod: Pod::new(String::new())?, single: Single::of(contender) });
+    let mut lanes = contenders.iter().map(lane).collect::<anyhow::Result<Vec<_>>>()?;
     let mut dice = Dice(1);
     for round in 0..args.warm_up + args.rounds {
-        for ((contender, pod), single) in contenders.iter().zip(&mut pods).zip(&mut singles) {
+        dice.shuffle(&mut lanes);
+        for Lane { contender, pod, single } in &mut lanes {
             // As long as a container runtime's.
             pod.id = format!("{:0>64}", format!("{}{round}", contender.label));
             dice.wait();
@@ -52,19 +49,46 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<S
             }
         }
     }
+    let mut singles: Vec<Single> = lanes.into_iter().map(|lane| lane.single).collect();
+    singles.sort_by_key(|single| contenders.iter().position(|contender| contender.name == single.name));
     Ok(singles)
 }
 
-/// Irregular pauses, the same in every run. A DEL ends with a timer interrupt (the kernel waits for all processors
-/// before it frees a link), so whatever comes next would start at the same point of the timer's period in every round,
-/// each contender at its own, and would be blamed or praised for it.
+/// A contender with its pod and its times.
+struct Lane<'a> {
+    contender: &'a Contender,
+    pod: Pod,
+    single: Single,
+}
+
+impl Single {
+    fn of(contender: &Contender) -> Self {
+        let (add, del) = Default::default();
+        Self { kind: contender.kind, name: contender.name, add, del }
+    }
+}
+
+/// Chance, the same in every run.
 struct Dice(u64);
 
 impl Dice {
-    /// Waits for up to two periods of a slow timer.
-    fn wait(&mut self) {
+    fn roll(&mut self, sides: u64) -> u64 {
         // Knuth's MMIX; its high bits are the random ones.
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(Duration::from_micros((self.0 >> 32) % 8_000));
+        (self.0 >> 32) % sides
+    }
+
+    /// Waits for up to two periods of a slow timer. A DEL ends with a timer interrupt (the kernel waits for all
+    /// processors before it frees a link), so whatever comes next would start at the same point of the timer's period in
+    /// every round, each contender at its own, and would be blamed or praised for it.
+    fn wait(&mut self) {
+        std::thread::sleep(Duration::from_micros(self.roll(8_000)));
+    }
+
+    /// Another order, so that nobody always comes after the one that leaves the caches coldest.
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, usize::try_from(self.roll(end as u64 + 1)).unwrap_or(end));
+        }
     }
 }
