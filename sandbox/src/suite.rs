@@ -27,6 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Agent {
     child: Child,
+    started: Instant,
 }
 
 /// Writes the NativePodNetwork document where the agent reads it, as the control plane would publish it.
@@ -54,22 +55,21 @@ impl Agent {
         let log = node.run(|| File::create(LOG))?.during(|| format!("make {LOG} on {}", node.name()))?;
         let copy = log.try_clone().during(|| format!("share {LOG} of {}", node.name()))?;
         let child = node.command(&program).env("CNI_SOURCE_DIR", bin_dir).stdout(copy).stderr(log).spawn()?;
-        Ok(Self { child })
+        Ok(Self { child, started: Instant::now() })
     }
 
-    /// Waits until the node can run pods: the CNI configuration is in place. Says how long it took.
+    /// Waits until the node can run pods: the CNI configuration is in place. Says how long it took since the start.
     ///
     /// # Errors
     /// When it takes too long or the agent ends; its log is in the error.
     pub fn wait_ready(&mut self, node: &Node) -> Result<Duration> {
-        let started = Instant::now();
         let conflist = PathBuf::from("/etc/cni/net.d").join(CONFLIST_FILE);
         loop {
             if node.run(|| conflist.exists())? {
-                return Ok(started.elapsed());
+                return Ok(self.started.elapsed());
             }
             let ended = self.child.try_wait().during(|| "wait for the agent".to_owned())?;
-            if ended.is_some() || started.elapsed() > READY_WITHIN {
+            if ended.is_some() || self.started.elapsed() > READY_WITHIN {
                 let log = node.run(|| fs::read_to_string(LOG))?.unwrap_or_default();
                 let how = ended.map_or_else(|| "is not ready in time".to_owned(), |status| format!("ended: {status}"));
                 return Err(Error::Invalid(format!("the agent of {} {how}; its log:\n{log}", node.name())));
