@@ -1,6 +1,6 @@
 //! What this kernel can emulate, found out by trying.
 
-use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
+use netlink::{LinkKind, Netns, NewLink, Peer, Socket, nft};
 use vcn::{IfName, VlanTag};
 
 use crate::error::{Error, For, Result};
@@ -10,6 +10,8 @@ use crate::error::{Error, For, Result};
 pub struct Capabilities {
     /// 802.1Q: bare-metal nodes are possible.
     pub vlan: bool,
+    /// nf_tables: the agent can let pods use 169.254.169.254.
+    pub nft: bool,
 }
 
 impl Capabilities {
@@ -28,7 +30,8 @@ impl Capabilities {
         socket.add_link(&parent).on_behalf(|| "cannot make a link to try VLANs on".to_owned())?;
         let tag = VlanTag::new(1).map_err(|error| Error::Invalid(error.to_string()))?;
         let vlan = socket.add_link(&NewLink::new(name("a.1")?, LinkKind::Vlan { parent: PARENT, tag })).is_ok();
-        Ok(Self { vlan })
+        let nft = nft::Socket::open_in(&netns).and_then(|mut socket| socket.table(vcn::NFT_TABLE)).is_ok();
+        Ok(Self { vlan, nft })
     }
 }
 

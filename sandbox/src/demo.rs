@@ -50,12 +50,13 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     }
     let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
     let mut report = Report::default();
-    let vcn = start(&mut report).context("cannot start the emulated VCN")?;
+    let kernel = Capabilities::probe().context("cannot try what this kernel can")?;
+    let vcn = start(kernel, &mut report).context("cannot start the emulated VCN")?;
     let nodes: Vec<Arc<Node>> = vcn.nodes().cloned().collect();
     let agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
     let pods = add_pods(&nodes, &mut report)?;
     phases(&nodes, &mut report)?;
-    let failures = proof::prove(&nodes, &pods, &mut report);
+    let failures = proof::prove(kernel, &nodes, &pods, &mut report);
     for drop in vcn.drops() {
         report.line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
     }
@@ -69,15 +70,14 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn start(report: &mut Report) -> Result<Vcn> {
+fn start(kernel: Capabilities, report: &mut Report) -> Result<Vcn> {
     let started = Instant::now();
-    let bare_metal = Capabilities::probe()?.vlan;
     let node = |spec: NodeSpec| {
         spec.metadata("oke-native-pod-networking", "true")
             .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
             .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
     };
-    let second = match bare_metal {
+    let second = match kernel.vlan {
         true => NodeSpec::bare_metal("node-b", "nodes"),
         false => NodeSpec::virtual_machine("node-b", "nodes"),
     };
@@ -88,11 +88,11 @@ fn start(report: &mut Report) -> Result<Vcn> {
         .node(node(second))
         .start()?;
     report.row("emulated VCN: fabric, metadata service, resolver, 2 nodes", "up", started.elapsed());
-    if !bare_metal {
+    if !kernel.vlan {
         report.line("this kernel has no 802.1Q, so both nodes are virtual machines (else node-b is bare metal)");
     }
     for node in vcn.nodes() {
-        report.line(&format!("{} is a {} with {} VNICs", node.name(), node.kind(), node.vnics().len()));
+        report.line(&format!("{}: {}, {} VNICs", node.name(), node.kind(), node.vnics().len()));
     }
     Ok(vcn)
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use netlink::{NeighbourFilter, Socket};
-use sandbox::{DOMAIN, Node, Outcome};
+use sandbox::{Capabilities, DOMAIN, Node, Outcome};
 use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities};
 
 use super::report::Report;
 use super::{Running, median};
 
 /// Runs every proof from every pod; answers how many failed.
-pub(crate) fn prove(nodes: &[Arc<Node>], pods: &[Running], report: &mut Report) -> usize {
+pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running], report: &mut Report) -> usize {
     report.title("packets, from every pod");
     let mut failures = 0;
     let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
@@ -41,6 +41,14 @@ pub(crate) fn prove(nodes: &[Arc<Node>], pods: &[Running], report: &mut Report) 
         let routers = routers.filter_map(|vnic| vnic.subnet.router(Family::Ipv4)).take(1);
         routers.map(|address| ping(me, address)).collect()
     });
+    if !kernel.nft {
+        report
+            .line("this kernel has no nf_tables, so pods cannot use 169.254.169.254 (DNS, time, metadata): not tried");
+        return failures;
+    }
+    let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
+        failures += settle(what, pods, probe, report);
+    };
     claim("169.254.169.254 port 53: a name", &|me| {
         let name = format!("{}.{DOMAIN}", me.node.name());
         vec![(name.clone(), me.pod.resolve(&name))]
