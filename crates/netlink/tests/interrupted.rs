@@ -1,0 +1,77 @@
+//! Lists that change while they are read: whole, or refused as worth another try; never silently short.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ipnetwork::IpNetwork;
+use netlink::{Address, LinkKind, Netns, NewLink, Socket};
+use vcn::IfName;
+
+/// Enough that the kernel needs several messages' worth of buffer for a list.
+const STABLE: u16 = 600;
+
+fn stable() -> BTreeSet<IpNetwork> {
+    (0..STABLE).map(|n| format!("10.{}.{}.1/32", n >> 8, n & 0xff).parse().unwrap()).collect()
+}
+
+/// Runs `test` in a namespace whose addresses another thread adds and removes, with `pause` between.
+fn while_addresses_change(pause: Duration, test: impl FnOnce(&mut Socket) + Send) {
+    let netns = Netns::create().unwrap();
+    let mut socket = Socket::open_in(&netns).unwrap();
+    socket.add_link(&NewLink::new(IfName::new("br").unwrap(), LinkKind::Bridge)).unwrap();
+    let index = socket.index_of(&IfName::new("br").unwrap()).unwrap();
+    for address in stable() {
+        socket.add_address(&Address::new(index, address)).unwrap();
+    }
+    let (over, mut other) = (AtomicBool::new(false), Socket::open_in(&netns).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let come_and_go = Address::new(index, "192.0.2.1/32".parse().unwrap());
+            while !over.load(Ordering::Relaxed) {
+                other.add_address(&come_and_go).unwrap();
+                other.delete_address(&come_and_go).unwrap();
+                std::thread::sleep(pause);
+            }
+        });
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&mut socket)));
+        over.store(true, Ordering::Relaxed);
+        outcome.unwrap();
+    });
+}
+
+#[test]
+fn a_list_is_whole_however_the_kernel_was_interrupted() {
+    while_addresses_change(Duration::from_millis(2), |socket| {
+        let mut whole = 0;
+        for _ in 0..200 {
+            match socket.addresses(None) {
+                Ok(found) => {
+                    let found: BTreeSet<IpNetwork> = found.iter().map(|address| address.address).collect();
+                    assert!(found.is_superset(&stable()), "{} of {STABLE}", found.len());
+                    whole += 1;
+                }
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+        assert!(whole > 100, "{whole}");
+    });
+}
+
+#[test]
+fn a_list_that_never_stands_still_is_refused_as_retryable() {
+    while_addresses_change(Duration::ZERO, |socket| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match socket.addresses(None) {
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    break;
+                }
+                Ok(_) => assert!(Instant::now() < deadline, "no list was ever interrupted too often"),
+            }
+        }
+    });
+}
