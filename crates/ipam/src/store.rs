@@ -11,6 +11,9 @@ use crate::{Allocations, BootId, Error, write_atomically};
 const FILE: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
 
+/// What one allocation adds to the file at most, as a rule, in bytes.
+const USUAL_GROWTH: usize = 1024;
+
 /// The allocations of a node.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -53,13 +56,17 @@ impl Store {
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
         let wrap = |source: io::Error| Error::Write { path: self.path.clone(), source };
-        let written = |means: &Allocations| serde_json::to_vec(means).map_err(|error| wrap(error.into()));
+        let written = |means: &Allocations, room: usize| {
+            let mut bytes = Vec::with_capacity(room);
+            serde_json::to_writer(&mut bytes, means).map_err(|error| wrap(error.into()))?;
+            Ok::<_, Error>(bytes)
+        };
         let Known { bytes: before, mut means } = match self.known()? {
             Some(known) => known,
-            None => Known { bytes: written(&self.none())?, means: self.none() },
+            None => Known { bytes: written(&self.none(), 0)?, means: self.none() },
         };
         let answer = change(&mut means)?;
-        let bytes = written(&means)?;
+        let bytes = written(&means, before.len() + USUAL_GROWTH)?;
         if before != bytes {
             write_atomically(&self.path, &bytes).map_err(wrap)?;
         }
