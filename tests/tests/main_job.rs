@@ -154,7 +154,8 @@ fn a_hot_plugged_vnic_is_configured_and_its_addresses_serve_pods() {
     let vnic = cluster.vcn.attach_vnic("node-a", &VnicSpec::for_pods("pods", 4)).unwrap();
     let node = cluster.node("node-a");
     sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
-    wait_for("the new VNIC is in the pools", || on_node(node, "/run/vcn-native/pools.json").contains(vnic.id.as_str()));
+    wait_for("the new VNIC is in the pools", || // Not the reason, which names it too while it is not there.
+        on_node(node, "/run/vcn-native/pools.json").contains(&format!("\"vnicId\": \"{}\"", vnic.id)));
     // Five pods do not fit into the four addresses of the first VNIC.
     let pods: Vec<_> = (0..5).map(|n| cluster.add("node-a", &format!("p{n}"))).collect();
     let (b, _) = cluster.add("node-b", "b");
