@@ -20,8 +20,10 @@ use vcn::{
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
 
 mod observed;
+mod owners;
 
 pub use observed::{observe, recorded};
+pub use owners::{Owner, owners};
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +110,10 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
         ),
     ];
     if addresses.iter().any(|a| a.address.is_ipv6()) {
-        // A fresh namespace may have IPv6 off by default (container engines do that).
-        let key = ["net", "ipv6", "conf", ends.pod.as_str(), "disable_ipv6"].map(str::to_owned).to_vec();
-        objects.push((Place::Pod, Object::Sysctl(SysctlSpec { key, value: "0".into() })));
+        // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host.
+        for (place, link) in [(Place::Host, &ends.host), (Place::Pod, &ends.pod)] {
+            objects.push((place, Object::Sysctl(SysctlSpec { key: disable_ipv6(link), value: "0".into() })));
+        }
     }
     for address in addresses {
         objects.extend(inside(ends, address.address).map(|object| (Place::Pod, object)));
@@ -128,6 +131,10 @@ pub const fn gateway(family: Family) -> IpAddr {
         Family::Ipv4 => IpAddr::V4(POD_GATEWAY_V4),
         Family::Ipv6 => IpAddr::V6(POD_GATEWAY_V6),
     }
+}
+
+fn disable_ipv6(link: &IfName) -> Vec<String> {
+    ["net", "ipv6", "conf", link.as_str(), "disable_ipv6"].map(str::to_owned).to_vec()
 }
 
 fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {

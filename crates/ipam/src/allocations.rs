@@ -111,6 +111,12 @@ impl Allocations {
         Self { version: Self::VERSION, boot_id, allocations: Vec::new(), freed: Vec::new(), extra: Map::new() }
     }
 
+    /// Whether nothing was handed out in this boot, by this record.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.allocations.is_empty() && self.freed.is_empty()
+    }
+
     /// The allocation of an attachment.
     #[must_use]
     pub fn find(&self, key: &AttachmentKey) -> Option<&Allocation> {

@@ -38,7 +38,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A state file is not what we write.
-    #[error("{} is damaged; it was left as it is so that no address is handed out twice", path.display())]
+    #[error("{} is damaged", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -57,6 +57,11 @@ impl Allocations {
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
             // The namespace may be a new one under the same key; the addresses stay.
             existing.netns = request.netns;
+            if existing.tentative_until.is_some() {
+                // This ADD has its whole time before it again.
+                existing.tentative_until = Some(now.after(TENTATIVE_LIFETIME));
+                existing.since = now;
+            }
             return Ok(Reservation { allocation: existing.clone(), existing: true, rested: None });
         }
         let families = pools.families();
@@ -91,6 +96,30 @@ impl Allocations {
         Ok(Reservation { allocation, existing: false, rested: choice.cooling(now) })
     }
 
+    /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by
+    /// key or by address, or is no pool's, stays as it is; answers whether it was taken in.
+    pub fn adopt(&mut self, pools: &Pools, request: Request, addresses: &[IpAddr], now: BootTime) -> bool {
+        let on_record = |held: &Allocation| {
+            held.key == request.key || held.addresses.iter().any(|assigned| addresses.contains(&assigned.address))
+        };
+        let assigned: Vec<Assigned> = addresses.iter().filter_map(|address| assigned(pools, *address)).collect();
+        if assigned.is_empty() || self.allocations.iter().any(on_record) {
+            return false;
+        }
+        self.freed.retain(|freed| !addresses.contains(&freed.address));
+        self.allocations.push(Allocation {
+            key: request.key,
+            addresses: assigned,
+            tentative_until: None,
+            since: now,
+            pod: request.pod,
+            host_link: request.host_link,
+            netns: request.netns,
+            extra: serde_json::Map::new(),
+        });
+        true
+    }
+
     /// Takes back what ADDs that never finished had reserved, and forgets freed addresses beyond the memory's bound.
     fn expire(&mut self, now: BootTime) {
         let void = |held: &Allocation| held.tentative_until.is_some_and(|until| until <= now);
@@ -100,6 +129,13 @@ impl Allocations {
         let surplus = self.freed.len().saturating_sub(FREED_MEMORY);
         self.freed.drain(..surplus);
     }
+}
+
+/// An address on the VNIC whose pool it is in.
+fn assigned(pools: &Pools, address: IpAddr) -> Option<Assigned> {
+    let holds = |vnic: &&VnicPool| vnic.families.of(Family::of(address)).is_some_and(|pool| pool.contains(address));
+    let VnicPool { vnic_id, link, mac, table, .. } = pools.vnics.iter().find(holds)?;
+    Some(Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), vnic_mac: *mac, table: *table })
 }
 
 /// What one VNIC could give.

@@ -49,6 +49,23 @@ impl Store {
         Ok(means)
     }
 
+    /// Moves a damaged record out of the way, to `allocations.json.damaged`, and says where it is. What it held is then
+    /// missing, to be rebuilt from the kernel; `None` where it is damaged no more.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
+        let _lock = self.lock()?;
+        if !matches!(self.known(), Err(Error::Damaged { .. })) {
+            return Ok(None);
+        }
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".damaged");
+        let aside = PathBuf::from(aside);
+        fs::rename(&self.path, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
+        Ok(Some(aside))
+    }
+
     /// Changes the allocations under the lock; the file is written only when `change` succeeds and changed something.
     ///
     /// # Errors
@@ -85,13 +102,26 @@ impl Store {
         if let Some(known) = remembered.filter(|known| known.bytes == bytes) {
             return Ok(Some(known));
         }
-        let means: Allocations =
-            serde_json::from_slice(&bytes).map_err(|source| Error::Damaged { path: self.path.clone(), source })?;
+        let means: Allocations = serde_json::from_slice(&bytes).map_err(|source| self.not_ours(&bytes, source))?;
         if means.version > Allocations::VERSION {
             return Err(Error::TooNew { path: self.path.clone(), found: means.version, known: Allocations::VERSION });
         }
         // Pods do not survive a reboot, and neither does what they held.
         Ok((means.boot_id == self.boot).then_some(Known { bytes, means }))
+    }
+
+    /// A newer format may have another shape altogether; its version is then all that can be read.
+    fn not_ours(&self, bytes: &[u8], source: serde_json::Error) -> Error {
+        #[derive(serde::Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(Version { version }) if version > Allocations::VERSION => {
+                Error::TooNew { path: self.path.clone(), found: version, known: Allocations::VERSION }
+            }
+            _ => Error::Damaged { path: self.path.clone(), source },
+        }
     }
 
     fn remember(&self, known: Known) {

@@ -69,13 +69,17 @@ fn what_an_earlier_boot_held_is_void() {
 }
 
 #[test]
-fn a_damaged_file_is_an_error_that_names_it_and_is_left_as_it_is() {
+fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("allocations.json");
     fs::write(&path, "{\"version\":1,").unwrap();
     let error = reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap_err();
     assert!(error.to_string().contains("allocations.json is damaged"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"version\":1,");
+    let store = Store::new(dir.path(), boot());
+    let aside = store.set_aside().unwrap().unwrap();
+    assert_eq!(fs::read_to_string(aside).unwrap(), "{\"version\":1,");
+    assert_eq!((store.set_aside().unwrap(), store.read().unwrap()), (None, Allocations::none(boot())));
 }
 
 #[test]

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
-use cni::{AddRequest, AddResult, Error, Interface, Ip, Route, Success};
-use datapath::pod::PodNetwork;
-use datapath::{Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request};
+use cni::{AddRequest, AddResult, AttachmentKey, Error, Interface, Ip, Route, Success};
+use datapath::pod::{Owner, PodNetwork};
+use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
+use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request, Reservation};
 use ipnetwork::IpNetwork;
 use netlink::Netns;
 use vcn::Family;
 
 use crate::conf::Conf;
+use crate::del;
 use crate::failure;
 use crate::node::{self, Node, SYSCTL_ROOT};
 use crate::report::Report;
@@ -21,11 +22,9 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("pools");
 
-    let asked = asked(request, &netns);
-    let reservation = node
-        .store
-        .update(|held| held.reserve(&pools, asked, node.now))
-        .map_err(|error: ipam::Error| failure::of_ipam(&error))?;
+    let reservation = reserve(&node, &pools, &asked(request, &netns), report)?;
+    // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
+    let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
     report.addresses(&allocation.addresses);
     if let Some(rested) = reservation.rested {
@@ -40,7 +39,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let built = build(
         &network,
         netns,
-        Leftover { allocation: &allocation, pools: &pools, existing: reservation.existing },
+        Leftover { allocation: &allocation, pools: &pools, node: &node, existing: reservation.existing },
         report,
     )
     .and_then(|()| {
@@ -49,19 +48,41 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     report.mark("commit");
     match built {
         Ok(()) => Ok(success(&network, &request.netns, request).into()),
+        Err(error) if settled => Err(error),
         Err(error) => Err(give_up(error, request, &node, &allocation)),
     }
 }
 
-/// What an earlier ADD of this attachment may have left.
+/// Reserves addresses. An empty record may be a lost one: before it is believed, the kernel is asked who has what.
+fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
+    let mut sure = false;
+    loop {
+        let reserved = node.store.update(|held| match held.is_empty() && !sure {
+            true => Ok(None),
+            false => held.reserve(pools, asked.clone(), node.now).map(Some),
+        });
+        match reserved {
+            Ok(Some(reservation)) => return Ok(reservation),
+            Ok(None) | Err(ipam::Error::Damaged { .. }) if !sure => {
+                node.rebuild_record(pools, report)?;
+                sure = true;
+            }
+            Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
+            Err(error) => return Err(failure::of_ipam(&error)),
+        }
+    }
+}
+
+/// What earlier ADDs, of this attachment or of others, may have left.
 struct Leftover<'a> {
     allocation: &'a Allocation,
     pools: &'a Pools,
+    node: &'a Node<'a>,
     existing: bool,
 }
 
 /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
-/// something is there already, or the allocation was, is the remainder of the earlier ADD taken over or cleared away.
+/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
 fn build(network: &PodNetwork, netns: Netns, leftover: Leftover<'_>, report: &mut Report) -> Result<(), Error> {
     let mut places = Places::host(Path::new(SYSCTL_ROOT))
         .map_err(|error| failure::of_host(&error))?
@@ -69,24 +90,55 @@ fn build(network: &PodNetwork, netns: Netns, leftover: Leftover<'_>, report: &mu
         .map_err(|error| failure::of_host(&error))?;
     report.mark("netns");
     let desired = pod::desired(network);
-    let observe = |places: &mut Places| {
-        node::observe(&leftover.allocation.key, Some(leftover.allocation), Some(leftover.pools), places)
-    };
-    let observed = if leftover.existing { observe(&mut places)? } else { Vec::new() };
-    let outcome = match apply(&plan(&desired, &observed), &mut places) {
-        Err(error) if leftover.existing || error.is_already_exists() => {
-            let observed = observe(&mut places)?;
-            if observed.is_empty() {
-                Err(error)
-            } else {
-                dismantle(&plan(&[], &observed), &mut places);
-                apply(&plan(&desired, &[]), &mut places)
+    let observed = if leftover.existing { leftover.own(&mut places)? } else { Vec::new() };
+    // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
+    let severed = !observed.is_empty() && !observed.iter().any(|(place, _)| *place == Place::Pod);
+    let outcome = match severed {
+        true => None,
+        false => match apply(&plan(&desired, &observed), &mut places) {
+            Err(error) if leftover.existing || error.is_already_exists() => Some(error),
+            Err(error) => return Err(failure::of_datapath(&error)),
+            Ok(()) => {
+                report.mark("network");
+                return Ok(());
             }
-        }
-        other => other,
+        },
+    };
+    let cleared = leftover.clear(network, &mut places, report)?;
+    let again = match outcome {
+        Some(error) if !cleared => Err(error),
+        _ => apply(&plan(&desired, &[]), &mut places),
     };
     report.mark("network");
-    outcome.map_err(|error| failure::of_datapath(&error))
+    again.map_err(|error| failure::of_datapath(&error))
+}
+
+impl Leftover<'_> {
+    /// What there is of this attachment.
+    fn own(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+        node::observe(&self.allocation.key, Some(self.allocation), Some(self.pools), places)
+    }
+
+    /// Clears away what is in this attachment's place: what it left itself, and what attachments without record left
+    /// under its addresses (an ADD that was killed, and whose lease ran out). Whether there was anything.
+    fn clear(&self, network: &PodNetwork, places: &mut Places, report: &mut Report) -> Result<bool, Error> {
+        let own = self.own(places)?;
+        dismantle(&plan(&[], &own), places);
+        let mut cleared = !own.is_empty();
+        let owners = pod::owners(places).map_err(|error| failure::of_datapath(&error))?;
+        let held = self.node.store.read().map_err(|error| failure::of_ipam(&error))?;
+        let in_the_way = |owner: &&Owner| {
+            owner.link != network.ends.host && network.addresses.iter().any(|a| a.address == owner.address)
+        };
+        for owner in owners.iter().filter(in_the_way) {
+            let key = owner.identity.as_ref().and_then(|identity| identity.parse::<AttachmentKey>().ok());
+            let Some(key) = key.filter(|key| held.find(key).is_none()) else { continue };
+            report.note(format!("{} was left by {key}, which is not on record: taken down", owner.link));
+            del::take_down(&key, None, self.node, report)?;
+            cleared = true;
+        }
+        Ok(cleared)
+    }
 }
 
 /// The address goes back; the error stays the first one.

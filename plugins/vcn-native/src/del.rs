@@ -16,15 +16,42 @@ use crate::report::Report;
 /// is never entered: the pod end goes with the host end.
 pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) -> Result<(), Error> {
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
-    // An unreadable record must not keep the pod from going: nothing can be handed out from it either.
-    let allocation = node.store.read().ok().and_then(|held| held.find(&request.key).cloned());
+    let known = recorded(request, &node, report);
     report.mark("record");
-    take_down(&request.key, allocation.as_ref(), &node, report)?;
-    let Some(allocation) = allocation else { return Ok(()) };
-    report.addresses(&allocation.addresses);
-    let released = node.store.update(|held| Ok::<_, ipam::Error>(held.release(&request.key, node.now)));
+    take_down(&request.key, known.as_ref(), &node, report)?;
+    let released = node
+        .store
+        .update(|held| Ok::<_, ipam::Error>(held.release(&request.key, node.now)))
+        .map_err(|error| failure::of_ipam(&error))?;
     report.mark("ipam");
-    released.map(|_| ()).map_err(|error| failure::of_ipam(&error))
+    let Some(allocation) = released else { return Ok(()) };
+    report.addresses(&allocation.addresses);
+    // An ADD of the same attachment was under way while this looked: what it made since goes too.
+    match known.is_none_or(|known| known.tentative_until.is_some()) {
+        true => take_down(&request.key, Some(&allocation), &node, report),
+        false => Ok(()),
+    }
+}
+
+/// The record of the attachment. An unreadable one must not keep the pod from going: nothing can be handed out from it
+/// either, and the host link's name still leads to what there is.
+fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) -> Option<Allocation> {
+    let read = match (node.store.read(), node.pools()) {
+        (Err(ipam::Error::Damaged { .. }), Ok(pools)) => {
+            if let Err(error) = node.rebuild_record(&pools, report) {
+                report.note(error.to_string());
+            }
+            node.store.read()
+        }
+        (read, _) => read,
+    };
+    match read {
+        Ok(held) => held.find(&request.key).cloned(),
+        Err(error) => {
+            report.note(error.to_string());
+            None
+        }
+    }
 }
 
 /// Removes an attachment's network. Fails only when something is demonstrably still there, so that trying again helps.

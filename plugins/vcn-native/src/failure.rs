@@ -39,9 +39,10 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
             (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
         }
         ipam::Error::NoAllocation(_) => (ErrorCode::TRY_AGAIN_LATER, "the pod was deleted meanwhile; nothing to do"),
-        ipam::Error::Damaged { .. } | ipam::Error::TooNew { .. } => {
-            (code::STATE, "restore the file, or drain the node, remove the file and reboot")
+        ipam::Error::TooNew { .. } => {
+            (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
         }
+        ipam::Error::Damaged { .. } => (code::STATE, "the node agent writes pools.json anew within a minute"),
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };
     told(code, error, next)

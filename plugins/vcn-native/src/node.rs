@@ -1,14 +1,17 @@
 //! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{AttachmentKey, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Store};
+use ipam::{Allocation, BootId, BootTime, Pools, Request, Store};
 use vcn::{IfName, Mtu};
 
 use crate::failure;
+use crate::report::Report;
 
 /// Where the kernel's settings are, from a plugin's point of view.
 pub(crate) const SYSCTL_ROOT: &str = "/proc/sys";
@@ -29,6 +32,34 @@ impl<'a> Node<'a> {
 
     pub(crate) fn pools(&self) -> Result<Pools, ipam::Error> {
         Pools::read(self.state_dir, &self.boot)
+    }
+
+    /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
+    /// addresses. What cannot be known any more is how long freed addresses have rested.
+    pub(crate) fn rebuild_record(&self, pools: &Pools, report: &mut Report) -> Result<(), Error> {
+        let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+        let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
+            report.note(format!("allocations.json was damaged: it is now {}, and was made anew", path.display()));
+        }
+        let mut attachments: BTreeMap<AttachmentKey, Vec<IpAddr>> = BTreeMap::new();
+        for owner in &owners {
+            if let Some(key) = owner.identity.as_ref().and_then(|identity| identity.parse().ok()) {
+                attachments.entry(key).or_default().push(owner.address);
+            }
+        }
+        let taken_in = self.store.update(|held| {
+            let adopt = |(key, addresses): (&AttachmentKey, &Vec<IpAddr>)| {
+                let request = Request { key: key.clone(), pod: None, host_link: ends(key).host, netns: None };
+                held.adopt(pools, request, addresses, self.now)
+            };
+            Ok::<_, ipam::Error>(attachments.iter().map(adopt).filter(|taken_in| *taken_in).count())
+        });
+        match taken_in.map_err(|error| failure::of_ipam(&error))? {
+            0 => {}
+            count => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
+        }
+        Ok(())
     }
 }
 

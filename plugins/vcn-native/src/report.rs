@@ -37,13 +37,16 @@ impl Report {
     }
 
     pub(crate) fn note(&mut self, text: String) {
-        self.record.message = text;
+        if !self.record.message.is_empty() {
+            self.record.message.push_str("; ");
+        }
+        self.record.message.push_str(&text);
     }
 
     pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
-            self.record.message = error.to_string();
+            self.note(error.to_string());
         }
         self.record.total_micros = self.phases.total_micros();
         self.record.phases = self.phases.into_phases();

@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, PROTOCOL, RulePriorities, TableId};
 
-use super::{LinkEnds, PodNetwork, desired};
+use super::{LinkEnds, PodNetwork, desired, disable_ipv6, owners};
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
@@ -14,7 +14,8 @@ use crate::{
 
 /// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and the proxy
 /// neighbours (on `vnic_links`) of its addresses. Those are `held`, by the allocation, and any that a route leads to by
-/// its host end: without a record, or with one that is behind, nothing is overlooked.
+/// its host end: without a record, or with one that is behind, nothing is overlooked. An address that a route leads to by
+/// another pod's link is that pod's, whatever a record says, and so are its rules and proxies.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
@@ -25,10 +26,13 @@ pub fn observe(
     places: &mut Places,
 ) -> Result<Vec<(Place, Object)>, Error> {
     let mut found = Vec::new();
+    let owners = owners(places)?;
+    held.retain(|address| !owners.iter().any(|owner| owner.address == *address && owner.link != ends.host));
     if let Some((index, link)) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
+        found.extend(switched_off(Place::Host, &ends.host, places));
         // The pod end is read before the host's rules, so that the list is in the order of making.
-        found.extend(pod_end(ends, places)?.into_iter().map(|object| (Place::Pod, object)));
+        found.extend(pod_end(ends, index, places)?);
         for object in carried(&ends.host, index, &mut places.host)? {
             if let Object::Route(route) = &object
                 && !held.contains(&route.destination.ip())
@@ -74,13 +78,18 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpe
     Ok(Some((link.index, seen(link, kind))))
 }
 
-fn pod_end(ends: &LinkEnds, places: &mut Places) -> Result<Vec<Object>, Error> {
+/// The pod end and what it carries. A link of that name that is not the other end of ours is somebody else's, and as good
+/// as absent: making ours will then fail for it.
+fn pod_end(ends: &LinkEnds, host_index: u32, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
     let link = match pod.socket.link(&ends.pod) {
         Ok(link) => link,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(source) => return Err(Error::Observe { what: format!("link {} in the pod", ends.pod), source }),
     };
+    if link.kind.as_deref() != Some("veth") || link.parent != Some(host_index) {
+        return Ok(Vec::new());
+    }
     let index = link.index;
     let mut found = vec![Object::Link(seen(link, LinkKind::VethPeer))];
     let addresses = pod
@@ -95,12 +104,16 @@ fn pod_end(ends: &LinkEnds, places: &mut Places) -> Result<Vec<Object>, Error> {
             .map(|address| Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })),
     );
     found.extend(carried(&ends.pod, index, &mut pod.socket)?);
-    let key = ["net", "ipv6", "conf", ends.pod.as_str(), "disable_ipv6"];
-    // A kernel without IPv6 has no such setting, and no IPv6 pods either.
-    if let Ok(value) = places.sysctl(Place::Pod, |sysctls| sysctls.read(&key)) {
-        found.push(Object::Sysctl(SysctlSpec { key: key.map(str::to_owned).to_vec(), value: value.trim().to_owned() }));
-    }
-    Ok(found)
+    let found = found.into_iter().map(|object| (Place::Pod, object));
+    Ok(found.chain(switched_off(Place::Pod, &ends.pod, places)).collect())
+}
+
+/// Whether IPv6 is off on a link. A kernel without IPv6 has no such setting, and no IPv6 pods either.
+fn switched_off(place: Place, link: &IfName, places: &Places) -> Option<(Place, Object)> {
+    let key = disable_ipv6(link);
+    let path: Vec<&str> = key.iter().map(String::as_str).collect();
+    let value = places.sysctl(place, |sysctls| sysctls.read(&path)).ok()?.trim().to_owned();
+    Some((place, Object::Sysctl(SysctlSpec { key, value })))
 }
 
 /// Routes and permanent neighbours of ours on a link.

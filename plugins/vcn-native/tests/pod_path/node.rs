@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use ipam::{Allocations, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
@@ -143,11 +143,20 @@ impl Node {
 
     /// Runs the plugin as a runtime does.
     pub(crate) fn cni(&self, verb: &str, pod: &Pod, conf: &Value) -> Output {
+        self.start(verb, pod, conf).wait_with_output().unwrap()
+    }
+
+    /// Starts the plugin as a runtime does.
+    pub(crate) fn start(&self, verb: &str, pod: &Pod, conf: &Value) -> Child {
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), pod.netns.as_fd().as_raw_fd()));
-        self.call(&[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", path.to_str().unwrap())], conf)
+        self.spawn(&[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", path.to_str().unwrap())], conf)
     }
 
     pub(crate) fn call(&self, environment: &[(&str, &str)], conf: &Value) -> Output {
+        self.spawn(environment, conf).wait_with_output().unwrap()
+    }
+
+    fn spawn(&self, environment: &[(&str, &str)], conf: &Value) -> Child {
         self.host
             .run(|| {
                 let mut child = Command::new(env!("CARGO_BIN_EXE_vcn-native"))
@@ -162,7 +171,7 @@ impl Node {
                     .unwrap();
                 // VERSION is answered without reading, so the pipe may be closed by now.
                 let _ = child.stdin.take().unwrap().write_all(conf.to_string().as_bytes());
-                child.wait_with_output().unwrap()
+                child
             })
             .unwrap()
     }

@@ -1,14 +1,6 @@
 //! ADD and DEL of the real binary on a real kernel: packets, results, what is left, what is refused.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test may fail by panicking, its helper functions too"
-)]
-
-mod node;
-
-use node::{Families, Node, Pod, assert_success, error_of, json_of, reaches};
+use crate::node::{Families, Node, Pod, assert_success, error_of, json_of, reaches};
 use serde_json::{Value, json};
 use vcn::Family;
 
@@ -136,7 +128,7 @@ fn a_link_of_that_name_in_the_pod_is_refused_and_everything_undone() {
     let (before, pod) = (node.snapshot(), Pod::new("a"));
     pod.netns
         .run(|| {
-            let bridge = netlink::NewLink::new(node::name("eth0"), netlink::LinkKind::Bridge);
+            let bridge = netlink::NewLink::new(crate::node::name("eth0"), netlink::LinkKind::Bridge);
             netlink::Socket::open().unwrap().add_link(&bridge).unwrap();
         })
         .unwrap();
@@ -153,11 +145,11 @@ fn somebody_elses_link_under_our_name_is_never_touched() {
     let host_name = node.add(&pod)["interfaces"][0]["name"].as_str().unwrap().to_owned();
     node.del(&pod);
     node.in_host(|socket| {
-        socket.add_link(&netlink::NewLink::new(node::name(&host_name), netlink::LinkKind::Bridge)).unwrap();
+        socket.add_link(&netlink::NewLink::new(crate::node::name(&host_name), netlink::LinkKind::Bridge)).unwrap();
     });
     let (code, text) = error_of(&node.cni("ADD", &pod, &node.conf("1.0.0")));
     assert_eq!(code, 103, "{text}");
-    assert!(node.in_host(|socket| socket.index_of(&node::name(&host_name)).is_ok()));
+    assert!(node.in_host(|socket| socket.index_of(&crate::node::name(&host_name)).is_ok()));
 }
 
 #[test]

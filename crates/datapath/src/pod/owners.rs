@@ -1,0 +1,53 @@
+//! Which attachment each pod address on this host belongs to, by the routes and the aliases of the links they lead to:
+//! what the kernel remembers when a record is lost.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use netlink::RouteFilter;
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL, TableId};
+
+use crate::{Error, Places};
+
+/// An address that a pod's link carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The address.
+    pub address: IpAddr,
+    /// The host end of the link that our route to it leads to.
+    pub link: IfName,
+    /// Whose link that is: what [`super::LinkEnds::of`] was given. An ADD killed early has not said so yet.
+    pub identity: Option<String>,
+}
+
+/// The owners of all pod addresses, found by our routes in the main table.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
+    let links = places.host.links().map_err(|source| Error::Observe { what: "links".into(), source })?;
+    let ours: HashMap<u32, (IfName, Option<String>)> = links
+        .into_iter()
+        .filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX))
+        .map(|link| {
+            let identity = link.alias.and_then(|alias| Some(alias.strip_prefix(LINK_ALIAS_PREFIX)?.to_owned()));
+            (link.index, (link.name, identity))
+        })
+        .collect();
+    let mut owners = Vec::new();
+    if ours.is_empty() {
+        return Ok(owners);
+    }
+    for family in Family::ALL {
+        let filter = RouteFilter { family, table: Some(TableId::MAIN), protocol: Some(PROTOCOL), oif: None };
+        let routes = places
+            .host
+            .routes(&filter)
+            .map_err(|source| Error::Observe { what: format!("{family} routes to pods"), source })?;
+        owners.extend(routes.into_iter().filter_map(|route| {
+            let (link, identity) = ours.get(&route.oif)?.clone();
+            Some(Owner { address: route.destination.ip(), link, identity })
+        }));
+    }
+    Ok(owners)
+}

@@ -1,0 +1,142 @@
+//! What must hold when things go wrong: killed runs, races, lost and damaged records. The real binary on a real kernel.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::node::{Families, Node, Pod, assert_success, error_of};
+use ipam::{BootTime, Store};
+use netlink::{LinkKind, NewLink, Peer, Socket, Sysctls};
+use vcn::Family;
+
+/// Leaves one address on one VNIC.
+fn with_one_address(node: &Node) {
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.9/32".parse().unwrap()];
+    node.write_pools(vnics);
+}
+
+fn record(node: &Node) -> std::path::PathBuf {
+    node.state.path().join("allocations.json")
+}
+
+#[test]
+fn pods_keep_their_network_when_the_record_is_lost_or_damaged() {
+    for damage in [None, Some("{\"version\":1,")] {
+        let node = Node::new(Families::Dual);
+        let pods: Vec<_> = (0..3).map(|id| Pod::new(&format!("p{id}"))).collect();
+        let before: Vec<_> = pods.iter().map(|pod| node.add(pod)["ips"].clone()).collect();
+        match damage {
+            None => fs::remove_file(record(&node)).unwrap(),
+            Some(text) => fs::write(record(&node), text).unwrap(),
+        }
+        let late = Pod::new("late");
+        assert!(!before.contains(&node.add(&late)["ips"]), "an address of its own");
+        let goes_out = |pod: &Pod| pod.reaches("10.0.0.1") || pod.reaches("10.0.1.1");
+        assert!(pods.iter().chain([&late]).all(goes_out), "by the VNIC's table, so the rules are there");
+        assert_eq!(node.allocations().allocations.len(), 4, "the record is whole again");
+        assert_eq!(node.state.path().join("allocations.json.damaged").exists(), damage.is_some());
+        // And with it, taking down works as ever.
+        pods.iter().chain([&late]).for_each(|pod| node.del(pod));
+        assert!(Family::ALL.into_iter().all(|family| node.pod_rules(family).is_empty()));
+    }
+}
+
+#[test]
+fn a_record_of_a_newer_format_is_refused_and_said_to_be_that() {
+    let node = Node::new(Families::V4);
+    fs::write(record(&node), r#"{"version":2,"everything":"different"}"#).unwrap();
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("a"), &node.conf("1.0.0")));
+    assert!(code == 101 && text.contains("has format version 2"), "{text}");
+}
+
+#[test]
+fn what_an_add_left_whose_lease_ran_out_is_cleared_away_when_its_address_is_given_out() {
+    let node = Node::new(Families::V4);
+    with_one_address(&node);
+    node.add(&Pod::new("killed"));
+    // As if it had been killed just before it committed, and nobody had ever sent a DEL.
+    Store::new(node.state.path(), ipam::BootId::current().unwrap())
+        .update(|held| {
+            held.allocations[0].tentative_until = Some(BootTime(1));
+            Ok::<_, ipam::Error>(())
+        })
+        .unwrap();
+    let next = Pod::new("next");
+    assert_eq!(node.add(&next)["ips"][0]["address"], "10.0.0.9/32");
+    assert!(next.reaches("10.0.0.1"));
+    node.del(&next);
+    assert!(node.pod_rules(Family::Ipv4).is_empty());
+}
+
+#[test]
+fn an_add_into_a_namespace_with_somebody_elses_link_of_that_name_fails() {
+    let node = Node::new(Families::V4);
+    node.add(&Pod::new("a"));
+    let again = Pod::new("a");
+    again
+        .netns
+        .run(|| {
+            let peer = Peer { name: crate::node::name("other"), mac: None, mtu: None, netns: None };
+            Socket::open().unwrap().add_link(&NewLink::new(crate::node::name("eth0"), LinkKind::Veth(peer))).unwrap();
+        })
+        .unwrap();
+    let (code, text) = error_of(&node.cni("ADD", &again, &node.conf("1.0.0")));
+    assert_eq!(code, 106, "{text}");
+}
+
+#[test]
+fn ipv6_works_on_a_host_that_has_it_switched_off_for_new_links() {
+    let node = Node::new(Families::Dual);
+    let off = || Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", "default", "disable_ipv6"], "1");
+    node.host.run(off).unwrap().unwrap();
+    let pod = Pod::new("a");
+    node.add(&pod);
+    assert!(pod.reaches("2001:db8::1"));
+}
+
+#[test]
+fn del_of_an_unreadable_record_without_link_still_leaves_nothing() {
+    let node = Node::new(Families::V4);
+    let (a, b) = (Pod::new("a"), Pod::new("b"));
+    node.add(&a);
+    node.add(&b);
+    fs::write(record(&node), "{").unwrap();
+    node.del(&a);
+    assert!(b.reaches("10.0.1.1"), "the other pod is not touched");
+    assert_eq!(node.pod_rules(Family::Ipv4).len(), 2);
+}
+
+#[test]
+fn an_add_killed_at_any_moment_leaves_nothing_after_del() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let mut killed = 0;
+    for round in 0..120_u64 {
+        let pod = Pod::new(&format!("k{round}"));
+        let mut child = node.start("ADD", &pod, &node.conf("1.0.0"));
+        std::thread::sleep(Duration::from_micros(round * 61 % 7300));
+        let _ = child.kill();
+        killed += u32::from(!child.wait().unwrap().success());
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "round {round}");
+    }
+    assert!(killed > 10, "only {killed} were killed: the delays do not fit this machine");
+    assert!(node.allocations().allocations.is_empty());
+}
+
+#[test]
+fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
+    let node = Node::new(Families::V4);
+    let before = node.snapshot();
+    for round in 0..120_u64 {
+        let pod = Pod::new(&format!("r{round}"));
+        let mut add = node.start("ADD", &pod, &node.conf("1.0.0"));
+        std::thread::sleep(Duration::from_micros(round * 53 % 7100));
+        assert_success(&node.cni("DEL", &pod, &node.conf("1.0.0")));
+        add.wait().unwrap();
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "round {round}");
+        assert!(node.allocations().allocations.is_empty(), "round {round}");
+    }
+}

@@ -1,0 +1,11 @@
+//! The pod path of the real binary on a real kernel, judged by packets and by what is left.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking, its helper functions too"
+)]
+
+mod faults;
+mod node;
+mod verbs;
