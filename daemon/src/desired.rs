@@ -6,7 +6,8 @@ mod tests;
 
 use api::NativePodNetwork;
 use api::npn::NpnVnic;
-use datapath::host::{HostNetwork, HostVnic, Placement, place};
+use datapath::Object;
+use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
 use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic};
 
 use crate::condition::{Condition, Reason};
@@ -31,6 +32,9 @@ pub struct Choices<'a> {
     pub ports: &'a Ports,
     /// Whether pods may ask the metadata service.
     pub pods_may_use_metadata: bool,
+    /// Whether the pod network of this node is ours. Where it is not, the host does nothing for pods, and the VNICs of
+    /// the NativePodNetwork are whoever's it is.
+    pub ours: bool,
 }
 
 /// What must be, and what cannot be.
@@ -38,6 +42,9 @@ pub struct Choices<'a> {
 pub struct Wanted {
     /// The host's network; none while the primary VNIC is not known or has no link.
     pub network: Option<HostNetwork>,
+    /// What is left as it is found: pods may still live by it where we decided otherwise before (a reason to hand the pod
+    /// network over may come, and go, while they run).
+    pub spared: Vec<Object>,
     /// Why something is missing in it.
     pub conditions: Vec<Condition>,
 }
@@ -57,11 +64,14 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         Ok(placement) => placement.link().clone(),
         Err(error) => {
             let condition = Condition::blocking(Reason::PrimaryLinkMissing, error.to_string()).about(&first.id);
-            return Wanted { network: None, conditions: vec![condition] };
+            return Wanted { conditions: vec![condition], ..Wanted::default() };
         }
     };
     let mut vnics: Vec<HostVnic> = Vec::new();
+    let mut foreign: Vec<HostVnic> = Vec::new();
     for vnic in facts.vnics.iter().skip(1) {
+        let entry = npn_vnic(facts.npn, &vnic.id);
+        let left_alone = !choices.ours && entry.is_some();
         let placement = match placed(vnic) {
             Ok(placement) if *placement.link() == primary => {
                 let message = format!("it is on the primary VNIC's link {primary}, which is never changed");
@@ -69,6 +79,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
                 continue;
             }
             Ok(placement) => placement,
+            Err(_) if left_alone => continue,
             Err(error) => {
                 conditions.push(Condition::degraded(Reason::LinkMissing, error.to_string()).about(&vnic.id));
                 continue;
@@ -76,23 +87,29 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         };
         // Assigned before; a VNIC without one is served as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
-        let vnic = Vnic { addressing: addressing(vnic, npn_vnic(facts.npn, &vnic.id)), ..vnic.clone() };
-        vnics.push(HostVnic { vnic, placement, table, mtu: Mtu::VCN });
+        let vnic = Vnic { addressing: addressing(vnic, entry), ..vnic.clone() };
+        let list = if left_alone { &mut foreign } else { &mut vnics };
+        list.push(HostVnic { vnic, placement, table, mtu: Mtu::VCN });
     }
     // A VLAN's port may be a VNIC of its own; it has to be there first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
     let unlisted = facts
         .npn
         .iter()
+        .filter(|_| choices.ours)
         .flat_map(|npn| &npn.vnics)
         .filter(|wanted| !facts.vnics.iter().any(|vnic| vnic.id == wanted.vnic_id));
     conditions.extend(unlisted.map(|vnic| {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     }));
-    let network =
-        HostNetwork { primary, ipv6: speaks_ipv6(facts), vnics, pods_may_use_metadata: choices.pods_may_use_metadata };
-    Wanted { network: Some(network), conditions }
+    let services = PodServices { may_use_metadata: choices.pods_may_use_metadata, ipv6: speaks_ipv6(facts) };
+    let spared = match choices.ours {
+        true => Vec::new(),
+        false => host::desired(&HostNetwork { primary: primary.clone(), vnics: foreign, pods: Some(services) }),
+    };
+    let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
+    Wanted { network: Some(network), spared, conditions }
 }
 
 /// The entry of a VNIC.

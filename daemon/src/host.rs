@@ -93,15 +93,21 @@ impl Host {
         Ok(referred)
     }
 
-    /// What has to change, in the order it is to be done.
+    /// What has to change, in the order it is to be done. What is `spared` stays where it is found although it is not
+    /// wanted.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork) -> Result<Vec<Batch>, Error> {
+    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<Vec<Batch>, Error> {
         let desired = host::desired(network);
         let mut places = self.places()?;
         let observed = host::observe(&desired, &mut places)?;
-        Ok(batches(datapath::plan(&host::placed(desired), &observed), network))
+        let mut steps = datapath::plan(&host::placed(desired), &observed);
+        steps.retain(|step| match &step.change {
+            Change::Delete(found) => !spared.iter().any(|object| object.same_slot(found)),
+            Change::Add(_) | Change::Replace { .. } => true,
+        });
+        Ok(batches(steps, network))
     }
 
     /// Takes the steps. Every batch is tried, whatever became of those before it.

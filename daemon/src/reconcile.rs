@@ -1,9 +1,9 @@
 //! One pass: from what is known to a node that is as it should be. Synchronous; it owns everything that the agent writes.
 //!
 //! ```text
-//!   world ─┐                     ┌─▶ host's network ─┐
-//!   links ─┼─▶ slots ─▶ desired ─┤                   ├─▶ installer ─▶ Pass
-//!   files ─┘                     └─▶ pools.json ─────┘
+//!   world ─┐                                 ┌─▶ host's network ─┐
+//!   links ─┼─▶ slots, whose pods ─▶ desired ─┤                   ├─▶ installer ─▶ Pass
+//!   files ─┘                                 └─▶ pools.json ─────┘
 //! ```
 //!
 //! Every stage is tried, whatever became of the one before; what failed is a condition of the pass. A preview runs the same
@@ -91,17 +91,18 @@ impl Reconciler {
             }
         };
         let slots = self.assign_slots(world, preview, &mut findings);
-        let choices =
-            Choices { ports: &self.settings.ports, pods_may_use_metadata: self.settings.pods_may_use_metadata };
+        let ours = self.installation.is_ours(&self.settings, world, cause);
+        let pods_may_use_metadata = self.settings.pods_may_use_metadata;
+        let choices = Choices { ports: &self.settings.ports, pods_may_use_metadata, ours };
         let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
-        let Wanted { network, conditions } = wanted.unwrap_or_default();
+        let Wanted { network, spared, conditions } = wanted.unwrap_or_default();
         findings.conditions.extend(conditions);
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
-        let attempt = stages::Attempt { cause, clean, failed: &mut self.failed };
+        let attempt = stages::Attempt { cause, clean, spared, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
-        let offers = self.publish(world, hosted.as_deref(), preview, &mut findings);
+        let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
@@ -139,9 +140,6 @@ impl Reconciler {
         let offers = |pools: &Option<Pools>| pools.as_ref().is_some_and(Usage::offers_any);
         // Nothing is known of the host: what was published is as good as it was.
         let Some(hosted) = hosted else { return offers(&current) };
-        if self.settings.installer.pod_network == installer::PodNetwork::None {
-            return false;
-        }
         // Not a cluster whose pods get VCN addresses, as far as anybody knows.
         if current.is_none() && world.npn().is_none() {
             return false;

@@ -27,9 +27,16 @@ pub struct HostNetwork {
     pub primary: IfName,
     /// The secondary VNICs.
     pub vnics: Vec<HostVnic>,
-    /// Whether pods may ask the metadata service on port 80 (it hands out the instance's credentials).
-    pub pods_may_use_metadata: bool,
-    /// Whether the kernel forwards IPv6 for pods.
+    /// What the host does for pods; nothing where the pod network is somebody else's.
+    pub pods: Option<PodServices>,
+}
+
+/// What the host as a whole does for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodServices {
+    /// Whether they may ask the metadata service on port 80 (it hands out the instance's credentials).
+    pub may_use_metadata: bool,
+    /// Whether the kernel forwards IPv6 for them.
     pub ipv6: bool,
 }
 
@@ -49,19 +56,21 @@ pub struct HostVnic {
 /// The objects of the host's network, in the order they are made.
 #[must_use]
 pub fn desired(network: &HostNetwork) -> Vec<Object> {
-    let mut objects = forwarding(network);
+    let mut objects = network.pods.map(|pods| forwarding(&network.primary, pods)).unwrap_or_default();
     for vnic in &network.vnics {
         objects.extend(link(vnic));
         objects.extend(routing(vnic));
     }
-    objects.push(Object::Rule(RuleSpec {
-        priority: RulePriorities::METADATA,
-        family: Family::Ipv4,
-        from: None,
-        to: Some(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS))),
-        table: TableId::MAIN,
-    }));
-    objects.push(Object::NftTable(nft_rules(network)));
+    if let Some(pods) = network.pods {
+        objects.push(Object::Rule(RuleSpec {
+            priority: RulePriorities::METADATA,
+            family: Family::Ipv4,
+            from: None,
+            to: Some(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS))),
+            table: TableId::MAIN,
+        }));
+        objects.push(Object::NftTable(nft_rules(&network.primary, pods)));
+    }
     objects
 }
 
@@ -71,12 +80,12 @@ pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
     objects.into_iter().map(|object| (Place::Host, object)).collect()
 }
 
-fn forwarding(network: &HostNetwork) -> Vec<Object> {
+fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
     let mut settings = vec![sysctl(&["net", "ipv4", "ip_forward"], "1")];
-    if network.ipv6 {
+    if pods.ipv6 {
         // First: with forwarding on, the kernel drops router advertisements and purges the default route they made,
         // unless the link says 2 ("also when forwarding").
-        settings.push(sysctl(&["net", "ipv6", "conf", network.primary.as_str(), "accept_ra"], "2"));
+        settings.push(sysctl(&["net", "ipv6", "conf", primary.as_str(), "accept_ra"], "2"));
         settings.push(sysctl(&["net", "ipv6", "conf", "all", "forwarding"], "1"));
     }
     settings
@@ -145,7 +154,7 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
     objects
 }
 
-fn nft_rules(network: &HostNetwork) -> Vec<NftRule> {
+fn nft_rules(primary: &IfName, pods: PodServices) -> Vec<NftRule> {
     let accept = |transport, port| NftRule::new(NftRuleKind::AcceptMetadataPort { transport, port });
     // In the order of the table's chains (forward, postrouting), which is the order they are observed in.
     let mut rules = vec![
@@ -153,9 +162,9 @@ fn nft_rules(network: &HostNetwork) -> Vec<NftRule> {
         accept(Transport::Tcp, 53),
         accept(Transport::Udp, 123),
         NftRule::new(NftRuleKind::DropLinkLocal),
-        NftRule::new(NftRuleKind::MasqueradeMetadata { link: network.primary.clone() }),
+        NftRule::new(NftRuleKind::MasqueradeMetadata { link: primary.clone() }),
     ];
-    if network.pods_may_use_metadata {
+    if pods.may_use_metadata {
         rules.insert(3, accept(Transport::Tcp, 80));
     }
     rules

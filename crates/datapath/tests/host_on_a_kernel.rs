@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use datapath::host::{HostNetwork, HostVnic, Placement, desired, observe, placed};
+use datapath::host::{HostNetwork, HostVnic, Placement, PodServices, desired, observe, placed};
 use datapath::{Change, Object, Place, Places, Step, apply, plan};
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
@@ -48,7 +48,7 @@ fn network() -> HostNetwork {
     };
     let placement = Placement::Device { link: name("ens5") };
     let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN }];
-    HostNetwork { primary: name("ens3"), vnics, pods_may_use_metadata: true, ipv6: true }
+    HostNetwork { primary: name("ens3"), vnics, pods: Some(PodServices { may_use_metadata: true, ipv6: true }) }
 }
 
 fn todo(network: &HostNetwork, places: &mut Places) -> Vec<Step> {

@@ -14,7 +14,7 @@ fn slots(vnics: &[Vnic]) -> Slots {
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
-    let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true };
+    let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true, ours: true };
     wanted(Facts { vnics, npn, links }, &slots(vnics), choices)
 }
 
@@ -39,7 +39,7 @@ fn every_secondary_vnic_is_served_and_the_primary_is_left_alone() {
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens3");
     assert_eq!(served(&wanted), [("pods", "ens5".into(), TableId(1000)), ("storage", "ens6".into(), TableId(1001))]);
     assert_eq!(wanted.conditions, []);
-    assert!(!wanted.network.unwrap().ipv6);
+    assert!(!wanted.network.unwrap().pods.unwrap().ipv6);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn ipv6_is_on_when_any_vnic_has_it() {
         address: "2603:c020::7".parse().unwrap(),
     });
     let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], None);
-    assert!(wanted.network.unwrap().ipv6);
+    assert!(wanted.network.unwrap().pods.unwrap().ipv6);
 }
 
 fn bare_metal() -> Vec<Vnic> {
@@ -118,7 +118,7 @@ fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
     let vnics = bare_metal();
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
-    let choices = Choices { ports: &ports, pods_may_use_metadata: true };
+    let choices = Choices { ports: &ports, pods_may_use_metadata: true, ours: true };
     let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links }, &slots(&vnics), choices);
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
@@ -132,4 +132,21 @@ fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
     let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
     assert_eq!(served(&wanted), []);
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+}
+
+#[test]
+fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_stays() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true, ours: false };
+    let npn = npn("SUCCESS");
+    let wanted = wanted(Facts { vnics: &vnics, npn: Some(&npn), links: &links }, &slots(&vnics), choices);
+    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(wanted.network.as_ref().unwrap().pods, None);
+    assert_eq!(wanted.conditions, []);
+    let spared: Vec<_> = wanted.spared.iter().map(ToString::to_string).collect();
+    for ours in ["pref 1537 from 10.0.33.7 lookup 1000", "pref 1000 from all to 169.254.169.254 lookup main"] {
+        assert!(spared.contains(&ours.into()), "{spared:?}");
+    }
+    assert!(!spared.iter().any(|object| object.contains("ens6")), "{spared:?}");
 }

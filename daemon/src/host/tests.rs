@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use datapath::host::{HostVnic, Placement};
+use datapath::host::{HostVnic, Placement, PodServices};
 use datapath::{Place, RuleSpec};
 use vcn::{Mtu, Priority, VlanTag};
 
@@ -23,8 +23,7 @@ fn network() -> HostNetwork {
     HostNetwork {
         primary: "eth0".parse().unwrap(),
         vnics: vec![vlan("a", 11, 11), vlan("b", 12, 12)],
-        pods_may_use_metadata: false,
-        ipv6: true,
+        pods: Some(PodServices { may_use_metadata: false, ipv6: true }),
     }
 }
 

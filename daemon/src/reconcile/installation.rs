@@ -24,6 +24,16 @@ struct Last {
 }
 
 impl Installation {
+    /// Whether the pod network of this node is ours. Asked first: where it is not, nothing is touched that pods live by.
+    pub(super) fn is_ours(&self, settings: &Settings, world: &World, cause: Cause) -> bool {
+        let signals = world.signals(&settings.signals);
+        match &self.last {
+            Some(last) if cause == Cause::Kernel && last.signals == signals => last.state.install,
+            // Changes nothing; whether an address is usable has no say in the decision.
+            _ => installer::dry_run(&settings.installer, &signals, false).decision.install,
+        }
+    }
+
     /// Brings binaries and configuration into place where they belong.
     pub(super) fn stage(
         &mut self,

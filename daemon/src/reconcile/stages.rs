@@ -39,6 +39,8 @@ pub(super) struct Attempt<'a> {
     pub(super) cause: Cause,
     /// Whether what is no longer wanted is removed.
     pub(super) clean: bool,
+    /// What is not removed either way.
+    pub(super) spared: Vec<Object>,
     /// What failed in the pass before, and after: in this one.
     pub(super) failed: &'a mut Vec<Failed>,
 }
@@ -58,11 +60,11 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    Attempt { cause, clean, failed }: Attempt<'_>,
+    Attempt { cause, clean, spared, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
-    let mut batches = match host.plan(network) {
+    let mut batches = match host.plan(network, &spared) {
         Ok(batches) => batches,
         Err(error) => {
             findings.conditions.push(unreachable(&error));

@@ -1,15 +1,40 @@
 //! Whose the pod network is, and what waits for what.
 
+use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, wait_for};
+use crate::node::{Node, name, wait_for};
+
+const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
 
 fn node() -> Node {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
     node
+}
+
+/// With a VNIC that is not for pods.
+fn node_with_storage() -> Node {
+    let node = node();
+    node.plug("ens6", 34);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("storage", 34)]);
+    // As a node without pods boots; a fresh namespace inherits this machine's.
+    node.inside(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap());
+    node
+}
+
+fn nft_table() -> Option<nft::TableState> {
+    nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()
+}
+
+/// Nothing of what the host does for pods; what it does for itself is there.
+fn left_alone(node: &Node) {
+    assert_eq!(node.inside(nft_table), None);
+    assert!(!node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("1000 ")), "{:?}", node.rules(Family::Ipv4));
+    assert_eq!(node.sysctl("net/ipv4/ip_forward"), "0");
+    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
 }
 
 #[test]
@@ -29,12 +54,12 @@ fn the_configuration_is_written_only_when_an_address_is_usable() {
 }
 
 #[test]
-fn where_the_pod_network_is_not_ours_vnics_are_configured_and_pods_left_alone() {
-    let node = node();
+fn where_the_pod_network_is_not_ours_other_vnics_are_configured_and_pods_left_alone() {
+    let node = node_with_storage();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&["--pod-network", "none"]);
     node.wait_ready(&mut agent);
-    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    left_alone(&node);
     assert!(node.pools().is_null());
     for directory in ["bin", "net.d"] {
         assert_eq!(std::fs::read_dir(node.path(directory)).unwrap().count(), 0, "{directory}");
@@ -43,16 +68,52 @@ fn where_the_pod_network_is_not_ours_vnics_are_configured_and_pods_left_alone() 
 
 #[test]
 fn on_a_flannel_node_the_agent_is_ready_and_touches_no_cni_file() {
-    let node = node();
+    let node = node_with_storage();
     let flannel = node.path("net.d/10-flannel.conflist");
     std::fs::write(&flannel, r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#).unwrap();
     let mut agent = node.agent(&["--node-label", "false"]);
     node.wait_ready(&mut agent);
-    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    left_alone(&node);
     assert!(node.pools().is_null());
     assert_eq!(std::fs::read_dir(node.path("net.d")).unwrap().count(), 1);
     let decided = agent.events("pod_network.decided");
     assert_eq!(decided.last().unwrap()["decided_by"], "node-label");
+}
+
+#[test]
+fn where_okes_own_cni_is_its_vnics_are_not_touched() {
+    let node = node_with_storage();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let before = node.on(|socket| socket.link(&name("ens5")).unwrap());
+    std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    left_alone(&node);
+    assert_eq!(node.on(|socket| socket.link(&name("ens5")).unwrap()), before);
+    assert!(node.routes(Family::Ipv4, 1000).is_empty() && node.pools().is_null());
+    assert_eq!(agent.events("pod_network.decided").last().unwrap()["decided_by"], "oke-conflist");
+}
+
+#[test]
+fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
+    let node = node_with_storage();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    let (rules, pools) = (node.rules(Family::Ipv4), node.pools());
+    let table = node.inside(nft_table);
+    assert!(rules.len() == 3 && table.is_some());
+    std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    // Beyond the grace, after which what is no longer wanted goes.
+    let passes = node.passes("timer");
+    wait_for("passes that clean", || node.passes("timer") >= passes + 3, || agent.log());
+    assert_eq!(node.rules(Family::Ipv4), rules);
+    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    assert_eq!(node.inside(nft_table), table);
+    assert_eq!(node.pools(), pools);
 }
 
 #[test]
