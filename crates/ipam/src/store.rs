@@ -6,6 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use cni::AttachmentKey;
+
+use crate::wire::before_and_after_commit;
 use crate::{Allocations, BootId, Error, write_atomically};
 
 const FILE: &str = "allocations.json";
@@ -89,6 +92,28 @@ impl Store {
         }
         self.remember(Known { bytes, means });
         Ok(answer)
+    }
+
+    /// Marks an allocation that was reserved here as lasting. Its entry is exchanged where it stands, whatever others have
+    /// changed elsewhere in the file meanwhile: half of what is written is such a commit, and the file has all pods in it.
+    ///
+    /// # Errors
+    /// [`Error::NoAllocation`] when a DEL overtook the ADD; else the file's own troubles.
+    pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
+        let known = self.known.lock().ok();
+        let texts = known.and_then(|known| before_and_after_commit(&known.as_ref()?.means, key));
+        if let Some((tentative, lasting)) = texts {
+            let _lock = self.lock()?;
+            let bytes = fs::read(&self.path).map_err(|source| Error::Read { path: self.path.clone(), source })?;
+            // It is among the youngest, which are last. Found, it can be no other: the key is in it.
+            if let Some(at) = bytes.windows(tentative.len()).rposition(|text| text == tentative) {
+                let (head, rest) = bytes.split_at(at);
+                let tail = rest.get(tentative.len()..).unwrap_or_default();
+                return write_atomically(&self.path, &[head, &lasting, tail].concat())
+                    .map_err(|source| Error::Write { path: self.path.clone(), source });
+            }
+        }
+        self.update(|held| held.commit(key))
     }
 
     /// The file and what it means; `None` where there is none of this boot. What was remembered is used up.

@@ -92,6 +92,16 @@ struct EntryRef<'a> {
     extra: &'a Map<String, Value>,
 }
 
+/// How an allocation stands in the file that `all` is written as: as it is, and as it is once it lasts. `None` when it is
+/// not there or lasts already.
+pub(crate) fn before_and_after_commit(all: &Allocations, key: &AttachmentKey) -> Option<(Vec<u8>, Vec<u8>)> {
+    let index = all.allocations.iter().position(|held| held.key == *key)?;
+    let mut entry = DocumentRef::from(all).allocations.into_iter().nth(index)?;
+    let before = serde_json::to_vec(&entry).ok()?;
+    entry.tentative_until.take()?;
+    Some((before, serde_json::to_vec(&entry).ok()?))
+}
+
 impl TryFrom<Document> for Allocations {
     type Error = &'static str;
 

@@ -106,6 +106,37 @@ fn a_file_of_a_newer_format_is_refused_and_kept() {
 }
 
 #[test]
+fn a_commit_changes_its_own_entry_and_nothing_else_whatever_others_did_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, others, pools) = (Store::new(dir.path(), boot()), Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    for meanwhile in 0..4 {
+        let id = format!("a{meanwhile}");
+        reserve(&ours, &pools, &id).unwrap();
+        match meanwhile {
+            1 => drop(reserve(&others, &pools, "b").unwrap()),
+            2 => drop(others.update(|held| Ok::<_, Error>(held.release(&request("b").key, BootTime(2)))).unwrap()),
+            // Read here again: what is known is no longer what was reserved.
+            3 => drop(ours.read().unwrap()),
+            _ => {}
+        }
+        let mut expected = others.read().unwrap();
+        expected.commit(&request(&id).key).unwrap();
+        ours.commit(&request(&id).key).unwrap();
+        assert_eq!(Store::new(dir.path(), boot()).read().unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_commit_that_a_del_overtook_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, others) = (Store::new(dir.path(), boot()), Store::new(dir.path(), boot()));
+    reserve(&ours, &pools("10.9.1.0/26"), "a").unwrap();
+    others.update(|held| Ok::<_, Error>(held.release(&request("a").key, BootTime(2)))).unwrap();
+    assert!(matches!(ours.commit(&request("a").key), Err(Error::NoAllocation(_))));
+    assert!(others.read().unwrap().allocations.is_empty());
+}
+
+#[test]
 fn pools_are_written_only_when_they_changed() {
     let dir = tempfile::tempdir().unwrap();
     let pools = pools("10.9.1.0/26");

@@ -42,9 +42,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         Leftover { allocation: &allocation, pools: &pools, node: &node, existing: reservation.existing },
         report,
     )
-    .and_then(|()| {
-        node.store.update(|held| held.commit(&request.key)).map_err(|error: ipam::Error| failure::of_ipam(&error))
-    });
+    .and_then(|()| node.store.commit(&request.key).map_err(|error| failure::of_ipam(&error)));
     report.mark("commit");
     match built {
         Ok(()) => Ok(success(&network, &request.netns, request).into()),
