@@ -36,15 +36,16 @@ pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) 
 /// The record of the attachment. An unreadable one must not keep the pod from going: nothing can be handed out from it
 /// either, and the host link's name still leads to what there is.
 fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) -> Option<Allocation> {
-    let read = match (node.store.read(), node.pools()) {
-        (Err(ipam::Error::Damaged { .. }), Ok(pools)) => {
-            if let Err(error) = node.rebuild_record(&pools, report) {
-                report.note(error.to_string());
-            }
-            node.store.read()
+    let mut read = node.store.read();
+    // The pools are read only then: a DEL has no other use for them.
+    if matches!(read, Err(ipam::Error::Damaged { .. }))
+        && let Ok(pools) = node.pools()
+    {
+        if let Err(error) = node.rebuild_record(&pools, report) {
+            report.note(error.to_string());
         }
-        (read, _) => read,
-    };
+        read = node.store.read();
+    }
     match read {
         Ok(held) => held.find(&request.key).cloned(),
         Err(error) => {
