@@ -4,7 +4,9 @@ BIN          := .build/bin
 # Largest plugin we ship: it is loaded once per pod, so its size is start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
-BENCH        ?= cargo run --release --package tests --bin pod-path-bench
+BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --agent $(BIN)/oke-node-agent
+# What the bench holds against the plugin: built as it is.
+YARDSTICKS   := bare-floor empty-main
 
 PLUGINS      := vcn-native
 PROGRAMS     := oke-node-agent oke-cni-installer oke-sandbox
@@ -47,6 +49,8 @@ test: setup ## Run all tests, tier by tier
 	@.ci/test
 
 bench: setup build ## Race the pod path against the reference plugins
+	$(STATIC_BUILD) --package tests $(addprefix --bin ,$(YARDSTICKS))
+	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
 	$(BENCH)
 
 soak: setup ## Run all tests SOAK_ROUNDS times (10), stopping at the first failure

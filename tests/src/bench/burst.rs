@@ -1,6 +1,7 @@
 //! Bursts: the ADDs of a whole node's pods, all at once, as after a reboot or a drain.
 
 use std::sync::Barrier;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -57,26 +58,23 @@ pub(crate) fn run(args: &Args, contenders: &[Contender]) -> anyhow::Result<Vec<B
     Ok(bursts)
 }
 
-/// Does something to all pods, each on a thread of its own, and says when after the common start each was done.
+/// Does something to all pods, each on a thread of its own, and says when each was done: how long after the first of the
+/// threads, whichever it was, set out. (The one that starts them is itself only one of many that want a processor.)
 fn all_at_once(pods: &[Pod], act: impl Fn(&Pod) -> anyhow::Result<Run> + Sync) -> anyhow::Result<Vec<(Duration, Run)>> {
-    let ready = Barrier::new(pods.len() + 1);
-    std::thread::scope(|scope| {
-        let start = |pod| {
-            let (ready, act) = (&ready, &act);
-            scope.spawn(move || {
-                ready.wait();
-                act(pod).map(|run| (Instant::now(), run))
-            })
-        };
-        let threads: Vec<_> = pods.iter().map(start).collect();
+    let ready = Barrier::new(pods.len());
+    let timed = |pod| {
         ready.wait();
         let began = Instant::now();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, anyhow::Result<(Instant, Run)>>| {
-            let (end, run) = thread.join().map_err(|_| anyhow!("a thread panicked"))??;
-            Ok((end.duration_since(began), run))
-        };
-        threads.into_iter().map(join).collect()
-    })
+        act(pod).map(|run| (began, Instant::now(), run))
+    };
+    let runs = std::thread::scope(|scope| {
+        let threads: Vec<_> = pods.iter().map(|pod| scope.spawn(|| timed(pod))).collect();
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+        threads.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()
+    })?;
+    let first = runs.iter().map(|(began, ..)| *began).min();
+    let since_first = |end: Instant| first.map(|first| end.duration_since(first)).unwrap_or_default();
+    Ok(runs.into_iter().map(|(_, end, run)| (since_first(end), run)).collect())
 }
 
 fn last(runs: &[(Duration, Run)]) -> Duration {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cni::AttachmentKey;
-use ipam::{Allocations, BootId, BootTime, Pools, Request, Store};
+use ipam::{Allocations, BootId, BootTime, NetnsRecord, PodRecord, Pools, Request, Store};
 use serde_json::json;
 use vcn::{Family, IfName, NETWORK_NAME};
 
@@ -152,7 +152,10 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
     };
     let reserve = |held: &mut Allocations, key: AttachmentKey| -> anyhow::Result<bool> {
         let host_link = IfName::new("vcn000000000000")?;
-        let request = Request { key: key.clone(), pod: None, host_link, netns: None };
+        let pod = PodRecord { namespace: "default".into(), name: "web-7c5ddbdf54-x2x7q".into(), uid: None };
+        let path = "/var/run/netns/cni-5d3a9d1c-1b5e-7d0e-5a2b-9c1f0e7d6b5a".into();
+        let netns = NetnsRecord { path, dev: 4, inode: 4_026_532_201 };
+        let request = Request { key: key.clone(), pod: Some(pod), host_link, netns: Some(netns) };
         match held.reserve(&pools, request, long_ago) {
             Err(ipam::Error::Exhausted(_)) => Ok(false),
             Err(error) => Err(error.into()),
