@@ -23,6 +23,8 @@ pub struct Facts<'a> {
     pub npn: Option<&'a NativePodNetwork>,
     /// The host's links.
     pub links: &'a [netlink::Link],
+    /// Whether the kernel speaks IPv6.
+    pub ipv6: bool,
 }
 
 /// What was chosen by the operator.
@@ -87,7 +89,10 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         };
         // Assigned before; a VNIC without one is served as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
-        let vnic = Vnic { addressing: addressing(vnic, entry), ..vnic.clone() };
+        let mut vnic = Vnic { addressing: addressing(vnic, entry), ..vnic.clone() };
+        if !facts.ipv6 {
+            vnic.addressing.ipv6 = None;
+        }
         let list = if left_alone { &mut foreign } else { &mut vnics };
         list.push(HostVnic { vnic, placement, table, mtu: Mtu::VCN });
     }
@@ -135,6 +140,7 @@ fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>) -> PerFamily<SubnetAddressing>
 }
 
 fn speaks_ipv6(facts: Facts<'_>) -> bool {
-    facts.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some())
-        || facts.npn.is_some_and(|npn| npn.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some()))
+    let listed = facts.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some());
+    let offered = || facts.npn.is_some_and(|npn| npn.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some()));
+    facts.ipv6 && (listed || offered())
 }

@@ -67,6 +67,12 @@ impl Host {
         Socket::open()?.links()
     }
 
+    /// Whether the kernel speaks IPv6 at all (`ipv6.disable=1` takes its settings away too).
+    #[must_use]
+    pub fn speaks_ipv6(&self) -> bool {
+        self.sysctl_root.join("net/ipv6").exists()
+    }
+
     /// What refers to tables of ours: every route and rule, whoever made it, because a table that somebody else uses is
     /// not free either. Tables of VNICs are told by the rule about the VNIC's own address.
     ///

@@ -94,7 +94,8 @@ impl Reconciler {
         let ours = self.installation.is_ours(&self.settings, world, cause);
         let pods_may_use_metadata = self.settings.pods_may_use_metadata;
         let choices = Choices { ports: &self.settings.ports, pods_may_use_metadata, ours };
-        let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links };
+        let ipv6 = self.host.speaks_ipv6();
+        let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6 };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
         let Wanted { network, spared, conditions } = wanted.unwrap_or_default();
         findings.conditions.extend(conditions);

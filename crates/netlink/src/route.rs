@@ -324,9 +324,11 @@ impl Socket {
 }
 
 impl RouteFilter {
-    /// Kernels differ in what they filter (none filters the routes of a link that has several next hops).
+    /// Kernels differ in what they filter (none filters the routes of a link that has several next hops; one without
+    /// IPv6 answers a question about it with the routes of all families).
     fn passes(&self, route: &Route) -> bool {
-        self.table.is_none_or(|table| table == route.table)
+        route.family() == self.family
+            && self.table.is_none_or(|table| table == route.table)
             && self.protocol.is_none_or(|protocol| protocol == route.protocol)
             && self.oif.is_none_or(|oif| oif == route.oif || route.unmodelled)
     }

@@ -8,6 +8,7 @@ use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleHeader, RuleMessage};
+use nix::errno::Errno;
 use vcn::{Family, IfName, Priority, TableId};
 
 use crate::attributes;
@@ -147,16 +148,20 @@ impl fmt::Display for Rule {
 }
 
 impl Socket {
-    /// The rules of a family, in the order they are asked.
+    /// The rules of a family, in the order they are asked; none of a family that the kernel does not speak.
     ///
     /// # Errors
     /// `is_retryable()` when the list kept changing.
     pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>> {
         let mut message = RuleMessage::default();
         message.header.family = wire_family(family);
-        self.transport
-            .list(Request { message_type: RTM_GETRULE, flags: 0 }, &message, Rule::decode)
-            .map_err(|cause| cause.during("list rules of", family))
+        let listed = self.transport.list(Request { message_type: RTM_GETRULE, flags: 0 }, &message, Rule::decode);
+        match listed {
+            Err(Cause::Refused(refusal)) if matches!(refusal.errno, Errno::EAFNOSUPPORT | Errno::EOPNOTSUPP) => {
+                Ok(Vec::new())
+            }
+            listed => listed.map_err(|cause| cause.during("list rules of", family)),
+        }
     }
 
     /// Adds a rule.

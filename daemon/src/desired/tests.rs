@@ -15,7 +15,7 @@ fn slots(vnics: &[Vnic]) -> Slots {
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
     let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true, ours: true };
-    wanted(Facts { vnics, npn, links }, &slots(vnics), choices)
+    wanted(Facts { vnics, npn, links, ipv6: true }, &slots(vnics), choices)
 }
 
 fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
@@ -94,6 +94,22 @@ fn ipv6_is_on_when_any_vnic_has_it() {
     assert!(wanted.network.unwrap().pods.unwrap().ipv6);
 }
 
+#[test]
+fn a_kernel_without_ipv6_is_not_asked_for_any() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: "2603:c020::7".parse().unwrap(),
+    });
+    let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true, ours: true };
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: false }, &slots(&vnics), choices);
+    let objects = host::desired(&wanted.network.unwrap());
+    assert!(objects.len() > 5 && !objects.iter().any(|object| object.to_string().contains("ipv6")));
+    assert!(!objects.iter().any(|object| object.to_string().contains("2603:")), "{objects:?}");
+}
+
 fn bare_metal() -> Vec<Vnic> {
     let on = |mut vnic: Vnic, index, tag: Option<u16>| {
         vnic.nic_index = Some(index);
@@ -119,7 +135,7 @@ fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
     let choices = Choices { ports: &ports, pods_may_use_metadata: true, ours: true };
-    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links }, &slots(&vnics), choices);
+    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: true }, &slots(&vnics), choices);
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
     assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
@@ -140,7 +156,7 @@ fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let choices = Choices { ports: &Ports::default(), pods_may_use_metadata: true, ours: false };
     let npn = npn("SUCCESS");
-    let wanted = wanted(Facts { vnics: &vnics, npn: Some(&npn), links: &links }, &slots(&vnics), choices);
+    let wanted = wanted(Facts { vnics: &vnics, npn: Some(&npn), links: &links, ipv6: true }, &slots(&vnics), choices);
     assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
     assert_eq!(wanted.network.as_ref().unwrap().pods, None);
     assert_eq!(wanted.conditions, []);

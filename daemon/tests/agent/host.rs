@@ -77,6 +77,26 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
     assert!(node.routes(Family::Ipv4, 254).contains(&"0.0.0.0/0 10.0.10.1".into()));
 }
 
+/// `UML_MODULES=veth` and the runner `tests/uml/run` give one.
+#[test]
+#[ignore = "needs a kernel without IPv6"]
+fn on_a_kernel_without_ipv6_a_dual_stack_node_works_with_ipv4() {
+    assert!(!std::path::Path::new("/proc/sys/net/ipv6").exists(), "this kernel has IPv6");
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&[]);
+    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = Reconciler::new(settings).unwrap();
+    let first = pass(&node, &mut reconciler, &world, Cause::Start);
+    assert!(first.usable && first.is_ready(), "{:#?}", first.conditions);
+    // User-mode kernels have no nf_tables either.
+    assert!(first.conditions.iter().all(|it| it.reason == Reason::KernelLacksNft), "{:#?}", first.conditions);
+    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+    assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
+    assert_eq!(texts(&pass(&node, &mut reconciler, &world, Cause::Kernel)), [""; 0]);
+}
+
 #[test]
 fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
     let node = Node::new();
