@@ -23,6 +23,8 @@ pub struct World {
     pub npn: Known<Option<NativePodNetwork>>,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
     missing: BTreeMap<Ocid, Instant>,
+    /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
+    primary: Option<Ocid>,
 }
 
 /// A thing known by asking.
@@ -67,7 +69,8 @@ impl<T: PartialEq> Known<T> {
 impl World {
     /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
     /// may be short for a moment and taking a VNIC down takes its pods' network down. Its order is the service's; those
-    /// kept come last.
+    /// kept come last. Only the primary VNIC is kept for ever, and first: were a list without it believed, the operating
+    /// system's own VNIC would be taken for one of ours.
     pub fn absorb_vnics(&mut self, answer: Result<Vec<Vnic>, String>, grace: Duration, now: Instant) {
         let answer = answer.map(|mut listed| {
             let before = self.vnics.value.take().unwrap_or_default();
@@ -75,12 +78,15 @@ impl World {
             for vnic in before.into_iter().filter(|old| !listed.iter().any(|new| new.id == old.id)).collect::<Vec<_>>()
             {
                 let since = self.missing.get(&vnic.id).copied().unwrap_or(now);
-                if now.saturating_duration_since(since) < grace {
+                if now.saturating_duration_since(since) < grace || self.primary.as_ref() == Some(&vnic.id) {
                     missing.insert(vnic.id.clone(), since);
                     listed.push(vnic);
                 }
             }
             self.missing = missing;
+            self.primary = self.primary.take().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
+            // Stable: the others stay in order.
+            listed.sort_by_key(|vnic| self.primary.as_ref() != Some(&vnic.id));
             listed
         });
         self.vnics.absorb(answer, now);

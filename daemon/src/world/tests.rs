@@ -35,6 +35,21 @@ fn a_vnic_no_longer_listed_goes_after_the_grace_and_not_before() {
 }
 
 #[test]
+fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    let without = vm_vnics()[1..].to_vec();
+    for after in [1, 40, 4000] {
+        world.absorb_vnics(Ok(without.clone()), GRACE, start + Duration::from_secs(after));
+        assert_eq!(ids(&world), ["primary", "pods"]);
+    }
+    let turned = vm_vnics().into_iter().rev().collect();
+    world.absorb_vnics(Ok(turned), GRACE, start + Duration::from_secs(5000));
+    assert_eq!(ids(&world), ["primary", "pods"]);
+    assert!(world.missing.is_empty());
+}
+
+#[test]
 fn a_vnic_listed_again_has_its_full_grace_again() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = vm_vnics()[..1].to_vec();
