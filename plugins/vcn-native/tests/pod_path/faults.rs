@@ -140,3 +140,28 @@ fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
         assert!(node.allocations().allocations.is_empty(), "round {round}");
     }
 }
+
+#[test]
+fn a_closed_stream_never_turns_an_answer_into_a_state_file() {
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let node = Node::new(Families::V4);
+        let pod = Pod::new("a");
+        node.add(&Pod::new("before"));
+        let held = fs::read(record(&node)).unwrap();
+        let conf = node.state.path().join("conf");
+        fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
+        let netns = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&pod.netns));
+        let script = format!(
+            "CNI_COMMAND=ADD CNI_CONTAINERID=a CNI_IFNAME=eth0 CNI_NETNS=/proc/{}/fd/{netns} exec {} <{} {closed}",
+            std::process::id(),
+            env!("CARGO_BIN_EXE_vcn-native"),
+            conf.display()
+        );
+        node.host.run(|| std::process::Command::new("sh").args(["-c", &script]).output().unwrap()).unwrap();
+        let now = node.allocations();
+        assert!(!now.allocations.is_empty() && fs::read(record(&node)).unwrap().starts_with(&held[..20]), "{closed}");
+        assert!(node.pools().vnics.len() == 2);
+        node.del(&pod);
+        assert_eq!(node.allocations().allocations.len(), 1, "{closed}");
+    }
+}
