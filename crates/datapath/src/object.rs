@@ -162,6 +162,7 @@ impl Object {
     pub fn satisfied_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Link(want), Self::Link(have)) => want.satisfied_by(have),
+            (Self::Sysctl(want), Self::Sysctl(have)) => want.satisfied_by(have),
             _ => self == found,
         }
     }
@@ -203,6 +204,15 @@ impl LinkSpec {
             && (self.mac.is_none() || self.mac == have.mac)
             && (self.mtu.is_none() || self.mtu == have.mtu)
             && (self.alias.is_none() || self.alias == have.alias)
+    }
+}
+
+impl SysctlSpec {
+    /// Router advertisements that are off stay off: somebody else (NetworkManager, a person) has taken the job. What we
+    /// want of `accept_ra` is only that forwarding does not end what is on.
+    fn satisfied_by(&self, have: &Self) -> bool {
+        let off = self.key.last().is_some_and(|name| name == "accept_ra") && have.value == "0";
+        self.value == have.value || off
     }
 }
 
