@@ -1,5 +1,6 @@
 //! HTTP, small and bounded: health and metrics on a TCP port, the same and more on root's socket.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs::{self, Permissions};
 use std::io;
@@ -17,11 +18,12 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, yield_now};
 
 use crate::board::{Answer, Asker, Board};
 
-/// Connections served at once, per listener; more wait in the kernel's queue.
+/// Connections served at once, per listener. One more takes the place of the oldest: answers take milliseconds, so the
+/// oldest is a client that dawdles, and the kubelet's probes must not wait behind it.
 const CONNECTIONS: usize = 16;
 
 /// How long a connection may last, whoever is slow.
@@ -29,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
+
+/// Those being served, the oldest first.
+#[derive(Default)]
+struct Connections(VecDeque<AbortHandle>);
 
 /// Makes root's socket. One that an agent left behind is replaced.
 ///
@@ -47,17 +53,10 @@ pub fn socket(path: &Path) -> io::Result<UnixListener> {
 
 /// Serves a TCP port for ever.
 pub async fn serve_port(listener: TcpListener, board: Arc<Board>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = Connections::default();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, board.clone(), Asker::Anybody);
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
-            }
+            Ok((stream, _)) => connections.serve(connection(stream, board.clone(), Asker::Anybody)).await,
             Err(error) => refused(&error).await,
         }
     }
@@ -65,19 +64,26 @@ pub async fn serve_port(listener: TcpListener, board: Arc<Board>) {
 
 /// Serves root's socket for ever.
 pub async fn serve_socket(listener: UnixListener, board: Arc<Board>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = Connections::default();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, board.clone(), Asker::Root);
-                tokio::spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
-            }
+            Ok((stream, _)) => connections.serve(connection(stream, board.clone(), Asker::Root)).await,
             Err(error) => refused(&error).await,
         }
+    }
+}
+
+impl Connections {
+    async fn serve(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.0.retain(|other| !other.is_finished());
+        if self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back(tokio::spawn(connection).abort_handle());
+        // However many are waiting to be accepted, those that were get their turn in between.
+        yield_now().await;
     }
 }
 
@@ -87,7 +93,7 @@ async fn refused(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, board: Arc<Board>, asker: Asker) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, board: Arc<Board>, asker: Asker) {
     let service = service_fn(move |request| respond(request, board.clone(), asker));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);

@@ -1,6 +1,7 @@
 //! The program as a whole: repairs, hot-plug, records of plugins, and its end.
 
-use std::time::Duration;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, Socket};
 use telemetry::{Delivery, Sink, VerbRecord};
@@ -83,6 +84,18 @@ fn a_vnic_that_always_fails_is_tried_again_with_backoff_and_not_by_its_own_event
     node.delete_rule(Family::Ipv4, 1537);
     let took = wait_for("the other VNIC's repair", || node.rules(Family::Ipv4).len() == 2, || agent.log());
     assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn clients_that_never_ask_keep_no_probe_waiting() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let silent = node.inside(|| (0..60).map(|_| TcpStream::connect("127.0.0.1:9808").unwrap()).collect::<Vec<_>>());
+    let begun = Instant::now();
+    assert_eq!(node.get("/healthz").0, 200);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop(silent);
 }
 
 #[test]
