@@ -130,6 +130,22 @@ fn on_bare_metal_ports_come_before_the_vlans_on_them() {
 }
 
 #[test]
+fn a_link_of_somebody_else_that_has_the_vlans_name_is_left_alone_and_told() {
+    let taken = |alias: Option<&str>| {
+        let mut vlan = link("nic1.12", 0x0b);
+        (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
+        vlan.alias = alias.map(str::to_owned);
+        want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c), vlan], None)
+    };
+    for foreign in [taken(None), taken(Some("backup network"))] {
+        assert_eq!(served(&foreign), [("port1", "eth1".into(), TableId(1001))]);
+        assert_eq!(reasons(&foreign), [(Reason::LinkMissing, Some("tagged"))]);
+        assert!(foreign.conditions[0].message.contains("nic1.12"), "{}", foreign.conditions[0]);
+    }
+    assert_eq!(served(&taken(Some("vcn-native:ocid1.vnic.oc1.iad.tagged"))).len(), 2);
+}
+
+#[test]
 fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
     let vnics = bare_metal();
     let links = [link("ens300np0", 0x77)];

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use vcn::{IfName, MacAddr, MachineKind, VlanTag, Vnic};
+use vcn::{IfName, LINK_ALIAS_PREFIX, MacAddr, MachineKind, VlanTag, Vnic};
 
 use super::device_by_mac;
 
@@ -62,6 +62,15 @@ pub enum LinkError {
         /// The links and their addresses.
         seen: String,
     },
+    /// Bare metal: somebody else has a link of the name that the VNIC's would have.
+    #[error(
+        "there is a link {link} that is not ours (its alias does not start with {LINK_ALIAS_PREFIX}); it is left alone \
+         until somebody removes or renames it"
+    )]
+    NameTaken {
+        /// The link.
+        link: IfName,
+    },
 }
 
 /// Finds where `vnic` (one of `vnics`) lives among `links`. `port_override` names a port by its index where the
@@ -81,7 +90,13 @@ pub fn place(
             let parent = port(nic_index, vnics, links, &port_override)?;
             // At most "nic255.4094": always a valid name.
             let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
-            Ok(Placement::Vlan { link, parent, tag })
+            let foreign = |other: &&netlink::Link| {
+                other.name == link && !other.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
+            };
+            match links.iter().find(foreign) {
+                Some(_) => Err(LinkError::NameTaken { link }),
+                None => Ok(Placement::Vlan { link, parent, tag }),
+            }
         }
         (MachineKind::BareMetal, None) => {
             let link = port(vnic.nic_index.unwrap_or(0), vnics, links, &port_override)?;
