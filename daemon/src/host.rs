@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
+use ipnetwork::IpNetwork;
 use netlink::{Link, RouteFilter, Socket};
 use vcn::{Family, Ocid, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
@@ -151,7 +152,8 @@ fn is_ours(table: &TableId) -> bool {
 }
 
 /// Sorts steps into batches: what goes, each on its own; the host's settings; what several VNICs share (a physical port);
-/// each VNIC; the nft table.
+/// each VNIC; the nft table; and last the VNICs' addresses that go, because with a link's only address the kernel drops
+/// the link's routes, then the rules that tell them to be ours.
 fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
     let only = |vnics: Vec<host::HostVnic>| host::desired(&HostNetwork { vnics, ..network.clone() });
     let base = only(Vec::new());
@@ -163,10 +165,24 @@ fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
             (&vnic.vnic.id, objects.collect())
         })
         .collect();
+    let address = |step: &Step| match &step.change {
+        Change::Delete(Object::Address(address)) => Some(address.address),
+        _ => None,
+    };
+    let leaving: Vec<IpNetwork> = steps.iter().filter_map(address).collect();
+    let (mut left, mut told) = (vec![], vec![]);
     let (mut stale, mut settings, mut ipv6, mut shared, mut nft) = (vec![], vec![], vec![], vec![], vec![]);
     let mut by_vnic: Vec<(&Ocid, Vec<Step>)> = owned.iter().map(|(id, _)| (*id, Vec::new())).collect();
     for step in steps {
         let object = match &step.change {
+            Change::Delete(Object::Address(_)) => {
+                left.push(step);
+                continue;
+            }
+            Change::Delete(Object::Rule(rule)) if rule.from.is_some_and(|from| leaving.contains(&from)) => {
+                told.push(step);
+                continue;
+            }
             Change::Delete(_) => {
                 stale.push(step);
                 continue;
@@ -200,6 +216,8 @@ fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
         .chain(singly(Part::Base, shared))
         .chain(vnics)
         .chain([nft])
+        .chain(singly(Part::Stale, left))
+        .chain(singly(Part::Stale, told))
         .filter(|(_, steps)| !steps.is_empty())
         .map(|(part, steps)| Batch { part, steps })
         .collect()

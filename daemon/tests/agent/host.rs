@@ -276,6 +276,44 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
 }
 
 #[test]
+fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    let settings = node.settings(&[]);
+    let (mut reconciler, begun) = (Reconciler::new(settings.clone()).unwrap(), Instant::now());
+    let old = world(&node, vec![vnic("primary", 10), vnic("a", 33)], &settings);
+    pass(&node, &mut reconciler, &old, Cause::Start);
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.add_address(&netlink::Address::new(index, "192.0.2.5/32".parse().unwrap())).unwrap();
+    });
+    let addresses = || {
+        node.on(|socket| {
+            let index = socket.index_of(&name("ens5")).unwrap();
+            let all = socket.addresses(Some(index)).unwrap();
+            let mut ipv4: Vec<_> = all.iter().map(|it| it.address).filter(|it| it.is_ipv4()).collect();
+            ipv4.sort();
+            ipv4.iter().map(ToString::to_string).collect::<Vec<_>>()
+        })
+    };
+    wait_for("the end of the grace", || begun.elapsed() >= settings.detach_grace, String::new);
+    let fine = |pass: &Pass| {
+        assert!(!pass.conditions.iter().any(|it| it.reason == Reason::HostNetworkFailed), "{:#?}", pass.conditions);
+    };
+    let mut changed = vnic("a", 33);
+    changed["privateIp"] = "10.0.33.9".into();
+    let new = world(&node, vec![vnic("primary", 10), changed], &settings);
+    fine(&pass(&node, &mut reconciler, &new, Cause::Sources));
+    assert_eq!(addresses(), ["10.0.33.9/32", "192.0.2.5/32"]);
+    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+    assert_eq!(texts(&pass(&node, &mut reconciler, &new, Cause::Kernel)), [""; 0]);
+    let none = world(&node, vec![vnic("primary", 10)], &settings);
+    fine(&pass(&node, &mut reconciler, &none, Cause::Sources));
+    assert_eq!(addresses(), ["192.0.2.5/32"]);
+    assert_eq!(node.rules(Family::Ipv4), ["1000 all 169.254.169.254/32 main"]);
+}
+
+#[test]
 fn a_pass_that_finds_nothing_to_do_is_short() {
     let node = Node::new();
     node.plug("ens5", 33);

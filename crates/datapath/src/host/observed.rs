@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
-/// Looks at the wanted links, addresses and settings, and at every VLAN link, route, rule and nft rule that is ours.
+/// Looks at the wanted links, addresses and settings, and at every VLAN link, address, route, rule and nft rule that is
+/// ours.
 /// Foreign addresses, routes and rules are not listed, so a plan never deletes them (promise P2).
 ///
 /// # Errors
@@ -15,13 +17,17 @@ use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Plac
 pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let all = places.host.links().map_err(|source| Error::Observe { what: "links".into(), source })?;
     let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
-    let mut found = links(desired, &all, &names);
-    found.extend(addresses(desired, &names, places)?);
-    found.extend(settings(desired, places));
+    let (mut rules, mut routes) = (Vec::new(), Vec::new());
     for family in Family::ALL {
-        found.extend(routes(family, &names, places)?);
-        found.extend(rules(family, places)?);
+        rules.extend(self::rules(family, places)?);
+        routes.extend(self::routes(family, &names, places)?);
     }
+    let mut found = links(desired, &all, &names);
+    // Before the addresses they tell to be ours, so that a deletion, which goes backwards, ends with them.
+    found.extend(rules.iter().cloned());
+    found.extend(addresses(desired, &rules, &names, places)?);
+    found.extend(settings(desired, places));
+    found.extend(routes);
     found.extend(nft_table()?);
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
@@ -43,13 +49,24 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
     all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
 
-fn addresses(desired: &[Object], names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
+/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads.
+fn addresses(
+    desired: &[Object],
+    rules: &[Object],
+    names: &HashMap<u32, IfName>,
+    places: &mut Places,
+) -> Result<Vec<Object>, Error> {
+    let ours = |address: IpNetwork| {
+        let leads = |rule: &Object| matches!(rule, Object::Rule(rule) if rule.from == Some(address));
+        address.prefix() == Family::of(address.ip()).host_prefix() && rules.iter().any(leads)
+    };
     let found = places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
     let described = found.into_iter().filter_map(|address| {
         let link = names.get(&address.index)?.clone();
-        Some(Object::Address(AddressSpec { link, address: address.address }))
+        let object = Object::Address(AddressSpec { link, address: address.address });
+        (desired.contains(&object) || ours(address.address)).then_some(object)
     });
-    Ok(described.filter(|object| desired.contains(object)).collect())
+    Ok(described.collect())
 }
 
 fn settings(desired: &[Object], places: &Places) -> Vec<Object> {
