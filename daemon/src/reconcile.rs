@@ -121,7 +121,7 @@ impl Reconciler {
             changes,
             conditions,
             vnics,
-            machine: (!world.vnics().is_empty()).then(|| datapath::host::machine_kind(world.vnics())),
+            machine: (!world.vnics().is_empty()).then(|| vcn::MachineKind::of(world.vnics())),
             usable,
             pod_network: Some(pod_network),
         }

@@ -61,7 +61,7 @@ fn the_agents_own_client_understands_the_documents() {
     assert_eq!((instance.id, instance.shape.as_str()), (a.id().clone(), "VM.Standard3.Flex"));
     assert_eq!((instance.region.as_str(), instance.max_vnic_attachments), ("us-ashburn-1", Some(8)));
     assert_eq!(instance.metadata["oke-max-pods"], "7");
-    assert_eq!(imds::machine_kind(&vnics), MachineKind::Virtual);
+    assert_eq!(MachineKind::of(&vnics), MachineKind::Virtual);
     let ours = a.vnics();
     assert_eq!(vnics.len(), ours.len());
     for (seen, ours) in vnics.iter().zip(&ours) {

@@ -5,9 +5,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, MachineKind, Mtu, RulePriorities, TableId, Vnic,
-};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mtu, RulePriorities, TableId, Vnic};
 
 use crate::pod::everything;
 use crate::{
@@ -172,12 +170,6 @@ fn nft_rules(primary: &IfName, pods: PodServices) -> Vec<NftRule> {
 
 fn sysctl(key: &[&str], value: &str) -> Object {
     Object::Sysctl(SysctlSpec { key: key.iter().map(|part| (*part).to_owned()).collect(), value: value.to_owned() })
-}
-
-/// The kind of machine, by the only reliable sign: the port index that bare metal alone reports.
-#[must_use]
-pub fn machine_kind(vnics: &[Vnic]) -> MachineKind {
-    if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { MachineKind::BareMetal } else { MachineKind::Virtual }
 }
 
 /// Finds a link by its Ethernet address among those that are devices (a VLAN or macvlan of the same address is not).

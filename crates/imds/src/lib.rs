@@ -23,7 +23,7 @@ pub use client::{DEFAULT_BASE_URL, Imds};
 pub use error::{Error, Failure};
 pub use fake::FakeMetadata;
 pub use policy::{Backoff, Policy};
-use vcn::{Instance, MachineKind, Vnic};
+use vcn::{Instance, Vnic};
 
 /// What can be asked about the instance that we run on.
 pub trait Metadata {
@@ -38,11 +38,4 @@ pub trait Metadata {
     /// # Errors
     /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
     fn vnics(&self) -> impl Future<Output = Result<Vec<Vnic>, Error>> + Send;
-}
-
-/// Whether this is a virtual machine or bare metal: only bare metal has ports to number. The VLAN tag does not tell,
-/// virtual machines report one that means nothing.
-#[must_use]
-pub fn machine_kind(vnics: &[Vnic]) -> MachineKind {
-    if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { MachineKind::BareMetal } else { MachineKind::Virtual }
 }

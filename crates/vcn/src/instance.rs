@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Ocid;
+use crate::{Ocid, Vnic};
 
 /// What the instance metadata service says about this instance, as far as networking needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,14 @@ pub enum MachineKind {
     Virtual,
     /// A VLAN on a physical port per VNIC; the operating system makes the link itself.
     BareMetal,
+}
+
+impl MachineKind {
+    /// The kind of a machine with these VNICs, by the only reliable sign: the port index that bare metal alone reports.
+    #[must_use]
+    pub fn of(vnics: &[Vnic]) -> Self {
+        if vnics.iter().any(|vnic| vnic.nic_index.is_some()) { Self::BareMetal } else { Self::Virtual }
+    }
 }
 
 impl fmt::Display for MachineKind {

@@ -84,7 +84,7 @@ pub fn place(
     links: &[netlink::Link],
     port_override: impl Fn(u8) -> Option<IfName>,
 ) -> Result<Placement, LinkError> {
-    match (super::machine_kind(vnics), vnic.vlan_tag) {
+    match (MachineKind::of(vnics), vnic.vlan_tag) {
         (MachineKind::BareMetal, Some(tag)) => {
             let nic_index = vnic.nic_index.unwrap_or(0);
             let parent = port(nic_index, vnics, links, &port_override)?;

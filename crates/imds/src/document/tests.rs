@@ -5,7 +5,6 @@ use std::error::Error as _;
 use vcn::MachineKind;
 
 use super::*;
-use crate::machine_kind;
 
 const URL: &str = "http://imds/opc/v2/x/";
 const VM: &[u8] = include_bytes!("../../golden/vnics_vm.json");
@@ -59,7 +58,7 @@ fn the_region_is_canonical_whatever_form_is_given() {
 #[test]
 fn a_virtual_machines_tags_mean_nothing() {
     let vnics = vnics(URL, VM).unwrap();
-    assert_eq!(machine_kind(&vnics), MachineKind::Virtual);
+    assert_eq!(MachineKind::of(&vnics), MachineKind::Virtual);
     assert_eq!(
         vnics[1],
         Vnic {
@@ -88,7 +87,7 @@ fn a_family_without_an_address_is_absent() {
 #[test]
 fn bare_metal_is_known_by_its_ports_and_keeps_tags_other_than_0() {
     let vnics = vnics(URL, BM).unwrap();
-    assert_eq!(machine_kind(&vnics), MachineKind::BareMetal);
+    assert_eq!(MachineKind::of(&vnics), MachineKind::BareMetal);
     let places: Vec<_> = vnics.iter().map(|vnic| (vnic.nic_index, vnic.vlan_tag.map(VlanTag::get))).collect();
     assert_eq!(places, [(Some(0), None), (Some(0), Some(12)), (Some(1), None)]);
 }
