@@ -115,7 +115,7 @@ impl fmt::Display for Priority {
 pub struct Mtu(pub u32);
 
 impl Mtu {
-    /// What every OCI instance uses inside a VCN (oci.md §7: jumbo frames are the default on all shapes).
+    /// What every OCI instance uses inside a VCN: jumbo frames are the default on all shapes.
     pub const VCN: Self = Self(9000);
 }
 

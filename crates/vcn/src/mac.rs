@@ -1,4 +1,4 @@
-//! Ethernet addresses. OCI writes them in either case (oci.md §2.3), so they are compared as bytes.
+//! Ethernet addresses. OCI writes them in either case, so they are compared as bytes.
 
 use std::fmt;
 use std::str::FromStr;

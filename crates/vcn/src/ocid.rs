@@ -23,7 +23,7 @@ impl Ocid {
         &self.0
     }
 
-    /// The last dot-separated part. NativePodNetwork objects are named by it (oci.md §1.1).
+    /// The last dot-separated part. NativePodNetwork objects are named by it.
     #[must_use]
     pub fn unique_id(&self) -> &str {
         self.0.rsplit('.').next().unwrap_or(&self.0)

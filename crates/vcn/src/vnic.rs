@@ -15,7 +15,7 @@ pub struct Vnic {
     pub id: Ocid,
     /// Its Ethernet address. On bare metal a tagged VNIC's is on no physical link.
     pub mac: MacAddr,
-    /// The physical port on bare metal; absent on virtual machines, which is how the two are told apart (oci.md §2.3).
+    /// The physical port on bare metal; absent on virtual machines, which is how the two are told apart.
     pub nic_index: Option<u8>,
     /// The 802.1Q tag on bare metal, `None` where untagged. Virtual machines report a tag that means nothing.
     pub vlan_tag: Option<VlanTag>,
