@@ -54,6 +54,15 @@ pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool) -> Report {
     consider(settings, signals, usable, false)
 }
 
+/// Whether the pod network is ours to install, and what decided it. Reads the names and contents of the CNI
+/// configurations, nothing else: cheap enough to ask before every other step.
+pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
+    match observed::conf_files(&settings.cni_conf_dir) {
+        Ok(files) => decide(settings, signals, &files),
+        Err(_) => Decision::unreadable(&settings.cni_conf_dir),
+    }
+}
+
 fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -> Report {
     let conf_files = match observed::conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,

@@ -59,12 +59,6 @@ impl Places {
         Ok(self)
     }
 
-    /// The pod's namespace, when there is a pod.
-    #[must_use]
-    pub fn pod_netns(&self) -> Option<&Netns> {
-        self.pod.as_ref().map(|pod| &pod.netns)
-    }
-
     /// The socket of a place; `None` for the pod when there is none (any more).
     pub(crate) fn socket(&mut self, place: Place) -> Option<&mut Socket> {
         match place {

@@ -32,11 +32,6 @@ impl FakeMetadata {
         self.state().vnics = vnics;
     }
 
-    /// From now on this is the instance.
-    pub fn set_instance(&self, instance: Instance) {
-        self.state().instance = instance;
-    }
-
     /// From now on every question fails with this HTTP status; `None` ends it.
     pub fn set_failing(&self, status: Option<u16>) {
         self.state().failing = status;

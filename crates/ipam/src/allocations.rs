@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cni::AttachmentKey;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
-use vcn::{IfName, MacAddr, Ocid, TableId};
+use vcn::{IfName, Ocid, TableId};
 
 use crate::wire::{Document, DocumentRef};
 use crate::{BootId, BootTime, Error};
@@ -57,8 +57,6 @@ pub struct Assigned {
     pub vnic_id: Ocid,
     /// The host link of the VNIC at ADD.
     pub vnic_link: IfName,
-    /// The Ethernet address of the VNIC.
-    pub vnic_mac: MacAddr,
     /// The VNIC's routing table at ADD.
     pub table: TableId,
 }

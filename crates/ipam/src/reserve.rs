@@ -134,8 +134,8 @@ impl Allocations {
 /// An address on the VNIC whose pool it is in.
 fn assigned(pools: &Pools, address: IpAddr) -> Option<Assigned> {
     let holds = |vnic: &&VnicPool| vnic.families.of(Family::of(address)).is_some_and(|pool| pool.contains(address));
-    let VnicPool { vnic_id, link, mac, table, .. } = pools.vnics.iter().find(holds)?;
-    Some(Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), vnic_mac: *mac, table: *table })
+    let VnicPool { vnic_id, link, table, .. } = pools.vnics.iter().find(holds)?;
+    Some(Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), table: *table })
 }
 
 /// What one VNIC could give.
@@ -180,16 +180,10 @@ impl<'a> Choice<'a> {
     }
 
     fn assigned(&self) -> Vec<Assigned> {
-        let VnicPool { vnic_id, link, mac, table, .. } = self.vnic;
+        let VnicPool { vnic_id, link, table, .. } = self.vnic;
         self.addresses
             .iter()
-            .map(|&(address, _)| Assigned {
-                address,
-                vnic_id: vnic_id.clone(),
-                vnic_link: link.clone(),
-                vnic_mac: *mac,
-                table: *table,
-            })
+            .map(|&(address, _)| Assigned { address, vnic_id: vnic_id.clone(), vnic_link: link.clone(), table: *table })
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cni::{AttachmentKey, ContainerId, NetworkName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{IfName, MacAddr, Ocid, TableId};
+use vcn::{IfName, Ocid, TableId};
 
 use crate::{Allocation, Allocations, Assigned, BootId, BootTime, Freed, NetnsRecord, PodRecord};
 
@@ -29,7 +29,6 @@ pub(crate) struct Document {
 struct Carrier {
     vnic_id: Ocid,
     link: IfName,
-    mac: MacAddr,
     table: TableId,
 }
 
@@ -68,7 +67,6 @@ pub(crate) struct DocumentRef<'a> {
 struct CarrierRef<'a> {
     vnic_id: &'a str,
     link: &'a str,
-    mac: MacAddr,
     table: TableId,
 }
 
@@ -119,9 +117,9 @@ impl Entry {
         let Self { network, container_id, ifname, addresses, tentative_until, since, pod, host_link, netns, extra } =
             self;
         let assigned = |(address, position): (IpAddr, usize)| {
-            let Carrier { vnic_id, link, mac, table } = vnics.get(position)?;
+            let Carrier { vnic_id, link, table } = vnics.get(position)?;
             let (vnic_id, vnic_link) = (vnic_id.clone(), link.clone());
-            Some(Assigned { address, vnic_id, vnic_link, vnic_mac: *mac, table: *table })
+            Some(Assigned { address, vnic_id, vnic_link, table: *table })
         };
         let addresses = addresses.into_iter().map(assigned).collect::<Option<_>>()?;
         let key = AttachmentKey { network, container_id, ifname };
@@ -142,8 +140,8 @@ impl<'a> EntryRef<'a> {
     fn of(allocation: &'a Allocation, vnics: &mut Vec<CarrierRef<'a>>) -> Self {
         let Allocation { key, addresses, tentative_until, since, pod, host_link, netns, extra } = allocation;
         let position = |assigned: &'a Assigned| {
-            let Assigned { address, vnic_id, vnic_link, vnic_mac: mac, table } = assigned;
-            let carrier = CarrierRef { vnic_id: vnic_id.as_str(), link: vnic_link.as_str(), mac: *mac, table: *table };
+            let Assigned { address, vnic_id, vnic_link, table } = assigned;
+            let carrier = CarrierRef { vnic_id: vnic_id.as_str(), link: vnic_link.as_str(), table: *table };
             let found = vnics.iter().position(|vnic| *vnic == carrier).unwrap_or_else(|| {
                 vnics.push(carrier);
                 vnics.len() - 1

@@ -29,8 +29,7 @@ impl Installation {
         let signals = world.signals(&settings.signals);
         match &self.last {
             Some(last) if cause == Cause::Kernel && last.signals == signals => last.state.install,
-            // Changes nothing; whether an address is usable has no say in the decision.
-            _ => installer::dry_run(&settings.installer, &signals, false).decision.install,
+            _ => installer::decision(&settings.installer, &signals).install,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ADD  pools.json ─▶ reserve ─▶ plan(desired, nothing) ─▶ apply ─▶ commit ─▶ result
-//!   DEL                 observe ─▶ plan(nothing, observed) ─▶ dismantle ─▶ release
+//!   DEL  what is recorded, else observed ─▶ plan(nothing, that) ─▶ dismantle ─▶ release
 //!   CHECK               observe ─▶ plan(desired, observed) must be empty
 //!   GC                  DEL for every attachment the runtime no longer knows
 //! ```
