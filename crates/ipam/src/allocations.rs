@@ -91,6 +91,9 @@ pub struct Freed {
     pub address: IpAddr,
     /// When.
     pub at: BootTime,
+    /// Whether the connections of its last holder are known to be forgotten by the kernel: flushed when nothing could
+    /// make them anew any more. Else whoever gets the address next flushes them first.
+    pub forgotten: bool,
 }
 
 impl Serialize for Allocations {
@@ -143,10 +146,22 @@ impl Allocations {
         Some(allocation)
     }
 
+    /// Notes that the connections of a freed address are forgotten. Only if it is still free, and has been since `at`:
+    /// otherwise somebody had it meanwhile, and may have left connections of his own. Answers whether it was noted.
+    pub fn forget(&mut self, address: IpAddr, at: BootTime) -> bool {
+        match self.freed.iter_mut().find(|freed| freed.address == address && freed.at == at) {
+            Some(freed) => {
+                freed.forgotten = true;
+                true
+            }
+            None => false,
+        }
+    }
+
     pub(crate) fn cool(&mut self, allocation: &Allocation, now: BootTime) {
         for assigned in &allocation.addresses {
             self.freed.retain(|freed| freed.address != assigned.address);
-            self.freed.push(Freed { address: assigned.address, at: now });
+            self.freed.push(Freed { address: assigned.address, at: now, forgotten: false });
         }
     }
 }

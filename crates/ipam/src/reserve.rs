@@ -7,7 +7,9 @@ use std::time::Duration;
 use cni::AttachmentKey;
 use vcn::{Family, IfName};
 
-use crate::{Allocation, Allocations, Assigned, BootTime, Error, NetnsRecord, PodRecord, Pools, Shortage, VnicPool};
+use crate::{
+    Allocation, Allocations, Assigned, BootTime, Error, Freed, NetnsRecord, PodRecord, Pools, Shortage, VnicPool,
+};
 
 /// How long a freed address rests. A client that opened a connection to the old pod may still be retrying: conntrack
 /// keeps an unanswered SYN for 120 s (`nf_conntrack_tcp_timeout_syn_sent`), so anything shorter can hand that
@@ -42,6 +44,9 @@ pub struct Reservation {
     pub existing: bool,
     /// Set when an address was taken before its cooldown ended because nothing else was free: how long it had rested.
     pub rested: Option<Duration>,
+    /// Those of the addresses whose last holder's connections the kernel may still know: to be flushed before the first
+    /// packet, or they reach the new pod.
+    pub unforgotten: Vec<IpAddr>,
 }
 
 impl Allocations {
@@ -62,7 +67,13 @@ impl Allocations {
                 existing.tentative_until = Some(now.after(TENTATIVE_LIFETIME));
                 existing.since = now;
             }
-            return Ok(Reservation { allocation: existing.clone(), existing: true, rested: None });
+            let allocation = existing.clone();
+            let unforgotten = match allocation.tentative_until {
+                // The ADD before this one may have been killed before it flushed.
+                Some(_) => allocation.addresses.iter().map(|assigned| assigned.address).collect(),
+                None => Vec::new(),
+            };
+            return Ok(Reservation { allocation, existing: true, rested: None, unforgotten });
         }
         let families = pools.families();
         let in_use: HashSet<IpAddr> =
@@ -91,9 +102,11 @@ impl Allocations {
             netns: request.netns,
             extra: serde_json::Map::new(),
         };
-        self.freed.retain(|freed| !choice.addresses.iter().any(|(address, _)| *address == freed.address));
+        let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
+        let unforgotten =
+            self.freed.extract_if(.., taken).filter(|freed| !freed.forgotten).map(|freed| freed.address).collect();
         self.allocations.push(allocation.clone());
-        Ok(Reservation { allocation, existing: false, rested: choice.cooling(now) })
+        Ok(Reservation { allocation, existing: false, rested: choice.cooling(now), unforgotten })
     }
 
     /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by

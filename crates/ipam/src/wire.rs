@@ -19,7 +19,7 @@ pub(crate) struct Document {
     #[serde(default)]
     vnics: Vec<Carrier>,
     allocations: Vec<Entry>,
-    freed: Vec<(IpAddr, BootTime)>,
+    freed: Vec<FreedText>,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -30,6 +30,14 @@ struct Carrier {
     vnic_id: Ocid,
     link: IfName,
     table: TableId,
+}
+
+/// A pair as a rule; with a third element when it says more.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum FreedText {
+    Pair(IpAddr, BootTime),
+    Forgotten(IpAddr, BootTime, bool),
 }
 
 // The key is not a struct of its own here: a flattened struct is buffered, field by field, before it is read.
@@ -57,7 +65,7 @@ pub(crate) struct DocumentRef<'a> {
     boot_id: &'a BootId,
     vnics: Vec<CarrierRef<'a>>,
     allocations: Vec<EntryRef<'a>>,
-    freed: Vec<(IpAddr, BootTime)>,
+    freed: Vec<FreedText>,
     #[serde(flatten)]
     extra: &'a Map<String, Value>,
 }
@@ -107,8 +115,26 @@ impl TryFrom<Document> for Allocations {
         let Document { version, boot_id, vnics, allocations, freed, extra } = document;
         let allocations = allocations.into_iter().map(|entry| entry.with(&vnics)).collect::<Option<_>>();
         let allocations = allocations.ok_or("an address refers to a VNIC that is not in the list")?;
-        let freed = freed.into_iter().map(|(address, at)| Freed { address, at }).collect();
+        let freed = freed.into_iter().map(Freed::from).collect();
         Ok(Self { version, boot_id, allocations, freed, extra })
+    }
+}
+
+impl From<FreedText> for Freed {
+    fn from(text: FreedText) -> Self {
+        match text {
+            FreedText::Pair(address, at) => Self { address, at, forgotten: false },
+            FreedText::Forgotten(address, at, forgotten) => Self { address, at, forgotten },
+        }
+    }
+}
+
+impl From<Freed> for FreedText {
+    fn from(Freed { address, at, forgotten }: Freed) -> Self {
+        match forgotten {
+            false => Self::Pair(address, at),
+            true => Self::Forgotten(address, at, true),
+        }
     }
 }
 
@@ -131,7 +157,7 @@ impl<'a> From<&'a Allocations> for DocumentRef<'a> {
     fn from(all: &'a Allocations) -> Self {
         let mut vnics = Vec::new();
         let allocations = all.allocations.iter().map(|allocation| EntryRef::of(allocation, &mut vnics)).collect();
-        let freed = all.freed.iter().map(|freed| (freed.address, freed.at)).collect();
+        let freed = all.freed.iter().copied().map(FreedText::from).collect();
         Self { version: all.version, boot_id: &all.boot_id, vnics, allocations, freed, extra: &all.extra }
     }
 }

@@ -5,7 +5,7 @@
 use std::fs;
 
 use cni::{AttachmentKey, ContainerId, NetworkName};
-use ipam::{Allocations, BootId, BootTime, Error, FamilyPool, Pools, Request, Store, VnicPool};
+use ipam::{Allocations, BootId, BootTime, Error, FamilyPool, Freed, Pools, Request, Store, VnicPool};
 use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
 
 fn boot() -> BootId {
@@ -93,6 +93,23 @@ fn fields_of_a_newer_writer_survive() {
     reserve(&store, &pools, "b").unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("\"colour\":\"blue\"") && text.contains("\"mood\":7"), "{text}");
+}
+
+#[test]
+fn that_an_address_is_forgotten_is_remembered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    for id in ["a", "b"] {
+        reserve(&store, &pools, id).unwrap();
+    }
+    let freed = store.update(|held| {
+        let freed = ["a", "b"].map(|id| held.release(&request(id).key, BootTime(2)).unwrap().addresses[0].address);
+        Ok::<_, Error>(held.forget(freed[1], BootTime(2)).then_some(freed))
+    });
+    let [a, b] = freed.unwrap().unwrap();
+    let freed = Store::new(dir.path(), boot()).read().unwrap().freed;
+    let expected = [(a, false), (b, true)].map(|(address, forgotten)| Freed { address, at: BootTime(2), forgotten });
+    assert_eq!(freed, expected);
 }
 
 #[test]

@@ -166,6 +166,31 @@ fn an_ipv6_range_of_any_size_is_searched_lazily() {
     assert_eq!(held.allocations.len(), 300);
 }
 
+#[test]
+fn who_gets_an_address_that_was_used_is_told_to_flush_its_connections_until_somebody_has() {
+    let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
+    let address: IpAddr = "10.0.1.8".parse().unwrap();
+    let mut held = none();
+    let fresh = held.reserve(&one, request("a"), START).unwrap();
+    assert_eq!(fresh.unforgotten, Vec::<IpAddr>::new(), "never used in this boot");
+    let again = held.reserve(&one, request("a"), START).unwrap();
+    assert_eq!(again.unforgotten, [address], "the first ADD may have been killed before it flushed");
+    held.commit(&key("a")).unwrap();
+    let repeated = held.reserve(&one, request("a"), START).unwrap();
+    assert_eq!(repeated.unforgotten, Vec::<IpAddr>::new(), "the pod runs: these connections are its own");
+
+    held.release(&key("a"), START);
+    assert_eq!(held.reserve(&one, request("b"), START).unwrap().unforgotten, [address]);
+    let freed = START.after(Duration::from_secs(1));
+    held.release(&key("b"), freed);
+    assert!(!held.forget(address, START), "somebody had it since then");
+    assert!(held.forget(address, freed));
+    assert_eq!(held.reserve(&one, request("c"), freed).unwrap().unforgotten, Vec::<IpAddr>::new());
+    assert!(!held.forget(address, freed), "it is held");
+    let expired = freed.after(TENTATIVE_LIFETIME);
+    assert_eq!(held.reserve(&one, request("d"), expired).unwrap().unforgotten, [address], "an ADD that never finished");
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Add(u8),
