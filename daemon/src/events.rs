@@ -66,9 +66,7 @@ fn concerns_host(event: &Event) -> bool {
             Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
         }
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
-        Event::Rule(_, rule) => {
-            rule.protocol == PROTOCOL && !matches!(rule.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD)
-        }
+        Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
         Event::Neighbour(..) => false,
         Event::Overrun => true,
     }
@@ -107,6 +105,7 @@ mod tests {
             route(1000),
             rule(RulePriorities::FROM_VNIC, PROTOCOL),
             rule(RulePriorities::METADATA, PROTOCOL),
+            rule(RulePriorities::TO_PODS, PROTOCOL),
             Event::Overrun,
         ] {
             assert!(concerns_host(&event), "{event:?}");
@@ -120,7 +119,6 @@ mod tests {
             address("fe80::1/64"),
             route(254),
             rule(RulePriorities::FROM_POD, PROTOCOL),
-            rule(RulePriorities::TO_POD, PROTOCOL),
             rule(RulePriorities::FROM_VNIC, 0),
         ] {
             assert!(!concerns_host(&event), "{event:?}");

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use vcn::{Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mtu, RulePriorities, TableId, Vnic};
+use vcn::{
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mtu, PODS_TABLE, RulePriorities, TableId, Vnic,
+};
 
 use crate::pod::everything;
 use crate::{
@@ -60,6 +62,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(routing(vnic));
     }
     if let Some(pods) = network.pods {
+        objects.extend(to_pods(pods));
         objects.push(Object::Rule(RuleSpec {
             priority: RulePriorities::METADATA,
             family: Family::Ipv4,
@@ -87,6 +90,13 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
         settings.push(sysctl(&["net", "ipv6", "conf", "all", "forwarding"], "1"));
     }
     settings
+}
+
+/// What is for a pod of this node goes to it, wherever it comes from.
+fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
+    let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
+    let families = Family::ALL.into_iter().filter(move |family| *family == Family::Ipv4 || pods.ipv6);
+    families.map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, table }))
 }
 
 fn link(vnic: &HostVnic) -> Vec<Object> {

@@ -287,7 +287,9 @@ impl fmt::Display for RuleSpec {
         let host = |net: &IpNetwork| {
             if net.prefix() == Family::of(net.ip()).host_prefix() { net.ip().to_string() } else { net.to_string() }
         };
-        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| "all".into(), host))?;
+        // "all" is read as IPv4 by ip(8), unless the destination tells.
+        let everywhere = if self.family == Family::Ipv6 && self.to.is_none() { "::/0" } else { "all" };
+        write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
         if let Some(to) = &self.to {
             write!(f, " to {}", host(to))?;
         }

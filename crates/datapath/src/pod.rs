@@ -3,7 +3,7 @@
 //! ```text
 //!   pod   eth0 10.0.4.7/32, default via 169.254.1.1 (a permanent neighbour answers with the host end's MAC)
 //!    │ veth
-//!   host  vcn… ── 10.0.4.7 dev vcn… in main (rule 512 to the pod)
+//!   host  vcn… ── 10.0.4.7 dev vcn… in the table of pods, which a rule of the host's asks first
 //!    │            rule 1536 from the pod ─▶ table of its VNIC ─▶ default via the virtual router
 //!   VNIC  ens5 (a proxy neighbour answers for 10.0.4.7)
 //! ```
@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, RulePriorities,
-    TableId,
+    Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
+    RulePriorities, TableId,
 };
 
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
@@ -153,18 +153,18 @@ fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {
     .chain([Object::Route(route(everything(family), Some(gateway)))])
 }
 
-fn outside(ends: &LinkEnds, pod: &PodAddress) -> [Object; 5] {
+/// Nothing here says what the pod's Ethernet address is: a chained plugin (tuning) may change it after us, so it is asked for.
+fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let family = Family::of(pod.address);
     let net = IpNetwork::from(pod.address);
-    let rule = |priority, from, to, table| RuleSpec { priority, family, from, to, table };
-    [
-        // Permanent, as the pod's is: no ARP or NDP on the pod's link at all, so the first packet is not delayed.
-        Object::Neighbour(NeighbourSpec { link: ends.host.clone(), address: pod.address, mac: Some(ends.pod_mac) }),
-        Object::Route(RouteSpec { destination: net, via: None, link: ends.host.clone(), table: TableId::MAIN }),
-        Object::Neighbour(NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None }),
-        Object::Rule(rule(RulePriorities::TO_POD, None, Some(net), TableId::MAIN)),
-        Object::Rule(rule(RulePriorities::FROM_POD, Some(net), None, pod.table)),
-    ]
+    // To ask by NDP the host needs a link-local address that is not being checked for duplicates, which takes 1-2 s.
+    let asking = (family == Family::Ipv6)
+        .then(|| Object::Address(AddressSpec { link: ends.host.clone(), address: LINK_LOCAL_GATEWAY }));
+    let route = RouteSpec { destination: net, via: None, link: ends.host.clone(), table: PODS_TABLE };
+    let proxy = NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None };
+    let priority = RulePriorities::FROM_POD;
+    let rule = RuleSpec { priority, family, from: Some(net), to: None, table: pod.table };
+    asking.into_iter().chain([Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)])
 }
 
 /// The default route's destination.
@@ -174,6 +174,12 @@ pub const fn everything(family: Family) -> IpNetwork {
         Family::Ipv6 => IpNetwork::V6(EVERYTHING_V6),
     }
 }
+
+/// What the host end has of IPv6, and so what answers a pod that asks its gateway.
+pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = IpNetwork::V6(match Ipv6Network::new_checked(POD_GATEWAY_V6, 64) {
+    Some(net) => net,
+    None => panic!(),
+});
 
 // Evaluated at compile time: a prefix length of 0 is always valid.
 const EVERYTHING_V4: Ipv4Network = match Ipv4Network::new_checked(Ipv4Addr::UNSPECIFIED, 0) {

@@ -23,6 +23,6 @@ pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use owned::{
     CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, METADATA_ADDRESS, NETWORK_NAME, NFT_TABLE, POD_GATEWAY_V4,
-    POD_GATEWAY_V6, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE,
+    POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE,
 };
 pub use vnic::{Purpose, SubnetAddressing, Vnic};

@@ -3,13 +3,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::Priority;
+use crate::{Priority, TableId};
 
 /// The protocol number on every route and rule of ours. Free in iproute2's `rt_protos` (99, often borrowed, is openr).
 pub const PROTOCOL: u8 = 157;
 
 /// The first route table of ours; a VNIC's table is this plus its slot. OCI's scripts use 10–255 (`ort*`).
 pub const TABLE_BASE: u32 = 1000;
+
+/// The table that leads to pods, one host route each. Main stays as its owners made it, and one rule for all pods, instead
+/// of one for each, keeps the list short that the kernel goes through for every packet.
+pub const PODS_TABLE: TableId = TableId(TABLE_BASE - 1);
 
 /// Host ends of pod links are named by this prefix and a hash; Calico's and Cilium's generic-veth modes match on it,
 /// and so does our nft table.
@@ -44,8 +48,8 @@ pub const POD_GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 pub struct RulePriorities;
 
 impl RulePriorities {
-    /// To a pod → main, where its host route is.
-    pub const TO_POD: Priority = Priority(512);
+    /// Everything → [`PODS_TABLE`]: what is for a pod of this node goes to it, whatever comes below.
+    pub const TO_PODS: Priority = Priority(512);
     /// To the metadata address → main: it answers on the primary VNIC only.
     pub const METADATA: Priority = Priority(1000);
     /// Our mark → main: replies leave by the VNIC they came in on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use netlink::{NeighbourFilter, Socket};
+use netlink::{NeighbourFilter, Rule, Socket};
 use sandbox::{Capabilities, DOMAIN, Node, Outcome};
 use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities};
 
@@ -67,10 +67,9 @@ pub(crate) fn left_over(node: &Node) -> Result<Vec<String>> {
         let links = socket.links()?;
         left.extend(links.iter().filter(|l| l.name.as_str().starts_with(HOST_LINK_PREFIX)).map(|l| l.name.to_string()));
         for family in Family::ALL {
-            let ours = socket.rules(family)?.into_iter().filter(|rule| {
-                rule.protocol == PROTOCOL && matches!(rule.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD)
-            });
-            left.extend(ours.map(|rule| format!("rule {} {:?} {:?}", rule.priority, rule.from, rule.to)));
+            let of_pods = |rule: &Rule| rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
+            let ours = socket.rules(family)?.into_iter().filter(of_pods);
+            left.extend(ours.map(|rule| format!("rule {} {:?}", rule.priority, rule.from)));
         }
         let proxies = socket.neighbours(&NeighbourFilter { family: None, index: None, proxy: true })?;
         left.extend(proxies.iter().map(|entry| format!("proxy {}", entry.address)));

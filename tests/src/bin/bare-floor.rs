@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
-use vcn::{Family, IfName, MacAddr, Mtu, POD_GATEWAY_V4, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, MacAddr, Mtu, POD_GATEWAY_V4, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const POD_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -24,14 +24,11 @@ fn main() -> anyhow::Result<()> {
     let mut host = Socket::open()?;
     let address = IpNetwork::from(std::net::IpAddr::from(POD));
     let (gateway, table) = (POD_GATEWAY_V4.into(), TableId(vcn::TABLE_BASE + 1));
-    let mut to_pod = Rule::new(Family::Ipv4, RulePriorities::TO_POD, TableId::MAIN, PROTOCOL);
-    to_pod.to = Some(address);
     let mut from_pod = Rule::new(Family::Ipv4, RulePriorities::FROM_POD, table, PROTOCOL);
     from_pod.from = Some(address);
     let vnic = host.index_of(&vnic)?;
     if verb == "del" {
         host.delete_rule(&from_pod)?;
-        host.delete_rule(&to_pod)?;
         host.delete_neighbour(&Neighbour::proxy(vnic, address.ip()))?;
         return host.delete_link_named(&host_link).context("delete the pair");
     }
@@ -56,12 +53,10 @@ fn main() -> anyhow::Result<()> {
     pod.add_route(&default)?;
 
     let outside = host.index_of(&host_link)?;
-    host.replace_neighbour(&Neighbour::permanent(outside, address.ip(), POD_MAC))?;
-    let mut route = Route::new(address, outside, TableId::MAIN, PROTOCOL);
+    let mut route = Route::new(address, outside, PODS_TABLE, PROTOCOL);
     route.scope_link = true;
     host.add_route(&route)?;
     host.replace_neighbour(&Neighbour::proxy(vnic, address.ip()))?;
-    host.add_rule(&to_pod)?;
     host.add_rule(&from_pod).context("add the last rule")
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
@@ -85,12 +85,12 @@ fn settings(desired: &[Object], places: &Places) -> Vec<Object> {
         .collect()
 }
 
-/// Our routes outside the main table: those in it lead to pods and are the plugin's.
+/// Our routes in the tables of VNICs: those to pods are the plugin's.
 fn routes(family: Family, names: &HashMap<u32, IfName>, places: &mut Places) -> Result<Vec<Object>, Error> {
     let filter = RouteFilter { family, table: None, protocol: Some(PROTOCOL), oif: None };
     let routes =
         places.host.routes(&filter).map_err(|source| Error::Observe { what: format!("{family} routes"), source })?;
-    let described = routes.into_iter().filter(|route| route.table != TableId::MAIN).filter_map(|route| {
+    let described = routes.into_iter().filter(|route| route.table != PODS_TABLE).filter_map(|route| {
         let link = names.get(&route.oif)?.clone();
         if link.as_str().starts_with(HOST_LINK_PREFIX) {
             return None;
@@ -106,9 +106,7 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
         .host
         .rules(family)
         .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
-    let ours = |rule: &netlink::Rule| {
-        rule.protocol == PROTOCOL && matches!(rule.priority, RulePriorities::METADATA | RulePriorities::FROM_VNIC)
-    };
+    let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
     let describe = |rule: netlink::Rule| {
         let netlink::Rule { priority, from, to, table, .. } = rule;
         Object::Rule(RuleSpec { priority, family, from, to, table })

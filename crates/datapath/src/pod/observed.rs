@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
-use vcn::{Family, IfName, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
-use super::{LinkEnds, PodNetwork, desired, disable_ipv6, owners};
+use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, owners};
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
@@ -33,7 +33,8 @@ pub fn observe(
         found.extend(switched_off(Place::Host, &ends.host, places));
         // The pod end is read before the host's rules, so that the list is in the order of making.
         found.extend(pod_end(ends, index, places)?);
-        for object in carried(&ends.host, index, &mut places.host)? {
+        found.extend(asking_address(&ends.host, index, &mut places.host)?.map(|object| (Place::Host, object)));
+        for object in carried(&ends.host, index, PODS_TABLE, &mut places.host)? {
             if let Object::Route(route) = &object
                 && !held.contains(&route.destination.ip())
             {
@@ -103,7 +104,7 @@ fn pod_end(ends: &LinkEnds, host_index: u32, places: &mut Places) -> Result<Vec<
             .filter(ours)
             .map(|address| Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })),
     );
-    found.extend(carried(&ends.pod, index, &mut pod.socket)?);
+    found.extend(carried(&ends.pod, index, TableId::MAIN, &mut pod.socket)?);
     let found = found.into_iter().map(|object| (Place::Pod, object));
     Ok(found.chain(switched_off(Place::Pod, &ends.pod, places)).collect())
 }
@@ -116,8 +117,17 @@ fn switched_off(place: Place, link: &IfName, places: &Places) -> Option<(Place, 
     Some((place, Object::Sysctl(SysctlSpec { key, value })))
 }
 
-/// Routes and permanent neighbours of ours on a link.
-fn carried(name: &IfName, index: u32, socket: &mut Socket) -> Result<Vec<Object>, Error> {
+/// The address by which the host asks for the pod, if it is there.
+fn asking_address(name: &IfName, index: u32, socket: &mut Socket) -> Result<Option<Object>, Error> {
+    let addresses = socket
+        .addresses(Some(index))
+        .map_err(|source| Error::Observe { what: format!("addresses of {name}"), source })?;
+    let found = addresses.into_iter().find(|address| address.address == LINK_LOCAL_GATEWAY);
+    Ok(found.map(|found| Object::Address(AddressSpec { link: name.clone(), address: found.address })))
+}
+
+/// Permanent neighbours, and routes of ours in a table, on a link.
+fn carried(name: &IfName, index: u32, table: TableId, socket: &mut Socket) -> Result<Vec<Object>, Error> {
     let mut found = Vec::new();
     for family in Family::ALL {
         let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
@@ -130,7 +140,7 @@ fn carried(name: &IfName, index: u32, socket: &mut Socket) -> Result<Vec<Object>
                 .filter(|n| n.permanent && !n.address.is_multicast())
                 .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
         );
-        let filter = RouteFilter { family, table: Some(TableId::MAIN), protocol: Some(PROTOCOL), oif: Some(index) };
+        let filter = RouteFilter { family, table: Some(table), protocol: Some(PROTOCOL), oif: Some(index) };
         let routes = socket
             .routes(&filter)
             .map_err(|source| Error::Observe { what: format!("{family} routes on {name}"), source })?;
@@ -167,9 +177,7 @@ fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
         let rules =
             socket.rules(family).map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
         let ours = |rule: &netlink::Rule| {
-            rule.protocol == PROTOCOL
-                && matches!(rule.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD)
-                && (about(&rule.from) || about(&rule.to))
+            rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from)
         };
         found.extend(rules.into_iter().filter(ours).map(|rule| {
             let netlink::Rule { priority, from, to, table, .. } = rule;

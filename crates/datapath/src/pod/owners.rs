@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use netlink::RouteFilter;
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PROTOCOL, TableId};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL};
 
 use crate::{Error, Places};
 
@@ -20,7 +20,7 @@ pub struct Owner {
     pub identity: Option<String>,
 }
 
-/// The owners of all pod addresses, found by our routes in the main table.
+/// The owners of all pod addresses, found by the routes that lead to pods.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
@@ -39,7 +39,7 @@ pub fn owners(places: &mut Places) -> Result<Vec<Owner>, Error> {
         return Ok(owners);
     }
     for family in Family::ALL {
-        let filter = RouteFilter { family, table: Some(TableId::MAIN), protocol: Some(PROTOCOL), oif: None };
+        let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
         let routes = places
             .host
             .routes(&filter)

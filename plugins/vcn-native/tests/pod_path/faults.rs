@@ -104,7 +104,7 @@ fn del_of_an_unreadable_record_without_link_still_leaves_nothing() {
     fs::write(record(&node), "{").unwrap();
     node.del(&a);
     assert!(b.reaches("10.0.1.1"), "the other pod is not touched");
-    assert_eq!(node.pod_rules(Family::Ipv4).len(), 2);
+    assert_eq!(node.pod_rules(Family::Ipv4).len(), 1);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use ipam::{Allocations, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
 use serde_json::{Value, json};
-use vcn::{Family, IfName, Mtu, PerFamily, Purpose, RulePriorities, TableId};
+use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
 
 /// Which families the node's pools offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,9 @@ impl Node {
         node.in_host(|socket| {
             let lo = socket.index_of(&name("lo")).unwrap();
             socket.change_link(lo, &[LinkChange::Up]).unwrap();
+            for family in Family::ALL {
+                socket.add_rule(&Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, PROTOCOL)).unwrap();
+            }
             Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv4", "ip_forward"], "1").unwrap();
             Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", "all", "forwarding"], "1").unwrap();
         });
@@ -196,8 +199,7 @@ impl Node {
 
     pub(crate) fn pod_rules(&self, family: Family) -> Vec<Rule> {
         let rules = self.in_host(|socket| socket.rules(family).unwrap());
-        let of_pods = |r: &Rule| matches!(r.priority, RulePriorities::TO_POD | RulePriorities::FROM_POD);
-        rules.into_iter().filter(of_pods).collect()
+        rules.into_iter().filter(|rule| rule.priority == RulePriorities::FROM_POD).collect()
     }
 
     pub(crate) fn allocations(&self) -> Allocations {
