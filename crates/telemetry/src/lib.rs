@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plugin ─ Phases ─▶ VerbRecord ─▶ Sink ──datagram──▶ Listener (agent: metrics, health, slow pods)
-//!                                      └─nobody there──▶ verbs.log, verbs.log.1
+//!                                      └─nobody there──▶ verbs.log, verbs.log.1 ──take_log──▶ agent, once it is there
 //! ```
 //!
 //! The plugin's side is synchronous and small, waits for nobody and fails no verb: a record that can go nowhere is lost.
@@ -14,7 +14,7 @@ mod record;
 mod sink;
 
 pub use listener::{ListenError, Listener};
-pub use log::{LOG_LIMIT, log_path, read_log};
+pub use log::{LOG_LIMIT, log_path, read_log, take_log};
 pub use phases::{Phase, Phases};
 pub use record::{LINE_LIMIT, VerbRecord};
 pub use sink::{Delivery, Sink};

@@ -1,7 +1,7 @@
 //! The file that records go to while no agent listens: bounded, one older generation kept, many writers at once.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ pub const LOG_LIMIT: u64 = 1 << 20;
 
 const FILE: &str = "verbs.log";
 const OLDER_FILE: &str = "verbs.log.1";
+/// A generation on its way to the agent.
+const TAKEN_FILE: &str = "verbs.log.taken";
 
 /// Appends a line. Writers do not wait for each other: a line is one write in append mode, and whoever finds the file
 /// full and being rotated by another writes to it all the same, so it may exceed the limit by one line per writer.
@@ -29,8 +31,12 @@ pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
         // The lock is dropped with the file.
         if full && file.try_lock().is_ok() {
             // Somebody else may have rotated between our open and our lock.
-            if same_file(&path, &found) {
-                fs::rename(&path, dir.join(OLDER_FILE))?;
+            if same_file(&path, &found)
+                && let Err(error) = fs::rename(&path, dir.join(OLDER_FILE))
+                // The agent took it just now.
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(error);
             }
             continue;
         }
@@ -57,6 +63,48 @@ pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
         }
     }
     Ok(records)
+}
+
+/// Hands every record in the files to `each`, oldest first, and removes the files: what was taken is not found again. Says
+/// how many lines were no records.
+///
+/// Only one process may take at a time. One that is killed while it takes leaves a generation that the next one takes
+/// again from its start.
+///
+/// # Errors
+/// When a file is there and cannot be moved, read or removed.
+pub fn take_log(dir: &Path, mut each: impl FnMut(VerbRecord)) -> io::Result<usize> {
+    let taken = dir.join(TAKEN_FILE);
+    let mut damaged = take(&taken, &mut each)?;
+    for name in [OLDER_FILE, FILE] {
+        match fs::rename(dir.join(name), &taken) {
+            Ok(()) => damaged += take(&taken, &mut each)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(damaged)
+}
+
+fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
+    let mut damaged = 0;
+    let file = match OpenOptions::new().read(true).custom_flags(safe_flags()).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let mut reader = BufReader::with_capacity(LINE_LIMIT, file);
+    // Twice: a plugin that had opened the file before it was renamed may have written to it after we reached its end.
+    for _ in 0..2 {
+        for line in reader.by_ref().split(b'\n') {
+            match VerbRecord::from_line(&line?) {
+                Ok(record) => each(record),
+                Err(_) => damaged += 1,
+            }
+        }
+    }
+    fs::remove_file(path)?;
+    Ok(damaged)
 }
 
 /// Where the records go while no agent listens.

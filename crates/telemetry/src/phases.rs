@@ -1,9 +1,10 @@
-//! A stopwatch with laps: where a verb's time went.
+//! A stopwatch with laps: where a verb's time went. Laps of one name are one phase: a GC does the same for each of many
+//! attachments.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// A lap: its name and its length in microseconds.
+/// A phase: its name and its length in microseconds, all laps of that name together.
 pub type Phase = (Cow<'static, str>, u64);
 
 /// Laps since the start. One reading of the clock per lap, nothing else.
@@ -25,17 +26,21 @@ impl Phases {
     /// Ends the current lap and names it: the time since the last mark, or since the start.
     pub fn mark(&mut self, name: &'static str) {
         let now = Instant::now();
-        self.phases.push((Cow::Borrowed(name), micros(now - self.lap)));
+        let lap = micros(now - self.lap);
+        match self.phases.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.saturating_add(lap),
+            None => self.phases.push((Cow::Borrowed(name), lap)),
+        }
         self.lap = now;
     }
 
-    /// The laps so far, in order.
+    /// The phases so far, in the order they first ended.
     #[must_use]
     pub fn phases(&self) -> &[Phase] {
         &self.phases
     }
 
-    /// The laps, for a record.
+    /// The phases, for a record.
     #[must_use]
     pub fn into_phases(self) -> Vec<Phase> {
         self.phases
@@ -63,12 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn laps_follow_each_other_and_fit_into_the_total() {
+    fn laps_follow_each_other_add_up_by_name_and_fit_into_the_total() {
         let mut phases = Phases::start();
         let until = Instant::now() + Duration::from_millis(2);
         while Instant::now() < until {}
         phases.mark("ipam");
         phases.mark("links");
+        phases.mark("ipam");
         let total = phases.total_micros();
         let laps = phases.into_phases();
         assert_eq!(laps.iter().map(|(name, _)| name.as_ref()).collect::<Vec<_>>(), ["ipam", "links"]);

@@ -1,5 +1,6 @@
 //! What one run of a plugin was: one line of JSON, small enough for one datagram.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ use crate::Phase;
 pub const LINE_LIMIT: usize = 4096;
 
 /// How a record that is too long is cut, step by step: bytes of the message, bytes of every other text, length of every
-/// list. The last step always fits: 10 texts and 4 phases of 16 bytes, six for each when all must be escaped.
+/// list. The last step always fits: 12 texts and 4 phases of 16 bytes, six for each when all must be escaped.
 const CUTS: [(usize, usize, usize); 6] =
     [(3072, 253, 32), (2048, 253, 32), (1024, 253, 32), (256, 128, 32), (64, 64, 8), (16, 16, 4)];
 
@@ -56,6 +57,12 @@ pub struct VerbRecord {
     /// The trace it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// The caller's span in it, of which this run is a child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<String>,
+    /// This run's own span.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span_id: Option<String>,
 }
 
 impl VerbRecord {
@@ -70,6 +77,16 @@ impl VerbRecord {
             verb: verb.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Makes the run a span of the caller's trace. Both identifiers as W3C trace context has them (32 and 16 lower-case
+    /// hexadecimal digits, not all zero), checked by whoever read them.
+    pub fn continue_trace(&mut self, trace_id: &str, parent_span_id: &str) {
+        self.trace_id = Some(trace_id.to_owned());
+        self.parent_span_id = Some(parent_span_id.to_owned());
+        // The standard library seeds each state anew. All zeros would mean "no span".
+        let random = RandomState::new().hash_one((std::process::id(), self.unix_millis, trace_id)).max(1);
+        self.span_id = Some(format!("{random:016x}"));
     }
 
     /// The record as one line, newline included, of at most [`LINE_LIMIT`] bytes: texts and lists are cut as needed, the
@@ -124,6 +141,8 @@ impl VerbRecord {
                 .collect(),
             total_micros: self.total_micros,
             trace_id: self.trace_id.as_ref().map(short),
+            parent_span_id: self.parent_span_id.as_ref().map(short),
+            span_id: self.span_id.as_ref().map(short),
         }
     }
 }
@@ -192,11 +211,26 @@ mod tests {
             phases: (0..1000).map(|_| (monster().into(), u64::MAX)).collect(),
             total_micros: u64::MAX,
             trace_id: Some(monster()),
+            parent_span_id: Some(monster()),
+            span_id: Some(monster()),
             unix_millis: u64::MAX,
         };
         let line = long.to_line();
         assert!(line.len() <= LINE_LIMIT, "{}", line.len());
         assert_eq!(VerbRecord::from_line(line.as_bytes()).unwrap().code, u32::MAX);
+    }
+
+    #[test]
+    fn a_run_is_a_span_of_its_own_in_the_callers_trace() {
+        let span = || {
+            let mut record = record();
+            record.continue_trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+            assert_eq!(record.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
+            record.span_id.unwrap()
+        };
+        let (one, other) = (span(), span());
+        assert!(one.len() == 16 && one.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{one}");
+        assert_ne!(one, other);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use telemetry::{Delivery, LINE_LIMIT, Listener, Sink, VerbRecord, log_path, read_log};
+use telemetry::{Delivery, LINE_LIMIT, Listener, Sink, VerbRecord, log_path, read_log, take_log};
 
 fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -168,6 +168,100 @@ fn parallel_writers_rotate_without_losing_or_mixing_lines() {
     let mut expected: Vec<_> = (0..writers).flat_map(|w| (0..each).map(move |n| format!("w{w}-{n:03}"))).collect();
     expected.sort();
     assert_eq!(got, expected);
+}
+
+fn taken(dir: &Path) -> Vec<String> {
+    let mut containers = Vec::new();
+    take_log(dir, |record| containers.push(record.container_id)).unwrap();
+    containers
+}
+
+#[test]
+fn what_is_taken_from_the_files_is_taken_once_and_in_order() {
+    let dir = dir();
+    let sink = Sink::new(dir.path()).with_log_limit(1000);
+    let mut sent = 0;
+    while !dir.path().join("verbs.log.1").exists() {
+        assert_eq!(sink.send(&record(sent)), Delivery::Log);
+        sent += 1;
+    }
+    assert_eq!(taken(dir.path()), (0..sent).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(taken(dir.path()), [""; 0]);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    sink.send(&record("later"));
+    // As if an agent had been killed while it took.
+    fs::rename(log_path(dir.path()), dir.path().join("verbs.log.taken")).unwrap();
+    sink.send(&record("last"));
+    assert_eq!(taken(dir.path()), ["later", "last"]);
+}
+
+#[test]
+fn nothing_is_lost_while_the_files_are_taken_under_the_writers() {
+    let dir = dir();
+    let (writers, each) = (4, 200);
+    let got = std::sync::Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        let writing: Vec<_> = (0..writers)
+            .map(|writer| {
+                // Small, so that rotation and taking meet; taken at once, so that no generation is overwritten.
+                let sink = Sink::new(dir.path()).with_log_limit(100_000);
+                scope.spawn(move || {
+                    for number in 0..each {
+                        assert_eq!(sink.send(&record(format!("w{writer}-{number:03}"))), Delivery::Log);
+                    }
+                })
+            })
+            .collect();
+        while !writing.iter().all(thread::ScopedJoinHandle::is_finished) {
+            got.lock().unwrap().extend(taken(dir.path()));
+        }
+    });
+    let mut got = got.into_inner().unwrap();
+    got.extend(taken(dir.path()));
+    got.sort();
+    let mut expected: Vec<_> = (0..writers).flat_map(|w| (0..each).map(move |n| format!("w{w}-{n:03}"))).collect();
+    expected.sort();
+    assert_eq!(got, expected);
+}
+
+/// Runs on a thread with mounts of its own, so that a file system can be made that is full or read-only.
+fn on_file_system(options: &str, act: impl FnOnce(&Path) + Send) {
+    use nix::mount::{MsFlags, mount};
+    let dir = dir();
+    let path = dir.path();
+    let work = || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), Some(options)).unwrap();
+        act(path);
+    };
+    thread::scope(|scope| scope.spawn(work).join().unwrap());
+}
+
+#[test]
+fn a_read_only_state_directory_costs_the_record_but_an_agent_is_still_reached() {
+    on_file_system("size=1m", |dir| {
+        use nix::mount::{MsFlags, mount};
+        let listener = Listener::bind(dir).unwrap();
+        mount(None::<&str>, dir, None::<&str>, MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, None::<&str>).unwrap();
+        let start = Instant::now();
+        assert_eq!(Sink::new(dir).send(&record("a")), Delivery::Agent);
+        assert_eq!(listener.recv().unwrap().container_id, "a");
+        let sent: Vec<_> = (0..2000).map(|number| Sink::new(dir).send(&record(number))).collect();
+        assert_eq!(sent.last(), Some(&Delivery::Lost), "the queue is full and there is no other way");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn a_full_state_directory_costs_records_and_nothing_else() {
+    on_file_system("size=8k", |dir| {
+        let sent: Vec<_> = (0..200).map(|number| Sink::new(dir).send(&record(number))).collect();
+        assert_eq!((sent.first(), sent.last()), (Some(&Delivery::Log), Some(&Delivery::Lost)));
+        let kept = sent.iter().filter(|delivery| **delivery == Delivery::Log).count();
+        assert_eq!(taken(dir).len(), kept);
+        assert_eq!(Sink::new(dir).send(&record("again")), Delivery::Log, "as soon as there is room");
+    });
 }
 
 #[test]
