@@ -1,7 +1,7 @@
 //! The file that records go to while no agent listens: bounded, one older generation kept, many writers at once.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -16,32 +16,39 @@ const OLDER_FILE: &str = "verbs.log.1";
 /// A generation on its way to the agent.
 const TAKEN_FILE: &str = "verbs.log.taken";
 
-/// Appends a line. Writers do not wait for each other: a line is one write in append mode, and whoever finds the file
-/// full and being rotated by another writes to it all the same, so it may exceed the limit by one line per writer.
+/// How often a writer looks again after the file was moved under it, by another writer or by the agent.
+const ATTEMPTS: u32 = 8;
+
+/// Appends a line. Writers do not wait for each other, nor for the agent: they share the file's lock, and whoever moves the
+/// file needs it alone. A line is one write in append mode. A writer that finds the file full and in use by others writes
+/// to it all the same, so it may exceed the limit by one line per writer.
 pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
     let path = dir.join(FILE);
-    // Each turn but the last follows a rotation, ours or another's.
-    for _ in 0..3 {
+    for attempt in 0..ATTEMPTS {
+        // The lock is dropped with the file.
         let file = open(&path)?;
+        if file.try_lock_shared().is_err() {
+            continue;
+        }
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "verbs.log is not a regular file"));
         }
+        // The agent has read it to the end and removed it since it was opened.
+        if found.nlink() == 0 {
+            continue;
+        }
         let full = found.len() > 0 && found.len() + line.len() as u64 > limit;
-        // The lock is dropped with the file.
-        if full && file.try_lock().is_ok() {
-            // Somebody else may have rotated between our open and our lock.
-            if same_file(&path, &found)
-                && let Err(error) = fs::rename(&path, dir.join(OLDER_FILE))
-                // The agent took it just now.
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                return Err(error);
+        if full && attempt < ATTEMPTS / 2 {
+            // Somebody else may have moved it between our open and our lock.
+            if file.try_lock().is_ok() && same_file(&path, &found) {
+                fs::rename(&path, dir.join(OLDER_FILE))?;
             }
             continue;
         }
         return write(file, line);
     }
+    // Whoever has it locked was stopped in the midst of moving it: then it is only moved with the line.
     write(open(&path)?, line)
 }
 
@@ -72,7 +79,7 @@ pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
 /// again from its start.
 ///
 /// # Errors
-/// When a file is there and cannot be moved, read or removed.
+/// When a file is there and cannot be moved, read or removed; `WouldBlock` when a plugin is just writing to it.
 pub fn take_log(dir: &Path, mut each: impl FnMut(VerbRecord)) -> io::Result<usize> {
     let taken = dir.join(TAKEN_FILE);
     let mut damaged = take(&taken, &mut each)?;
@@ -93,16 +100,16 @@ fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
-    let mut reader = BufReader::with_capacity(LINE_LIMIT, file);
-    // Twice: a plugin that had opened the file before it was renamed may have written to it after we reached its end.
-    for _ in 0..2 {
-        for line in reader.by_ref().split(b'\n') {
-            match VerbRecord::from_line(&line?) {
-                Ok(record) => each(record),
-                Err(_) => damaged += 1,
-            }
+    // Plugins that had opened it before it was moved write to it yet. They take microseconds; one that was stopped in the
+    // midst of it leaves the file to the next attempt.
+    file.try_lock().map_err(io::Error::from)?;
+    for line in BufReader::with_capacity(LINE_LIMIT, &file).split(b'\n') {
+        match VerbRecord::from_line(&line?) {
+            Ok(record) => each(record),
+            Err(_) => damaged += 1,
         }
     }
+    // While it is locked: whoever gets the lock next sees that it is gone.
     fs::remove_file(path)?;
     Ok(damaged)
 }
