@@ -42,7 +42,11 @@ pub(crate) fn append(dir: &Path, line: &str, limit: u64) -> io::Result<()> {
         if full && attempt < ATTEMPTS / 2 {
             // Somebody else may have moved it between our open and our lock.
             if file.try_lock().is_ok() && same_file(&path, &found) {
-                fs::rename(&path, dir.join(OLDER_FILE))?;
+                match fs::rename(&path, dir.join(OLDER_FILE)) {
+                    // The agent took it just now.
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
             }
             continue;
         }
