@@ -19,9 +19,11 @@ use vcn::{
 
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
 
+mod carrier;
 mod observed;
 mod owners;
 
+pub use carrier::{Carrier, needed, observe_needed};
 pub use observed::{observe, recorded};
 pub use owners::{Owner, owners};
 
@@ -157,14 +159,24 @@ fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {
 fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let family = Family::of(pod.address);
     let net = IpNetwork::from(pod.address);
-    // To ask by NDP the host needs a link-local address that is not being checked for duplicates, which takes 1-2 s.
-    let asking = (family == Family::Ipv6)
-        .then(|| Object::Address(AddressSpec { link: ends.host.clone(), address: LINK_LOCAL_GATEWAY }));
+    let answering = answering(ends, family);
     let route = RouteSpec { destination: net, via: None, link: ends.host.clone(), table: PODS_TABLE };
     let proxy = NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None };
     let priority = RulePriorities::FROM_POD;
     let rule = RuleSpec { priority, family, from: Some(net), to: None, table: pod.table };
-    asking.into_iter().chain([Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)])
+    [answering, Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)].into_iter()
+}
+
+/// What answers a pod that asks for its gateway. It need not ask as long as it has the permanent neighbour, but the kernel
+/// forgets that when the pod's link goes down or changes its Ethernet address.
+fn answering(ends: &LinkEnds, family: Family) -> Object {
+    let link = ends.host.clone();
+    match family {
+        Family::Ipv4 => Object::Neighbour(NeighbourSpec { link, address: gateway(family), mac: None }),
+        // Also what the host asks for the pod from: the link-local address it gives itself is being checked for duplicates
+        // for 1-2 s.
+        Family::Ipv6 => Object::Address(AddressSpec { link, address: LINK_LOCAL_GATEWAY }),
+    }
 }
 
 /// The default route's destination.
@@ -175,7 +187,7 @@ pub const fn everything(family: Family) -> IpNetwork {
     }
 }
 
-/// What the host end has of IPv6, and so what answers a pod that asks its gateway.
+/// The gateway as an address of the host end.
 pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = IpNetwork::V6(match Ipv6Network::new_checked(POD_GATEWAY_V6, 64) {
     Some(net) => net,
     None => panic!(),

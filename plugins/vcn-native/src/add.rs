@@ -35,7 +35,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     }
     report.mark("ipam");
 
-    let network = node::network(&allocation, Some(&pools));
+    let network = node::network(&allocation, Some(&pools), &request.conf);
     let built = build(
         &network,
         netns,

@@ -1,10 +1,18 @@
 //! CHECK: the plan from what is observed to what is desired must be empty; a plan that is not is the answer.
+//!
+//! Desired is what ADD made, as far as the chain's last result still says so (a later plugin may have changed the pod's
+//! Ethernet address or its routes), and what that rests on: the VNIC's link and table, the rule that leads to pods, the
+//! host's settings.
 
 use std::path::Path;
 
-use cni::{CheckRequest, Error};
-use datapath::{Places, plan, pod};
+use cni::{CheckRequest, Error, Interface, Success};
+use datapath::pod::Carrier;
+use datapath::{Change, Object, Place, Places, Step, plan, pod};
+use ipam::{Allocation, NetnsRecord, Pools};
+use ipnetwork::IpNetwork;
 use netlink::Netns;
+use vcn::{Family, IfName};
 
 use crate::conf::Conf;
 use crate::failure::{self, code};
@@ -21,17 +29,104 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     report.addresses(&allocation.addresses);
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("record");
+    let answered = request.prev_result.read();
+    let mut differences = contradictions(request, &netns, allocation, &answered);
+    differences.extend(vanished(allocation, &pools));
     let mut places = Places::host(Path::new(SYSCTL_ROOT))
         .map_err(|error| failure::of_host(&error))?
         .with_pod(netns)
         .map_err(|error| failure::of_host(&error))?;
-    let observed = node::observe(&request.key, Some(allocation), Some(&pools), &mut places)?;
+    let network = node::network(allocation, Some(&pools), &request.conf);
+    let carriers = carriers(allocation, &pools);
+    let mut observed = node::observe(&request.key, Some(allocation), Some(&pools), &mut places)?;
+    observed.extend(
+        pod::observe_needed(&carriers, &network.ends.host, &mut places)
+            .map_err(|error| failure::of_datapath(&error))?,
+    );
     report.mark("observe");
-    let missing = plan(&pod::desired(&node::network(allocation, Some(&pools))), &observed);
-    if missing.is_empty() {
+    let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname);
+    desired.extend(pod::needed(&carriers, &network.ends.host));
+    // What later plugins added in the pod is their business.
+    let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
+    differences.extend(plan(&desired, &observed).iter().filter(|step| !added(step)).map(ToString::to_string));
+    if differences.is_empty() {
         return Ok(());
     }
-    let steps: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    let msg = format!("{} is not as ADD made it: {} step(s) would mend it", request.key, steps.len());
-    Err(Error::new(code::CHECK_DIFFERS, msg).with_details(steps.join("; ")))
+    let msg = format!("{} is not as ADD made it, in {} respect(s); see the details", request.key, differences.len());
+    Err(Error::new(code::CHECK_DIFFERS, msg).with_details(differences.join("; ")))
+}
+
+/// Where the request, the record and the namespace at hand do not speak of the same attachment.
+fn contradictions(
+    request: &CheckRequest<Conf>,
+    netns: &Netns,
+    allocation: &Allocation,
+    answered: &Success,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let id = netns.id();
+    if let Some(NetnsRecord { path, dev, inode }) = &allocation.netns
+        && (*dev, *inode) != (id.dev, id.inode)
+    {
+        let (asked, added) = (request.netns.display(), path.display());
+        found.push(format!("{asked} is another network namespace than the one ADD was given as {added}"));
+    }
+    let inside = |name: &str| name == request.key.ifname.as_str();
+    let ours: Vec<usize> =
+        answered.interfaces.iter().enumerate().filter(|(_, it)| inside(&it.name)).map(|(at, _)| at).collect();
+    let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).filter_map(|it| it.sandbox.as_ref());
+    for sandbox in elsewhere.filter(|sandbox| Path::new(sandbox) != request.netns) {
+        if Netns::open(Path::new(sandbox)).is_ok_and(|other| other.id() != id) {
+            found.push(format!("prevResult says that {} is in {sandbox}", request.key.ifname));
+        }
+    }
+    for ip in answered.ips.iter().filter(|ip| ip.interface.is_some_and(|index| ours.contains(&index))) {
+        if !allocation.addresses.iter().any(|held| IpNetwork::from(held.address) == ip.address) {
+            found.push(format!("prevResult says that the pod has {}, which is not on record as its own", ip.address));
+        }
+    }
+    found
+}
+
+/// VNICs that are the node's no more: what is sent to their addresses does not arrive here.
+fn vanished(allocation: &Allocation, pools: &Pools) -> impl Iterator<Item = String> {
+    let gone = |held: &&ipam::Assigned| !pools.vnics.iter().any(|vnic| vnic.vnic_id == held.vnic_id);
+    allocation
+        .addresses
+        .iter()
+        .filter(gone)
+        .map(|held| format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id))
+}
+
+/// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route.
+/// The chain's result says so then.
+fn as_answered(mut desired: Vec<(Place, Object)>, answered: &Success, ifname: &IfName) -> Vec<(Place, Object)> {
+    let inside = |it: &&Interface| it.sandbox.is_some() && it.name == ifname.as_str();
+    let of_pod = answered.interfaces.iter().find(inside);
+    let mut forgotten = false;
+    desired.retain_mut(|(place, object)| match (place, object) {
+        (Place::Pod, Object::Link(link)) => {
+            // With its old Ethernet address a link loses its permanent neighbours; the host end answers for the gateway.
+            forgotten = of_pod.is_some_and(|it| it.mac.is_some() && it.mac != link.mac);
+            link.mac = of_pod.and_then(|it| it.mac).or(link.mac);
+            link.mtu = of_pod.and_then(|it| it.mtu).or(link.mtu);
+            true
+        }
+        (Place::Pod, Object::Neighbour(_)) => !forgotten,
+        // A result that lists no routes at all says nothing about them.
+        (Place::Pod, Object::Route(route)) if route.is_default() && !answered.routes.is_empty() => {
+            answered.routes.iter().any(|it| it.dst == route.destination)
+        }
+        _ => true,
+    });
+    desired
+}
+
+fn carriers(allocation: &Allocation, pools: &Pools) -> Vec<Carrier> {
+    let carrier = |held: &ipam::Assigned| {
+        let vnic = pools.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id)?;
+        let router = vnic.families.of(Family::of(held.address))?.router;
+        Some(Carrier { link: held.vnic_link.clone(), table: held.table, router })
+    };
+    allocation.addresses.iter().filter_map(carrier).collect()
 }

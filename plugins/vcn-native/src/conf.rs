@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use cni::Error;
-use serde::Deserialize;
-use vcn::STATE_DIR;
+use serde::{Deserialize, Deserializer};
+use vcn::{Mtu, STATE_DIR};
 
 /// What the conflist may say to this plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -12,11 +12,15 @@ use vcn::STATE_DIR;
 pub struct Conf {
     /// Where pools and allocations are.
     pub state_dir: PathBuf,
+    /// The largest MTU a pod's link gets; the VNIC's, where that is smaller or nothing is said. A chained plugin that
+    /// changes the MTU (tuning) needs the same value here, or CHECK calls it a difference.
+    #[serde(deserialize_with = "pod_mtu")]
+    pub mtu: Option<Mtu>,
 }
 
 impl Default for Conf {
     fn default() -> Self {
-        Self { state_dir: PathBuf::from(STATE_DIR) }
+        Self { state_dir: PathBuf::from(STATE_DIR), mtu: None }
     }
 }
 
@@ -24,5 +28,17 @@ impl Conf {
     /// DEL and GC clean up whatever has become of the configuration.
     pub(crate) fn or_default(conf: &Result<Self, Error>) -> Self {
         conf.as_ref().map_or_else(|_| Self::default(), Clone::clone)
+    }
+}
+
+/// The smallest MTU that IPv6 works with (RFC 8200 §5).
+const MIN_MTU: u32 = 1280;
+
+fn pod_mtu<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Mtu>, D::Error> {
+    match Option::<u32>::deserialize(deserializer)? {
+        Some(mtu) if mtu < MIN_MTU => {
+            Err(serde::de::Error::custom(format!("an MTU of {mtu} is below {MIN_MTU}, which IPv6 needs")))
+        }
+        mtu => Ok(mtu.map(Mtu)),
     }
 }

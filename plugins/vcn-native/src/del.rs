@@ -65,7 +65,7 @@ pub(crate) fn take_down(
     let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
     let observed = match allocation {
         // The record was written before the network was made, and it is in the record's terms that it was made.
-        Some(allocation) => pod::recorded(&node::network(allocation, None), &mut places)
+        Some(allocation) => pod::recorded(&node::network(allocation, None, &Conf::default()), &mut places)
             .map_err(|error| failure::of_datapath(&error))?,
         None => node::observe(key, None, node.pools().ok().as_ref(), &mut places)?,
     };

@@ -10,6 +10,7 @@ use datapath::{Object, Place, Places, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Request, Store};
 use vcn::{IfName, Mtu};
 
+use crate::conf::Conf;
 use crate::failure;
 use crate::report::Report;
 
@@ -69,16 +70,17 @@ pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
 }
 
 /// What an allocation's network must be. Without pools the MTU is a guess; nobody who takes a network down asks for it.
-pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>) -> PodNetwork {
+pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
         vnic_link: assigned.vnic_link.clone(),
         table: assigned.table,
     };
     let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
+    let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
     PodNetwork {
         ends: ends(&allocation.key),
-        mtu: pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu),
+        mtu: conf.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu)),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
 }

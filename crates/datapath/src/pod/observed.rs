@@ -33,7 +33,7 @@ pub fn observe(
         found.extend(switched_off(Place::Host, &ends.host, places));
         // The pod end is read before the host's rules, so that the list is in the order of making.
         found.extend(pod_end(ends, index, places)?);
-        found.extend(asking_address(&ends.host, index, &mut places.host)?.map(|object| (Place::Host, object)));
+        found.extend(answering(&ends.host, index, &mut places.host)?.map(|object| (Place::Host, object)));
         for object in carried(&ends.host, index, PODS_TABLE, &mut places.host)? {
             if let Object::Route(route) = &object
                 && !held.contains(&route.destination.ip())
@@ -117,13 +117,20 @@ fn switched_off(place: Place, link: &IfName, places: &Places) -> Option<(Place, 
     Some((place, Object::Sysctl(SysctlSpec { key, value })))
 }
 
-/// The address by which the host asks for the pod, if it is there.
-fn asking_address(name: &IfName, index: u32, socket: &mut Socket) -> Result<Option<Object>, Error> {
+/// What answers on the host end for the pod's gateways.
+fn answering(name: &IfName, index: u32, socket: &mut Socket) -> Result<impl Iterator<Item = Object>, Error> {
+    let filter = NeighbourFilter { family: Some(Family::Ipv4), index: Some(index), proxy: true };
+    let proxies = socket
+        .neighbours(&filter)
+        .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
     let addresses = socket
         .addresses(Some(index))
         .map_err(|source| Error::Observe { what: format!("addresses of {name}"), source })?;
-    let found = addresses.into_iter().find(|address| address.address == LINK_LOCAL_GATEWAY);
-    Ok(found.map(|found| Object::Address(AddressSpec { link: name.clone(), address: found.address })))
+    let proxy = |address| Object::Neighbour(NeighbourSpec { link: name.clone(), address, mac: None });
+    let held = |address| Object::Address(AddressSpec { link: name.clone(), address });
+    let proxies: Vec<_> = proxies.into_iter().map(|it| proxy(it.address)).collect();
+    let held = addresses.into_iter().map(|it| it.address).filter(|it| *it == LINK_LOCAL_GATEWAY).map(held);
+    Ok(proxies.into_iter().chain(held.collect::<Vec<_>>()))
 }
 
 /// Permanent neighbours, and routes of ours in a table, on a link.

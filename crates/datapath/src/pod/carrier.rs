@@ -1,0 +1,139 @@
+//! What a pod's network rests on: its VNIC's link and table, the rule that leads to pods, and settings of the host. All
+//! of it is the agent's to make and to repair; CHECK looks at it, because a pod without it is as broken as one without its
+//! own route.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink::RouteFilter;
+use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+
+use super::everything;
+use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
+
+/// The VNIC that carries one of a pod's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// Its link.
+    pub link: IfName,
+    /// Its table.
+    pub table: TableId,
+    /// Its virtual router, which also says the family.
+    pub router: IpAddr,
+}
+
+impl Carrier {
+    const fn family(&self) -> Family {
+        Family::of(self.router)
+    }
+
+    fn route(&self, destination: IpNetwork, via: Option<IpAddr>) -> Object {
+        Object::Route(RouteSpec { destination, via, link: self.link.clone(), table: self.table })
+    }
+
+    /// The settings without which the kernel does not forward between this VNIC and a pod's link.
+    fn settings(&self, pod_link: &IfName) -> Vec<SysctlSpec> {
+        let setting =
+            |key: [&str; 5], value: &str| SysctlSpec { key: key.map(str::to_owned).to_vec(), value: value.into() };
+        let link = self.link.as_str();
+        match self.family() {
+            Family::Ipv4 => vec![
+                setting(["net", "ipv4", "conf", link, "forwarding"], "1"),
+                setting(["net", "ipv4", "conf", pod_link.as_str(), "forwarding"], "1"),
+                setting(["net", "ipv4", "conf", link, RP_FILTER], "2"),
+            ],
+            // Whether IPv6 forwards is decided for the host as a whole.
+            Family::Ipv6 => vec![
+                setting(["net", "ipv6", "conf", "all", "forwarding"], "1"),
+                setting(["net", "ipv6", "conf", link, "proxy_ndp"], "1"),
+            ],
+        }
+    }
+}
+
+const RP_FILTER: &str = "rp_filter";
+
+/// What a pod whose host end is `pod_link` needs of the host.
+#[must_use]
+pub fn needed(carriers: &[Carrier], pod_link: &IfName) -> Vec<(Place, Object)> {
+    let mut objects = Vec::new();
+    for carrier in carriers {
+        let Carrier { link, table: _, router } = carrier;
+        let (family, name) = (carrier.family(), link.clone());
+        objects.extend([
+            Object::Link(LinkSpec { name, kind: LinkKind::Device, mac: None, mtu: None, up: true, alias: None }),
+            carrier.route(IpNetwork::from(*router), None),
+            carrier.route(everything(family), Some(*router)),
+            to_pods(family),
+        ]);
+        objects.extend(carrier.settings(pod_link).into_iter().map(Object::Sysctl));
+    }
+    objects.into_iter().map(|object| (Place::Host, object)).collect()
+}
+
+/// What there is of that.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn observe_needed(
+    carriers: &[Carrier],
+    pod_link: &IfName,
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
+    let mut found = Vec::new();
+    for carrier in carriers {
+        let Carrier { link: name, table, .. } = carrier;
+        let family = carrier.family();
+        let link = match places.host.link(name) {
+            Ok(link) => link,
+            Err(error) if error.is_not_found() => continue,
+            Err(source) => return Err(Error::Observe { what: format!("link {name}"), source }),
+        };
+        let index = link.index;
+        let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+        found.push(Object::Link(LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias }));
+        let filter = RouteFilter { family, table: Some(*table), protocol: None, oif: Some(index) };
+        let routes = places
+            .host
+            .routes(&filter)
+            .map_err(|source| Error::Observe { what: format!("{family} routes in table {table}"), source })?;
+        let asked = |route: &netlink::Route| {
+            route.destination == everything(family) || route.destination.ip() == carrier.router
+        };
+        found.extend(routes.into_iter().filter(asked).map(|route| carrier.route(route.destination, route.gateway)));
+        let rules = places
+            .host
+            .rules(family)
+            .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+        let leads_to_pods = |rule: &netlink::Rule| {
+            let everything = rule.from.is_none() && rule.to.is_none();
+            everything
+                && rule.priority == RulePriorities::TO_PODS
+                && rule.table == PODS_TABLE
+                && rule.protocol == PROTOCOL
+        };
+        found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
+        found.extend(carrier.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
+    }
+    Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
+}
+
+fn to_pods(family: Family) -> Object {
+    let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
+    Object::Rule(RuleSpec { priority, family, from: None, to: None, table })
+}
+
+fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {
+    let read = |key: &[String]| {
+        let key: Vec<&str> = key.iter().map(String::as_str).collect();
+        Some(places.sysctl(Place::Host, |sysctls| sysctls.read(&key)).ok()?.trim().to_owned())
+    };
+    let mut value = read(&wanted.key)?;
+    if wanted.key.last().is_some_and(|name| name == RP_FILTER) {
+        // The higher of this and "all" holds, and only 1 is in the way of packets that come and go by different tables.
+        let of_all = read(&["net", "ipv4", "conf", "all", RP_FILTER].map(str::to_owned))?;
+        let strict = value.as_str().max(of_all.as_str()) == "1";
+        value = if strict { "1".into() } else { wanted.value };
+    }
+    Some(Object::Sysctl(SysctlSpec { key: wanted.key, value }))
+}

@@ -1,0 +1,185 @@
+//! CHECK names each single broken thing, and nothing when nothing is.
+
+use std::process::Command;
+
+use crate::node::{Families, Node, Pod, assert_success, error_of, name};
+use netlink::Netns;
+use serde_json::Value;
+
+/// A dual-stack pod on a node, and what CHECK is asked with.
+struct Checked {
+    node: Node,
+    pod: Pod,
+    conf: Value,
+    host_link: String,
+}
+
+impl Checked {
+    fn new() -> Self {
+        let (node, pod) = (Node::new(Families::Dual), Pod::new("a"));
+        let mut conf = node.conf("1.0.0");
+        let result = node.add(&pod);
+        let host_link = result["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        conf["prevResult"] = result;
+        assert_success(&node.cni("CHECK", &pod, &conf));
+        Self { node, pod, conf, host_link }
+    }
+
+    fn refusal(&self) -> String {
+        let (code, text) = error_of(&self.node.cni("CHECK", &self.pod, &self.conf));
+        assert_eq!(code, 107, "{text}");
+        text
+    }
+}
+
+fn run(netns: &Netns, command: &str) {
+    let output = netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Breaks one thing by `command` (`VETH` is the host end) and wants CHECK to name it, alone.
+fn broken(inside: bool, command: &str, named: &str) {
+    let checked = Checked::new();
+    let netns = if inside { &checked.pod.netns } else { &checked.node.host };
+    run(netns, &command.replace("VETH", &checked.host_link));
+    let text = checked.refusal();
+    assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{command}\n{text}");
+    assert!(text.contains("in 1 respect(s)"), "{command} breaks one thing\n{text}");
+}
+
+#[test]
+fn everything_in_the_pod_that_can_break_is_named() {
+    for (command, named) in [
+        ("ip -6 addr del 2001:db8::8/128 dev eth0", "pod: addr add 2001:db8::8/128 dev eth0"),
+        ("ip route del default", "pod: route add default via 169.254.1.1 dev eth0 proto 157"),
+        ("ip -6 route del default", "pod: route add default via fe80::1 dev eth0 proto 157"),
+        (
+            "ip route replace default via 169.254.1.1 dev eth0 proto 157 onlink; ip route del 169.254.1.1",
+            "pod: route add 169.254.1.1 dev eth0 proto 157",
+        ),
+        ("ip neigh del 169.254.1.1 dev eth0", "pod: neigh add 169.254.1.1 lladdr"),
+        (
+            "ip neigh replace fe80::1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
+            "pod: neigh replace fe80::1 lladdr",
+        ),
+        ("ip link set eth0 mtu 1400", "pod: link set eth0"),
+        ("ip addr add 10.9.9.9/32 dev eth0; ip addr del 10.0.0.8/32 dev eth0", "pod: addr add 10.0.0.8/32 dev eth0"),
+    ] {
+        broken(true, command, named);
+    }
+}
+
+#[test]
+fn everything_on_the_host_that_can_break_is_named() {
+    for (command, named) in [
+        ("ip link set VETH mtu 1400", "link set VETH"),
+        ("ip link set VETH address 02:00:00:00:00:99", "link set VETH"),
+        ("ip link set VETH alias somebody", "is somebody else's"),
+        ("ip route del 10.0.0.8 table 999", "route add 10.0.0.8 dev VETH table 999 proto 157"),
+        ("ip -6 route del 2001:db8::8 table 999", "route add 2001:db8::8 dev VETH table 999 proto 157"),
+        ("ip neigh del proxy 169.254.1.1 dev VETH", "neigh add proxy 169.254.1.1 dev VETH"),
+        ("ip -6 addr del fe80::1/64 dev VETH", "addr add fe80::1/64 dev VETH"),
+        ("ip neigh del proxy 10.0.0.8 dev ens5", "neigh add proxy 10.0.0.8 dev ens5"),
+        ("ip -6 neigh del proxy 2001:db8::8 dev ens5", "neigh add proxy 2001:db8::8 dev ens5"),
+        ("ip rule del pref 1536 from 10.0.0.8", "rule add pref 1536 from 10.0.0.8 lookup 1001"),
+        ("ip -6 rule del pref 1536 from 2001:db8::8", "rule add pref 1536 from 2001:db8::8 lookup 1001"),
+        ("ip rule del pref 512", "rule add pref 512 from all lookup 999"),
+        ("ip -6 rule del pref 512", "rule add pref 512 from ::/0 lookup 999"),
+        ("ip route del default table 1001", "route add default via 10.0.0.1 dev ens5 table 1001"),
+        ("ip -6 route del 2001:db8::1 table 1001", "route add 2001:db8::1 dev ens5 table 1001"),
+        ("echo 0 >/proc/sys/net/ipv4/conf/ens5/forwarding", "sysctl net/ipv4/conf/ens5/forwarding=1"),
+        ("echo 0 >/proc/sys/net/ipv4/conf/VETH/forwarding", "sysctl net/ipv4/conf/VETH/forwarding=1"),
+        (
+            "echo 1 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter",
+            "sysctl net/ipv4/conf/ens5/rp_filter=2",
+        ),
+        ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
+    ] {
+        if named == "is somebody else's" {
+            let checked = Checked::new();
+            run(&checked.node.host, &command.replace("VETH", &checked.host_link));
+            assert_eq!(error_of(&checked.node.cni("CHECK", &checked.pod, &checked.conf)).0, 103);
+        } else {
+            broken(false, command, named);
+        }
+    }
+}
+
+#[test]
+fn links_that_are_down_are_named() {
+    for (inside, command, named) in [
+        (true, "ip link set eth0 down", "pod: link set eth0"),
+        (false, "ip link set VETH down", "link set VETH"),
+        (false, "ip link set ens5 down", "link set ens5"),
+    ] {
+        let checked = Checked::new();
+        let netns = if inside { &checked.pod.netns } else { &checked.node.host };
+        run(netns, &command.replace("VETH", &checked.host_link));
+        let text = checked.refusal();
+        assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{text}");
+    }
+}
+
+#[test]
+fn another_ethernet_address_in_the_pod_is_named_with_the_neighbours_that_went_with_the_old_one() {
+    let checked = Checked::new();
+    run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99");
+    let text = checked.refusal();
+    assert!(text.contains("pod: link set eth0 address") && text.contains("in 3 respect(s)"), "{text}");
+}
+
+#[test]
+fn a_pod_without_its_link_is_told_so() {
+    let checked = Checked::new();
+    run(&checked.pod.netns, "ip link del eth0");
+    let text = checked.refusal();
+    assert!(text.contains(&format!("link add {}", checked.host_link)), "{text}");
+}
+
+#[test]
+fn what_a_later_plugin_changed_is_taken_from_the_chains_result() {
+    let mut checked = Checked::new();
+    run(&checked.pod.netns, "ip link set eth0 address 02:00:00:00:00:99; ip route del default");
+    checked.conf["prevResult"]["interfaces"][1]["mac"] = "02:00:00:00:00:99".into();
+    checked.conf["prevResult"]["routes"] = serde_json::json!([{"dst": "::/0", "gw": "fe80::1"}]);
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    // And a pod whose Ethernet address was changed is reached all the same.
+    run(&checked.pod.netns, "ip route add default via 169.254.1.1 dev eth0");
+    assert!(crate::node::reaches(&checked.node.routers[0], "10.0.0.8"));
+    assert!(crate::node::reaches(&checked.node.routers[0], "2001:db8::8"));
+}
+
+#[test]
+fn another_namespace_another_address_and_a_vanished_vnic_are_contradictions() {
+    let mut checked = Checked::new();
+    let other = Pod { netns: Pod::new("b").netns, id: "a".to_owned() };
+    let (code, text) = error_of(&checked.node.cni("CHECK", &other, &checked.conf));
+    assert!(code == 107 && text.contains("is another network namespace than the one ADD was given"), "{text}");
+
+    let before = checked.conf["prevResult"]["ips"][0]["address"].take();
+    checked.conf["prevResult"]["ips"][0]["address"] = "10.0.0.99/32".into();
+    assert!(checked.refusal().contains("prevResult says that the pod has 10.0.0.99/32"));
+    checked.conf["prevResult"]["ips"][0]["address"] = before;
+
+    let vnics = checked.node.pools().vnics.into_iter().filter(|vnic| vnic.link != name("ens5")).collect();
+    checked.node.write_pools(vnics);
+    let text = checked.refusal();
+    assert!(
+        text.contains("10.0.0.8 is on VNIC ocid1.vnic.oc1.iad.v0, which is not among this node's any more"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_pods_mtu_may_be_set_below_the_vnics() {
+    let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
+    let mut conf = node.conf("1.1.0");
+    conf["mtu"] = 1400.into();
+    let result: Value = serde_json::from_slice(&node.cni("ADD", &pod, &conf).stdout).unwrap();
+    assert_eq!(result["interfaces"][1]["mtu"], 1400);
+    conf["prevResult"] = result;
+    assert_success(&node.cni("CHECK", &pod, &conf));
+    conf["mtu"] = 100.into();
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("b"), &conf));
+    assert!(code == 6 && text.contains("an MTU of 100 is below 1280"), "{code} {text}");
+}
