@@ -1,5 +1,6 @@
 //! Connection tracking: forgetting an address's connections before somebody else gets the address.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use netlink_packet_core::{DefaultNla, Emitable};
@@ -77,18 +78,31 @@ impl Socket {
     /// # Errors
     /// `is_unsupported()` when the kernel tracks no connections.
     pub fn delete_by_address(&mut self, address: IpAddr) -> Result<usize> {
-        self.delete_cause(address).map_err(|cause| cause.during("delete connections of", address))
+        self.delete_by_addresses(&HashSet::from([address]))
     }
 
-    fn delete_cause(&mut self, address: IpAddr) -> Result<usize, Cause> {
-        let family = match address {
-            IpAddr::V4(_) => NetfilterProtoFamily::IPv4,
-            IpAddr::V6(_) => NetfilterProtoFamily::IPv6,
-        };
+    /// The same for many addresses. The kernel finds no connection by its address, so all of them are gone through, once
+    /// per family; ask for many addresses at once.
+    ///
+    /// # Errors
+    /// `is_unsupported()` when the kernel tracks no connections.
+    pub fn delete_by_addresses(&mut self, addresses: &HashSet<IpAddr>) -> Result<usize> {
+        let mut deleted = 0;
+        for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
+            let of_family = |address: &IpAddr| address.is_ipv4() == (family == NetfilterProtoFamily::IPv4);
+            if addresses.iter().any(of_family) {
+                let done = self.delete_cause(family, addresses);
+                deleted += done.map_err(|cause| cause.during("delete connections of", names(addresses)))?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn delete_cause(&mut self, family: NetfilterProtoFamily, addresses: &HashSet<IpAddr>) -> Result<usize, Cause> {
         let message = |attributes| Message { header: NetfilterHeader::new(family, 0, 0), attributes };
         let list = Request { message_type: IPCTNL_MSG_CT_GET, flags: 0 };
         // Connections come and go all the time, and the kernel does not call that an interruption.
-        let found = self.transport.list(list, &message(Vec::new()), |payload| key_if_of(payload, address))?;
+        let found = self.transport.list(list, &message(Vec::new()), |payload| key_if_of_any(payload, addresses))?;
         let mut deleted = 0;
         for key in found {
             let delete = Request { message_type: IPCTNL_MSG_CT_DELETE, flags: 0 };
@@ -103,13 +117,21 @@ impl Socket {
     }
 }
 
-/// What names a connection (original direction, zone, id), if the address is part of it.
-fn key_if_of(payload: &[u8], address: IpAddr) -> Result<Option<Vec<DefaultNla>>, Cause> {
+fn names(addresses: &HashSet<IpAddr>) -> String {
+    match addresses.iter().min() {
+        Some(first) if addresses.len() == 1 => first.to_string(),
+        Some(first) => format!("{} addresses ({first}, …)", addresses.len()),
+        None => "no address".to_owned(),
+    }
+}
+
+/// What names a connection (original direction, zone, id), if any of the addresses is part of it.
+fn key_if_of_any(payload: &[u8], addresses: &HashSet<IpAddr>) -> Result<Option<Vec<DefaultNla>>, Cause> {
     let (mut key, mut concerned) = (Vec::new(), false);
     for attribute in attributes::after(payload, HEADER_LEN) {
         let (kind, value) = attribute?;
         if matches!(kind, CTA_TUPLE_ORIG | CTA_TUPLE_REPLY) {
-            concerned |= holds(value, address)?;
+            concerned |= holds(value, addresses)?;
         }
         match kind {
             CTA_TUPLE_ORIG => key.push(DefaultNla::new(kind | NLA_F_NESTED, value.to_vec())),
@@ -120,12 +142,18 @@ fn key_if_of(payload: &[u8], address: IpAddr) -> Result<Option<Vec<DefaultNla>>,
     Ok(concerned.then_some(key))
 }
 
-fn holds(tuple: &[u8], address: IpAddr) -> Result<bool, Cause> {
+/// The same of one address.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn key_if_of(payload: &[u8], address: IpAddr) -> Result<Option<Vec<DefaultNla>>, Cause> {
+    key_if_of_any(payload, &HashSet::from([address]))
+}
+
+fn holds(tuple: &[u8], addresses: &HashSet<IpAddr>) -> Result<bool, Cause> {
     for attribute in attributes::within(tuple) {
         let (CTA_TUPLE_IP, ends) = attribute? else { continue };
         for end in attributes::within(ends) {
             let (kind, value) = end?;
-            if CTA_IP_ADDRESSES.contains(&kind) && attributes::address_of(value)? == address {
+            if CTA_IP_ADDRESSES.contains(&kind) && addresses.contains(&attributes::address_of(value)?) {
                 return Ok(true);
             }
         }

@@ -69,6 +69,23 @@ fn an_addresss_connections_go_and_others_stay() {
 }
 
 #[test]
+fn many_addresses_of_both_families_are_forgotten_together() {
+    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32", "fd00::7/128", "fd00::8/128", "fd00::9/128"]);
+    for (from, to) in [("10.0.1.7", "10.0.1.9"), ("10.0.1.9", "10.0.1.8"), ("10.0.1.9", "10.0.1.9")] {
+        talk(&netns, from, to);
+    }
+    talk(&netns, "fd00::7", "fd00::9");
+    talk(&netns, "fd00::9", "fd00::9");
+    let mut socket = Socket::open_in(&netns).unwrap();
+    let gone = ["10.0.1.7", "10.0.1.8", "fd00::7", "fd00::8"].map(ip).into();
+    assert_eq!(socket.delete_by_addresses(&gone).unwrap(), 3);
+    assert_eq!(socket.delete_by_addresses(&gone).unwrap(), 0);
+    assert_eq!(socket.delete_by_addresses(&[].into()).unwrap(), 0);
+    let others = ["10.0.1.9", "fd00::9"].map(ip).into();
+    assert_eq!(socket.delete_by_addresses(&others).unwrap(), 2, "the others' own stayed");
+}
+
+#[test]
 fn a_connection_that_was_translated_is_found_by_either_address() {
     let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32"]);
     let translate = "add table ip n; add chain ip n out { type nat hook output priority -100; }; \
