@@ -4,6 +4,9 @@ BIN          := .build/bin
 # Largest plugin we ship: it is loaded once per pod, so its size is start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
+# How many inputs each fuzz target gets, and which targets (all).
+INPUTS       ?= 10000000
+TARGETS      ?=
 BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --agent $(BIN)/oke-node-agent
 # What the bench holds against the plugin: built as it is.
 YARDSTICKS   := bare-floor empty-main
@@ -18,7 +21,7 @@ STATIC_BUILD  = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=sta
 RELEASE       = $(or $(CARGO_TARGET_DIR),target)/$(HOST)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs demo demo-down test bench soak lint fmt
+.PHONY: help setup build plugins programs demo demo-down test bench soak fuzz lint fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,9 +62,12 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), stopping at the first failu
 	    .ci/test || exit 1; \
 	done
 
+fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGETS="route rule" for some
+	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
+
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* tests/runner; do bash -n $$script || exit 1; done
+	@for script in .ci/* tests/runner tests/fuzz/run; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -21,6 +21,8 @@ pub mod conntrack;
 #[cfg(test)]
 mod decoding_tests;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod monitor;
 mod neighbour;

@@ -1,0 +1,16 @@
+//! Everything of ours that reads bytes which somebody else wrote, each as a function of bytes: a fuzz target. A target
+//! panics when what it calls panics, hangs, or answers something that it must never answer.
+//!
+//! ```text
+//!   corpus/<target>/<what it is>  ─┬─▶ tests/corpus.rs        `make test`: the corpus, cut and mutated, for seconds
+//!   seeds written by our own code ─┘
+//!                                  └─▶ bin/oke-fuzz.rs        `make fuzz`: libFuzzer, guided by coverage, 10^7 inputs
+//! ```
+//!
+//! An input that broke something is added to the corpus under the name of what it broke, so that `make test` keeps it.
+
+pub mod corpus;
+pub mod mutate;
+pub mod targets;
+
+pub use targets::{Target, all, named};

@@ -1,0 +1,43 @@
+//! The list of targets.
+
+mod documents;
+mod protocol;
+mod state;
+
+/// Bytes in, nothing out; a panic is a finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, and that of its folder in the corpus.
+    pub name: &'static str,
+    /// The reader and what must be true of its answer.
+    pub run: fn(&[u8]),
+    /// Sound inputs as our own code writes them today, so that the corpus does not age.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+#[must_use]
+pub fn all() -> Vec<Target> {
+    let ours = [
+        Target { name: "configuration", run: protocol::configuration, seeds: protocol::configurations },
+        Target { name: "environment", run: protocol::environment, seeds: none },
+        Target { name: "previous_result", run: protocol::previous_result, seeds: protocol::results },
+        Target { name: "pools", run: state::pools, seeds: state::written_pools },
+        Target { name: "allocations", run: state::allocations, seeds: state::written_allocations },
+        Target { name: "native_pod_network", run: documents::native_pod_network, seeds: documents::golden_networks },
+        Target { name: "verb_record", run: documents::verb_record, seeds: documents::written_records },
+        Target { name: "identifiers", run: documents::identifiers, seeds: none },
+    ];
+    let kernels = netlink::fuzzing::READERS.iter().map(|(name, run)| Target { name, run: *run, seeds: none });
+    ours.into_iter().chain(kernels).collect()
+}
+
+/// The target of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<Target> {
+    all().into_iter().find(|target| target.name == name)
+}
+
+const fn none() -> Vec<Vec<u8>> {
+    Vec::new()
+}
