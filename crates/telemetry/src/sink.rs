@@ -37,15 +37,23 @@ impl Sink {
         Self { log_limit, ..self }
     }
 
-    /// Hands the record over, without waiting.
+    /// Hands the record to the agent, or else leaves it in the file, without waiting.
     pub fn send(&self, record: &VerbRecord) -> Delivery {
-        let line = record.to_line();
-        if send_to(&listener::socket_path(&self.dir), &line) {
-            Delivery::Agent
-        } else if log::append(&self.dir, &line, self.log_limit).is_ok() {
-            Delivery::Log
-        } else {
-            Delivery::Lost
+        if self.hand_over(record) { Delivery::Agent } else { self.keep(record) }
+    }
+
+    /// Hands the record to the agent, if that listens and keeps up. Whoever gets no for an answer does himself what the
+    /// agent would have done with it, and then [`Sink::keep`]s it.
+    #[must_use]
+    pub fn hand_over(&self, record: &VerbRecord) -> bool {
+        send_to(&listener::socket_path(&self.dir), &record.to_line())
+    }
+
+    /// Leaves the record in the file.
+    pub fn keep(&self, record: &VerbRecord) -> Delivery {
+        match log::append(&self.dir, &record.to_line(), self.log_limit) {
+            Ok(()) => Delivery::Log,
+            Err(_) => Delivery::Lost,
         }
     }
 }

@@ -10,6 +10,7 @@ use ipnetwork::IpNetwork;
 use netlink::Netns;
 use vcn::Family;
 
+use crate::aftercare;
 use crate::conf::Conf;
 use crate::del;
 use crate::failure;
@@ -34,6 +35,10 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         ));
     }
     report.mark("ipam");
+    // The agent has seen to it already, as a rule.
+    if let Some(trouble) = aftercare::forget(reservation.unforgotten) {
+        report.note(trouble);
+    }
 
     let network = node::network(&allocation, Some(&pools), &request.conf);
     let built = build(

@@ -10,6 +10,7 @@
 //! It needs nobody (promise P1): it reads and writes node-local files, talks to the kernel and starts no other program.
 
 mod add;
+mod aftercare;
 mod check;
 mod conf;
 mod del;
@@ -24,6 +25,7 @@ pub use failure::code;
 
 use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, StatusRequest};
 
+use crate::aftercare::Aftercare;
 use crate::report::Report;
 
 /// The plugin.
@@ -39,7 +41,8 @@ impl Plugin for VcnNative {
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);
         let answer = add::add(request, &mut report);
-        report.send(&request.conf.state_dir, answer.as_ref().err());
+        let aftercare = answer.is_ok().then_some(Aftercare::Announce);
+        report.send(&request.conf.state_dir, answer.as_ref().err(), aftercare);
         answer
     }
 
@@ -47,14 +50,14 @@ impl Plugin for VcnNative {
         let conf = Conf::or_default(&request.conf);
         let mut report = Report::of_attachment("DEL", &request.key, &request.args, &request.trace);
         let answer = del::del(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err());
+        report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));
         answer
     }
 
     fn check(&self, request: &CheckRequest<Conf>) -> Result<(), Error> {
         let mut report = Report::of_attachment("CHECK", &request.key, &request.args, &request.trace);
         let answer = check::check(request, &mut report);
-        report.send(&request.conf.state_dir, answer.as_ref().err());
+        report.send(&request.conf.state_dir, answer.as_ref().err(), None);
         answer
     }
 
@@ -66,7 +69,7 @@ impl Plugin for VcnNative {
         let conf = Conf::or_default(&request.conf);
         let mut report = Report::of_network("GC", &request.config.name, &request.trace);
         let answer = gc::gc(request, &conf, &mut report);
-        report.send(&conf.state_dir, answer.as_ref().err());
+        report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));
         answer
     }
 }

@@ -6,9 +6,12 @@ use cni::{Args, AttachmentKey, Error, NetworkName, TraceContext};
 use ipam::Assigned;
 use telemetry::{Phases, Sink, VerbRecord};
 
+use crate::aftercare::Aftercare;
+
 pub(crate) struct Report {
     record: VerbRecord,
     phases: Phases,
+    assigned: Vec<Assigned>,
 }
 
 impl Report {
@@ -25,7 +28,7 @@ impl Report {
         let mut record = VerbRecord::begin("vcn-native", env!("CARGO_PKG_VERSION"), verb);
         record.network = network.to_string();
         record.trace_id = trace.trace_id().map(str::to_owned);
-        Self { record, phases: Phases::start() }
+        Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 
     pub(crate) fn mark(&mut self, phase: &'static str) {
@@ -34,6 +37,7 @@ impl Report {
 
     pub(crate) fn addresses(&mut self, assigned: &[Assigned]) {
         self.record.addresses.extend(assigned.iter().map(|assigned| assigned.address));
+        self.assigned.extend_from_slice(assigned);
     }
 
     pub(crate) fn note(&mut self, text: String) {
@@ -43,13 +47,21 @@ impl Report {
         self.record.message.push_str(&text);
     }
 
-    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>) {
+    /// Hands the record over; the agent then sees to `aftercare`. Where nobody takes it, that is done here.
+    pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>, aftercare: Option<Aftercare>) {
         if let Some(error) = error {
             self.record.code = error.code.0;
             self.note(error.to_string());
         }
         self.record.total_micros = self.phases.total_micros();
-        self.record.phases = self.phases.into_phases();
-        Sink::new(state_dir).send(&self.record);
+        self.record.phases = std::mem::replace(&mut self.phases, Phases::start()).into_phases();
+        let sink = Sink::new(state_dir);
+        if sink.hand_over(&self.record) {
+            return;
+        }
+        if let Some(trouble) = aftercare.and_then(|aftercare| aftercare.perform(&self.assigned)) {
+            self.note(trouble);
+        }
+        sink.keep(&self.record);
     }
 }

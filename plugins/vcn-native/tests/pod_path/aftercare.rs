@@ -1,0 +1,134 @@
+//! What the subnet and the connection table know of an address follows its owner. No agent listens here: the plugin does it
+//! by itself.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::node::{Families, Node, Pod, ip, name};
+use netlink::{Neighbour, NeighbourFilter, Netns, Socket};
+use vcn::MacAddr;
+
+#[test]
+fn the_subnet_learns_at_once_that_an_address_moved_here() {
+    let node = Node::new(Families::Dual);
+    let elsewhere = MacAddr([2, 0, 0, 0, 0, 0xd]);
+    let mut router = Socket::open_in(&node.routers[0]).unwrap();
+    let port = router.index_of(&name("port")).unwrap();
+    let here = node.in_host(|socket| socket.link(&name("ens5")).unwrap().mac);
+    for address in ["10.0.0.8", "2001:db8::8"].map(ip) {
+        let stale = Neighbour { permanent: false, ..Neighbour::permanent(port, address, elsewhere) };
+        router.replace_neighbour(&stale).unwrap();
+    }
+    node.add(&Pod::new("a"));
+    for address in ["10.0.0.8", "2001:db8::8"].map(ip) {
+        let filter = NeighbourFilter { index: Some(port), ..NeighbourFilter::default() };
+        let mut believed = || router.neighbours(&filter).unwrap().into_iter().find(|n| n.address == address)?.mac;
+        let end = Instant::now() + Duration::from_secs(2);
+        while believed() != here {
+            assert!(Instant::now() < end, "{address}: the router still believes {:?}", believed());
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// When the Service forgets the pod: before the connection table does, or, as a slow kube-proxy would, after.
+#[derive(Clone, Copy, PartialEq)]
+enum ServiceChanges {
+    BeforeDel,
+    AfterDel,
+}
+
+/// A client's first packet is turned to a pod that does not answer. The pod goes, another gets its address, and the client
+/// tries again by the same connection: it must reach the Service's present pod, not whoever has the address now.
+fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: ServiceChanges) {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses =
+        vec!["10.0.0.8/32".parse().unwrap(), "10.0.0.9/32".parse().unwrap()];
+    node.write_pools(vnics);
+    let (old, present) = (Pod::new("old"), Pod::new("present"));
+    assert_eq!(node.add(&old)["ips"][0]["address"], "10.0.0.8/32");
+    assert_eq!(node.add(&present)["ips"][0]["address"], "10.0.0.9/32");
+    shell(&old.netns, "ip link set eth0 down");
+    service(&node, "10.0.0.8");
+    // What has no pod leaves by the primary VNIC and is dropped by the fabric.
+    shell(&node.host, "ip route add default via 10.0.1.1 dev ens6 onlink");
+    let listeners = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let connecting = scope
+            .spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(), Duration::from_secs(8))).unwrap());
+        wait(|| tracked(&node).contains("SYN_SENT"));
+        if when == ServiceChanges::BeforeDel {
+            service(&node, "10.0.0.9");
+        }
+        node.del(&old);
+        let next = Pod::new("next");
+        if when == ServiceChanges::AfterDel {
+            // The client's next try, 1 s after the first, finds the address without pod.
+            wait(|| tracked(&node).contains("SYN_SENT"));
+            service(&node, "10.0.0.9");
+        }
+        assert_eq!(node.add(&next)["ips"][0]["address"], "10.0.0.8/32", "nothing else is free");
+        for (pod, answer) in [(&next, "next"), (&present, "present")] {
+            listeners
+                .lock()
+                .unwrap()
+                .push((pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap(), answer));
+        }
+        let mut connection = connecting.join().unwrap().expect("the client's next try succeeds");
+        for (listener, name) in listeners.lock().unwrap().iter() {
+            listener.set_nonblocking(true).unwrap();
+            if let Ok((mut accepted, _)) = listener.accept() {
+                accepted.write_all(name.as_bytes()).unwrap();
+            }
+        }
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "present");
+    });
+}
+
+#[test]
+fn a_connection_to_the_old_owner_of_an_address_is_forgotten_when_it_goes() {
+    a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(ServiceChanges::BeforeDel);
+}
+
+#[test]
+fn a_connection_to_a_free_address_is_forgotten_before_somebody_gets_it() {
+    a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(ServiceChanges::AfterDel);
+}
+
+/// A port of the node that leads to a pod, as kube-proxy makes one.
+fn service(node: &Node, pod: &str) {
+    let rules = format!(
+        "table ip service; delete table ip service; table ip service {{ chain in {{ \
+         type nat hook prerouting priority -100; tcp dport 30080 dnat to {pod}:80; }}; }}"
+    );
+    shell(&node.host, &format!("nft '{rules}'"));
+}
+
+fn target() -> SocketAddr {
+    "10.0.0.2:30080".parse().unwrap()
+}
+
+fn tracked(node: &Node) -> String {
+    shell(&node.host, "cat /proc/net/nf_conntrack")
+}
+
+fn shell(netns: &Netns, command: &str) -> String {
+    let output = netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn wait(condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(5);
+    while !condition() {
+        assert!(Instant::now() < end, "it never came to that");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
