@@ -56,11 +56,12 @@ bench: setup build ## Race the pod path against the reference plugins
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
 	$(BENCH)
 
-soak: setup ## Run all tests SOAK_ROUNDS times (10), stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    .ci/test || exit 1; \
 	done
+	@$(MAKE) --no-print-directory fuzz
 
 fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
