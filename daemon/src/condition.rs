@@ -46,6 +46,8 @@ pub enum Reason {
     LinkMissing,
     /// The NativePodNetwork names a VNIC that the metadata service does not list.
     VnicNotListed,
+    /// There are more VNICs than marks: a NodePort at a VNIC's own address does not answer where its pod is another VNIC's.
+    ReturnPathMissing,
     /// A VNIC has addresses for pods but nobody says by which router.
     RouterUnknown,
     /// The kernel refused part of the host's network.

@@ -8,7 +8,7 @@ use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
-use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic};
+use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
 
 use crate::condition::{Condition, Reason};
 use crate::settings::Ports;
@@ -108,10 +108,19 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     }));
+    let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
+    conditions.extend(unmarked.map(|vnic| {
+        let message = "there are more VNICs than marks for answers: a NodePort or hostPort is not to be asked for at this \
+                       VNIC's own address";
+        Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
+    }));
     let services = PodServices { may_use_metadata: choices.pods_may_use_metadata, ipv6: speaks_ipv6(facts) };
     let spared = match choices.ours {
         true => Vec::new(),
-        false => host::desired(&HostNetwork { primary: primary.clone(), vnics: foreign, pods: Some(services) }),
+        false => {
+            foreign.extend(vnics.iter().cloned());
+            host::desired(&HostNetwork { primary: primary.clone(), vnics: foreign, pods: Some(services) })
+        }
     };
     let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
     Wanted { network: Some(network), spared, conditions }

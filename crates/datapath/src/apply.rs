@@ -190,5 +190,6 @@ fn kernel_rule(rule: &RuleSpec) -> Rule {
     let mut kernel = Rule::new(rule.family, rule.priority, rule.table, PROTOCOL);
     kernel.from = rule.from;
     kernel.to = rule.to;
+    kernel.fwmark = rule.fwmark.map(|mark| (mark.value, mark.mask));
     kernel
 }

@@ -1,12 +1,15 @@
-//! The host's network for its VNICs: each secondary VNIC has its link, its address and its own table, and the metadata
-//! address stays reachable for pods by the primary VNIC. The primary VNIC itself is the operating system's.
+//! The host's network for its VNICs: each secondary VNIC has its link, its address and its own table, the metadata
+//! address stays reachable for pods by the primary VNIC, and what pods answer in the host's place (a NodePort, a hostPort)
+//! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mtu, PODS_TABLE, RulePriorities, TableId, Vnic,
+    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities,
+    TableId, Vnic, vnic_mark,
 };
 
 use crate::pod::everything;
@@ -40,6 +43,13 @@ pub struct PodServices {
     pub ipv6: bool,
 }
 
+impl PodServices {
+    /// The families that pods may have.
+    fn families(self) -> impl Iterator<Item = Family> {
+        Family::ALL.into_iter().filter(move |family| *family == Family::Ipv4 || self.ipv6)
+    }
+}
+
 /// A secondary VNIC on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostVnic {
@@ -60,6 +70,9 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
     for vnic in &network.vnics {
         objects.extend(link(vnic));
         objects.extend(routing(vnic));
+        if network.pods.is_some() {
+            objects.extend(way_back(vnic));
+        }
     }
     if let Some(pods) = network.pods {
         objects.extend(to_pods(pods));
@@ -68,9 +81,11 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
             family: Family::Ipv4,
             from: None,
             to: Some(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS))),
+            fwmark: None,
             table: TableId::MAIN,
         }));
-        objects.push(Object::NftTable(nft_rules(&network.primary, pods)));
+        objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
+        objects.push(Object::NftTable(nft_rules(network, pods)));
     }
     objects
 }
@@ -82,7 +97,12 @@ pub fn placed(objects: Vec<Object>) -> Vec<(Place, Object)> {
 }
 
 fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
-    let mut settings = vec![sysctl(&["net", "ipv4", "ip_forward"], "1")];
+    let mut settings = vec![
+        sysctl(&["net", "ipv4", "ip_forward"], "1"),
+        // Loose: what comes in by the primary VNIC for a NodePort is a secondary VNIC's pod's by the time its source is
+        // looked at, and the pod's own way to that source is by its VNIC.
+        sysctl(&["net", "ipv4", "conf", primary.as_str(), "rp_filter"], "2"),
+    ];
     if pods.ipv6 {
         // First: with forwarding on, the kernel drops router advertisements and purges the default route they made,
         // unless the link says 2 ("also when forwarding").
@@ -95,8 +115,20 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
 /// What is for a pod of this node goes to it, wherever it comes from.
 fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    let families = Family::ALL.into_iter().filter(move |family| *family == Family::Ipv4 || pods.ipv6);
-    families.map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, table }))
+    pods.families()
+        .map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table }))
+}
+
+/// Answers to what came in by a VNIC leave by it.
+fn way_back(vnic: &HostVnic) -> impl Iterator<Item = Object> {
+    let families = vnic.vnic.addressing.iter().map(|(family, _)| family);
+    let rule = |mark| families.map(move |family| by_mark(family, mark, vnic.table));
+    vnic_mark(vnic.table).map(rule).into_iter().flatten()
+}
+
+fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
+    let (priority, fwmark) = (RulePriorities::MARK, Some(mark));
+    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table })
 }
 
 fn link(vnic: &HostVnic) -> Vec<Object> {
@@ -156,26 +188,26 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
             family,
             from: Some(own),
             to: None,
+            fwmark: None,
             table: vnic.table,
         }));
     }
     objects
 }
 
-fn nft_rules(primary: &IfName, pods: PodServices) -> Vec<NftRule> {
-    let accept = |transport, port| NftRule::new(NftRuleKind::AcceptMetadataPort { transport, port });
-    // In the order of the table's chains (forward, postrouting), which is the order they are observed in.
-    let mut rules = vec![
-        accept(Transport::Udp, 53),
-        accept(Transport::Tcp, 53),
-        accept(Transport::Udp, 123),
-        NftRule::new(NftRuleKind::DropLinkLocal),
-        NftRule::new(NftRuleKind::MasqueradeMetadata { link: primary.clone() }),
-    ];
-    if pods.may_use_metadata {
-        rules.insert(3, accept(Transport::Tcp, 80));
-    }
-    rules
+fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
+    let secondary = network.vnics.iter().filter_map(|vnic| Some((vnic_mark(vnic.table)?, vnic.placement.link())));
+    // Sorted: the table is to be the same in whatever order VNICs are listed.
+    let marked: BTreeMap<Mark, &IfName> = secondary.chain([(PRIMARY_MARK, &network.primary)]).collect();
+    let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
+    let ports = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80)));
+    // In the order of the table's chains, which is the order they are observed in.
+    let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
+    let way_back = marked.keys().map(|mark| NftRuleKind::MarkAnswers { mark: *mark });
+    let forward = ports.map(|(transport, port)| NftRuleKind::AcceptMetadataPort { transport, port });
+    let masquerade = NftRuleKind::MasqueradeMetadata { link: network.primary.clone() };
+    let kinds = way_in.chain(way_back).chain(forward).chain([NftRuleKind::DropLinkLocal, masquerade]);
+    kinds.map(NftRule::new).collect()
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

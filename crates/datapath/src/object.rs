@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
-use vcn::{Family, IfName, MacAddr, Mtu, PROTOCOL, Priority, TableId, VlanTag};
+use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanTag};
 
 mod nft;
 
@@ -117,6 +117,9 @@ pub struct RuleSpec {
     /// Destination.
     #[serde(default)]
     pub to: Option<IpNetwork>,
+    /// The packet's mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fwmark: Option<Mark>,
     /// The table looked up.
     pub table: TableId,
 }
@@ -292,6 +295,9 @@ impl fmt::Display for RuleSpec {
         write!(f, "pref {} from {}", self.priority, self.from.as_ref().map_or_else(|| everywhere.into(), host))?;
         if let Some(to) = &self.to {
             write!(f, " to {}", host(to))?;
+        }
+        if let Some(mark) = self.fwmark {
+            write!(f, " fwmark {mark}")?;
         }
         write!(f, " lookup {}", self.table)
     }

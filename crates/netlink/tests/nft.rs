@@ -29,7 +29,13 @@ fn sample() -> Table {
     let prerouting = vec![
         Rule::new(
             "remember the way in",
-            [E::Iifname(primary()), E::CtState(CtStates::NEW), E::DestinationIsLocal, E::SetCtMark(mark)],
+            [
+                E::Iifname(primary()),
+                E::CtState(CtStates::NEW),
+                E::CtMarkNot(mark),
+                E::DestinationIsLocal,
+                E::SetCtMark(mark),
+            ],
         ),
         Rule::new("go back the way in", [E::Iifname(pods()), E::CtMark(mark), E::SetMark(mark)]),
         Rule::new("whole mark", [E::CtDirection(Direction::Reply), E::SetMark(Masked::new(5, u32::MAX))]),
@@ -67,7 +73,7 @@ fn sample() -> Table {
 const LISTED: &str = r#"table inet vcn-test {
 	chain prerouting {
 		type filter hook prerouting priority dstnat - 1; policy accept;
-		iifname "ens3" ct state new fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
+		iifname "ens3" ct state new ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
 		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
 		ct direction reply meta mark set 0x00000005 comment "whole mark"
 	}

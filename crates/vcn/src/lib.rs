@@ -18,11 +18,12 @@ mod vnic;
 
 pub use family::{Family, PerFamily};
 pub use instance::{Instance, MachineKind};
-pub use linux::{IfName, IfNameError, Mtu, Priority, TableId, VlanTag, VlanTagError};
+pub use linux::{IfName, IfNameError, Mark, Mtu, Priority, TableId, VlanTag, VlanTagError};
 pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use owned::{
-    CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, METADATA_ADDRESS, NETWORK_NAME, NFT_TABLE, POD_GATEWAY_V4,
-    POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE,
+    CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS, NETWORK_NAME, NFT_TABLE,
+    POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, STATE_DIR, TABLE_BASE,
+    vnic_mark,
 };
 pub use vnic::{Purpose, SubnetAddressing, Vnic};

@@ -109,6 +109,21 @@ impl fmt::Display for Priority {
     }
 }
 
+/// A packet's or connection's mark as far as a mask shows it: bits outside of the mask are somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Mark {
+    /// The bits under the mask.
+    pub value: u32,
+    /// Which bits count.
+    pub mask: u32,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}/{:#x}", self.value, self.mask)
+    }
+}
+
 /// A maximum transmission unit, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::{Priority, TableId};
+use crate::{Mark, Priority, TableId};
 
 /// The protocol number on every route and rule of ours. Free in iproute2's `rt_protos` (99, often borrowed, is openr).
 pub const PROTOCOL: u8 = 157;
@@ -24,6 +24,31 @@ pub const LINK_ALIAS_PREFIX: &str = "vcn-native:";
 
 /// Our nft table (family inet).
 pub const NFT_TABLE: &str = "vcn-native";
+
+/// The bits of packet and connection marks that are ours: none of kube-proxy's (0x4000, 0x8000), portmap's (0x2000), AWS's
+/// (0x80), Calico's (0xffff0000), Cilium's kind of a mark (0x0f00) and Istio's (1337). Cilium's cluster number, where
+/// clusters are meshed, is the low byte's other user.
+pub const MARK_MASK: u32 = MARK_PRESENT | 0x0046;
+
+/// Set in every mark of ours, so that small numbers, which people like to choose for marks of their own, are none of them.
+const MARK_PRESENT: u32 = 0x1000;
+
+/// The mark of what came in by the primary VNIC.
+pub const PRIMARY_MARK: Mark = Mark { value: MARK_PRESENT, mask: MARK_MASK };
+
+/// The mark of what came in by the secondary VNIC that has this table. There are seven such marks, for the first seven
+/// tables; VNICs beyond have none.
+#[must_use]
+pub const fn vnic_mark(table: TableId) -> Option<Mark> {
+    // 0 is the primary VNIC's.
+    let number = match table.0.checked_sub(TABLE_BASE) {
+        Some(slot @ 0..7) => slot + 1,
+        _ => return None,
+    };
+    // Its three bits, to where the mask has room.
+    let value = MARK_PRESENT | (number & 1) << 1 | (number & 2) << 1 | (number & 4) << 4;
+    Some(Mark { value, mask: MARK_MASK })
+}
 
 /// The CNI network name. It keys allocations and the runtime's caches, so it never changes.
 pub const NETWORK_NAME: &str = "vcn-native";
@@ -52,10 +77,41 @@ impl RulePriorities {
     pub const TO_PODS: Priority = Priority(512);
     /// To the metadata address → main: it answers on the primary VNIC only.
     pub const METADATA: Priority = Priority(1000);
-    /// Our mark → main: replies leave by the VNIC they came in on.
+    /// A mark of ours → main for the primary VNIC, else the VNIC's table: replies leave by the VNIC the question came by.
     pub const MARK: Priority = Priority(1024);
     /// From a pod → the table of its VNIC.
     pub const FROM_POD: Priority = Priority(1536);
     /// From a VNIC's own address → its table.
     pub const FROM_VNIC: Priority = Priority(1537);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vnic_has_another_mark_until_there_are_none_left() {
+        let marks: Vec<Mark> = (0..100).map_while(|slot| vnic_mark(TableId(TABLE_BASE + slot))).collect();
+        assert_eq!(marks.len(), 7);
+        for (index, mark) in marks.iter().enumerate() {
+            assert_eq!((mark.mask, mark.value & !mark.mask), (MARK_MASK, 0), "{mark}");
+            assert!(*mark != PRIMARY_MARK && !marks[..index].contains(mark), "{mark}");
+        }
+        assert_eq!(vnic_mark(TableId::MAIN), None);
+        assert_eq!(vnic_mark(PODS_TABLE), None);
+    }
+
+    #[test]
+    fn no_bit_of_our_marks_is_one_of_the_well_known_others() {
+        for (whose, bits) in [
+            ("kube-proxy", 0xc000),
+            ("portmap", 0x2000),
+            ("AWS", 0x80),
+            ("Calico", 0xffff_0000),
+            ("Cilium", 0x0f00),
+            ("Istio", 1337),
+        ] {
+            assert_eq!(MARK_MASK & bits, 0, "{whose}");
+        }
+    }
 }

@@ -52,6 +52,19 @@ fn a_vnic_without_a_link_keeps_no_other_from_being_served() {
 }
 
 #[test]
+fn vnics_beyond_the_marks_for_answers_are_served_and_reported() {
+    let name = |last: u8| format!("v{last}");
+    let more = (12..20).map(|last| vnic(&name(last), last, &format!("10.0.{last}")));
+    let vnics: Vec<Vnic> = vm_vnics().into_iter().take(1).chain(more).collect();
+    let links: Vec<Link> =
+        std::iter::once(link("ens3", 0x0a)).chain((12..20).map(|last| link(&format!("ens{last}"), last))).collect();
+    let wanted = want(&vnics, &links, None);
+    assert_eq!(served(&wanted).len(), 8);
+    assert_eq!(reasons(&wanted), [(Reason::ReturnPathMissing, Some("v19"))]);
+    assert!(!wanted.conditions[0].blocks());
+}
+
+#[test]
 fn without_the_primary_link_nothing_is_configured() {
     let wanted = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
     assert_eq!(wanted.network, None);
@@ -177,8 +190,11 @@ fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_
     assert_eq!(wanted.network.as_ref().unwrap().pods, None);
     assert_eq!(wanted.conditions, []);
     let spared: Vec<_> = wanted.spared.iter().map(ToString::to_string).collect();
-    for ours in ["pref 1537 from 10.0.33.7 lookup 1000", "pref 1000 from all to 169.254.169.254 lookup main"] {
+    for ours in [
+        "pref 1537 from 10.0.33.7 lookup 1000",
+        "pref 1000 from all to 169.254.169.254 lookup main",
+        "pref 1024 from all fwmark 0x1004/0x1046 lookup 1001",
+    ] {
         assert!(spared.contains(&ours.into()), "{spared:?}");
     }
-    assert!(!spared.iter().any(|object| object.contains("ens6")), "{spared:?}");
 }

@@ -17,7 +17,7 @@ fn network() -> HostNetwork {
             parent: "eth1".parse().unwrap(),
             tag: VlanTag::new(tag).unwrap(),
         },
-        table: TableId(1000 + u32::from(last)),
+        table: TableId(990 + u32::from(last)),
         mtu: Mtu::VCN,
     };
     HostNetwork {
@@ -39,10 +39,11 @@ fn vnics_stand_alone_and_share_only_their_port() {
     let own = host::desired(&network).iter().filter(|object| object.to_string().contains("nic1.11")).count();
     let parts = parts(&batches);
     let named = |name: &str| parts.iter().filter(|(part, _)| part.ends_with(name)).cloned().collect::<Vec<_>>();
-    // ip_forward, metadata rule, ipv6 (2), the port; in this order.
-    assert_eq!(named("host").iter().map(|(_, steps)| *steps).collect::<Vec<_>>(), [1, 1, 2, 1]);
-    // The rule from the VNIC's address names no link.
-    assert_eq!(named(".a"), [("ocid1.vnic.oc1.iad.a".into(), own + 1)]);
+    // ip_forward, the primary's rp_filter, the rules to pods (2), for metadata and for answers (2), ipv6 (2), the port;
+    // in this order.
+    assert_eq!(named("host").iter().map(|(_, steps)| *steps).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 2, 1]);
+    // The rules from the VNIC's address and for its mark name no link.
+    assert_eq!(named(".a"), [("ocid1.vnic.oc1.iad.a".into(), own + 2)]);
     assert_eq!(named(".b").len(), 1);
     assert_eq!(parts.last().unwrap().0, "nft table");
 }
@@ -53,7 +54,17 @@ fn what_is_no_longer_wanted_goes_first_and_singly() {
     let rule = |address: &str| {
         let from = Some(ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap()));
         let table = TableId(1007);
-        (Place::Host, Object::Rule(RuleSpec { priority: Priority(1537), family: Family::Ipv4, from, to: None, table }))
+        (
+            Place::Host,
+            Object::Rule(RuleSpec {
+                priority: Priority(1537),
+                family: Family::Ipv4,
+                from,
+                to: None,
+                fwmark: None,
+                table,
+            }),
+        )
     };
     let observed = [rule("10.0.7.1"), rule("10.0.7.2")];
     let steps = datapath::plan(&host::placed(host::desired(&network)), &observed);

@@ -67,9 +67,25 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
     assert!(node.routes(Family::Ipv6, 1000).contains(&"::/0 fe80::200:17ff:fe00:1".into()));
     assert_eq!(
         node.rules(Family::Ipv4),
-        ["1000 all 169.254.169.254/32 main", "1537 10.0.33.7/32 all 1000", "1537 10.0.34.7/32 all 1001"]
+        [
+            "512 all all 999",
+            "1000 all 169.254.169.254/32 main",
+            "1024 all all fwmark 0x1000/0x1046 main",
+            "1024 all all fwmark 0x1002/0x1046 1000",
+            "1024 all all fwmark 0x1004/0x1046 1001",
+            "1537 10.0.33.7/32 all 1000",
+            "1537 10.0.34.7/32 all 1001"
+        ]
     );
-    assert_eq!(node.rules(Family::Ipv6), ["1537 2603:c020:0:33::7/128 all 1000"]);
+    assert_eq!(
+        node.rules(Family::Ipv6),
+        [
+            "512 all all 999",
+            "1024 all all fwmark 0x1000/0x1046 main",
+            "1024 all all fwmark 0x1002/0x1046 1000",
+            "1537 2603:c020:0:33::7/128 all 1000"
+        ]
+    );
     assert_eq!(node.sysctl("net/ipv4/conf/ens5/rp_filter"), "2");
     assert_eq!(node.sysctl("net/ipv6/conf/ens3/accept_ra"), "2");
 
@@ -268,7 +284,16 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
     wait_for("the routes to go", gone, String::new);
     let mut reconciler = reconciler.into_inner();
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
-    assert_eq!(node.rules(Family::Ipv4), ["1000 all 169.254.169.254/32 main", "1537 10.0.34.7/32 all 1001"]);
+    assert_eq!(
+        node.rules(Family::Ipv4),
+        [
+            "512 all all 999",
+            "1000 all 169.254.169.254/32 main",
+            "1024 all all fwmark 0x1000/0x1046 main",
+            "1024 all all fwmark 0x1004/0x1046 1001",
+            "1537 10.0.34.7/32 all 1001"
+        ]
+    );
     pass(&node, &mut reconciler, &other, Cause::Timer);
     let both = world(&node, vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
     pass(&node, &mut reconciler, &both, Cause::Sources);
@@ -310,7 +335,8 @@ fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
     let none = world(&node, vec![vnic("primary", 10)], &settings);
     fine(&pass(&node, &mut reconciler, &none, Cause::Sources));
     assert_eq!(addresses(), ["192.0.2.5/32"]);
-    assert_eq!(node.rules(Family::Ipv4), ["1000 all 169.254.169.254/32 main"]);
+    let everywhere = ["512 all all 999", "1000 all 169.254.169.254/32 main", "1024 all all fwmark 0x1000/0x1046 main"];
+    assert_eq!(node.rules(Family::Ipv4), everywhere);
 }
 
 #[test]

@@ -211,13 +211,14 @@ impl Node {
         fs::read(self.path("run/pools.json")).map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// The rules of ours, as `priority from to table`.
+    /// The rules of ours, as `priority from to [fwmark] table`.
     pub(crate) fn rules(&self, family: Family) -> Vec<String> {
         let ours = |rule: &Rule| rule.protocol == vcn::PROTOCOL;
         let text = |rule: Rule| {
             let or_all =
                 |network: Option<ipnetwork::IpNetwork>| network.map_or("all".into(), |network| network.to_string());
-            format!("{} {} {} {}", rule.priority, or_all(rule.from), or_all(rule.to), rule.table)
+            let mark = rule.fwmark.map_or(String::new(), |(value, mask)| format!(" fwmark {value:#x}/{mask:#x}"));
+            format!("{} {} {}{mark} {}", rule.priority, or_all(rule.from), or_all(rule.to), rule.table)
         };
         self.on(|socket| socket.rules(family).unwrap()).into_iter().filter(ours).map(text).collect()
     }

@@ -35,8 +35,9 @@ fn an_outage_withdraws_nothing_and_is_visible() {
     wait_for("the condition", || node.conditions() == ["MetadataUnavailable"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(node.pools(), pools);
+    let rules = node.rules(vcn::Family::Ipv4);
     node.delete_rule(vcn::Family::Ipv4, 1537);
-    wait_for("the repair", || node.rules(vcn::Family::Ipv4).len() == 2, || agent.log());
+    wait_for("the repair", || node.rules(vcn::Family::Ipv4) == rules, || agent.log());
     node.metadata.set_status(200);
     wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
 }

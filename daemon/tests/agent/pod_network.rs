@@ -103,7 +103,7 @@ fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
     agent.stop();
     let (rules, pools) = (node.rules(Family::Ipv4), node.pools());
     let table = node.inside(nft_table);
-    assert!(rules.len() == 3 && table.is_some());
+    assert!(rules.len() == 7 && table.is_some());
     std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, Mark, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
@@ -108,8 +108,9 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
         .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
     let describe = |rule: netlink::Rule| {
-        let netlink::Rule { priority, from, to, table, .. } = rule;
-        Object::Rule(RuleSpec { priority, family, from, to, table })
+        let netlink::Rule { priority, from, to, fwmark, table, .. } = rule;
+        let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
+        Object::Rule(RuleSpec { priority, family, from, to, fwmark, table })
     };
     Ok(rules.into_iter().filter(ours).map(describe).collect())
 }

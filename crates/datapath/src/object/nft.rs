@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vcn::{HOST_LINK_PREFIX, IfName, METADATA_ADDRESS};
+use vcn::{HOST_LINK_PREFIX, IfName, METADATA_ADDRESS, Mark};
 
 /// One rule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +33,20 @@ pub enum NftRuleKind {
         transport: Transport,
         /// 53, 123 or 80.
         port: u16,
+    },
+    /// What comes in by this link, for this host, makes its connection's mark this one: what is answered on it, later and
+    /// perhaps by a pod, has to leave there. Before the address is translated, for after it the packet is for a pod.
+    RememberWayIn {
+        /// A VNIC's link.
+        link: IfName,
+        /// Its mark.
+        mark: Mark,
+    },
+    /// Answers in a connection of this mark get it too, for the rule that routes by it. After addresses are translated
+    /// back, and only for answers, so what a pod asks is never led astray.
+    MarkAnswers {
+        /// A VNIC's mark.
+        mark: Mark,
     },
     /// The rest of 169.254.0.0/16 is the host's own (iSCSI boot disks): dropped from pods.
     DropLinkLocal,
@@ -80,6 +94,8 @@ impl fmt::Display for NftRuleKind {
             Self::AcceptMetadataPort { transport: Transport::Udp, port } => {
                 write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} udp {port}: accept")
             }
+            Self::RememberWayIn { link, mark } => write!(f, "in by {link} for this host: connection mark {mark}"),
+            Self::MarkAnswers { mark } => write!(f, "answers in connections of mark {mark}: mark {mark}"),
             Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
         }
     }

@@ -120,7 +120,7 @@ pub fn observe_needed(
 
 fn to_pods(family: Family) -> Object {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, table })
+    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table })
 }
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {

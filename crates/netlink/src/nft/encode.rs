@@ -107,11 +107,15 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         }
         Expression::Mark(mark) => {
             to.push(load_meta(MetaKey::Mark));
-            match_masked(*mark, to);
+            match_masked(*mark, Operator::Equal, to);
         }
         Expression::CtMark(mark) => {
             to.push(load_ct(NFT_CT_MARK));
-            match_masked(*mark, to);
+            match_masked(*mark, Operator::Equal, to);
+        }
+        Expression::CtMarkNot(mark) => {
+            to.push(load_ct(NFT_CT_MARK));
+            match_masked(*mark, Operator::NotEqual, to);
         }
         Expression::CtState(states) => {
             to.push(load_ct(NFT_CT_STATE));
@@ -194,11 +198,11 @@ fn address(network: IpNetwork, side: Side, operator: Operator, to: &mut Elements
     to.push(compare(operator, bytes));
 }
 
-fn match_masked(masked: Masked, to: &mut Elements) {
+fn match_masked(masked: Masked, operator: Operator, to: &mut Elements) {
     if masked.mask() != u32::MAX {
         to.push(mask(&masked.mask().to_ne_bytes(), &[0; 4]));
     }
-    to.push(compare(Operator::Equal, masked.value().to_ne_bytes().to_vec()));
+    to.push(compare(operator, masked.value().to_ne_bytes().to_vec()));
 }
 
 /// Leaves in the register the old value with the bits under the mask replaced.

@@ -32,6 +32,8 @@ pub enum Expression {
     Mark(Masked),
     /// Its connection's mark, under the mask, is this value.
     CtMark(Masked),
+    /// Its connection's mark, under the mask, is another value.
+    CtMarkNot(Masked),
     /// Its connection is in one of these states.
     CtState(CtStates),
     /// It goes this way in its connection.
