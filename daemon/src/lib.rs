@@ -13,6 +13,7 @@
 //! Everything that decides (`world`, `slots`, `desired`, `pools`, `usage`) is pure; `reconcile` is the only one that
 //! changes the node.
 
+pub mod aftercare;
 pub mod args;
 pub mod ask;
 pub mod backoff;

@@ -1,5 +1,5 @@
-//! Logs: JSON lines on standard output, one per transition, each with a stable `event` name. Nothing is logged because
-//! time has passed.
+//! Logs: JSON lines on standard output, one per transition and one per run of a plugin, each with a stable `event` name.
+//! Nothing is logged because time has passed.
 
 use std::error::Error;
 use std::io;

@@ -17,7 +17,7 @@ use telemetry::VerbRecord;
 use crate::pass::Pass;
 use crate::usage::Usage;
 use crate::world::World;
-use labels::{Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Source, Verb};
+use labels::{Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Source, Verb};
 
 /// A pass takes milliseconds; one that installs binaries, a second.
 const PASS_SECONDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
@@ -41,6 +41,11 @@ pub struct Metrics {
     verbs: Seconds<Verb>,
     verb_series: std::sync::Mutex<std::collections::HashSet<Verb>>,
     verb_records_refused: Counter,
+    verb_records_late: Counter,
+    verb_lines_dropped: Counter,
+    aftercare: Family<Aftercare, Counter>,
+    connections_forgotten: Counter,
+    attachments: Number<Attachments>,
     decisions: Family<Decided, Counter>,
     ages: Number<Source>,
     pools: Number<Pool>,
@@ -62,6 +67,11 @@ impl Default for Metrics {
             verbs: Family::new_with_constructor(|| Histogram::new(VERB_SECONDS)),
             verb_series: std::sync::Mutex::default(),
             verb_records_refused: Counter::default(),
+            verb_records_late: Counter::default(),
+            verb_lines_dropped: Counter::default(),
+            aftercare: Family::default(),
+            connections_forgotten: Counter::default(),
+            attachments: Family::default(),
             decisions: Family::default(),
             ages: Family::default(),
             pools: Family::default(),
@@ -82,6 +92,31 @@ impl Default for Metrics {
             "cni_records_refused",
             "Records of plugin runs that could not be read or were of too many kinds",
             metrics.verb_records_refused.clone(),
+        );
+        registry.register(
+            "cni_records_late",
+            "Records of plugin runs that came by the file, because the agent was down or did not keep up",
+            metrics.verb_records_late.clone(),
+        );
+        registry.register(
+            "cni_lines_dropped",
+            "Runs of plugins that were counted but not logged, because there were too many",
+            metrics.verb_lines_dropped.clone(),
+        );
+        registry.register(
+            "aftercare_addresses",
+            "Addresses announced after ADD, or whose connections were forgotten after DEL, by result",
+            metrics.aftercare.clone(),
+        );
+        registry.register(
+            "connections_forgotten",
+            "Tracked connections of freed addresses that were removed",
+            metrics.connections_forgotten.clone(),
+        );
+        registry.register(
+            "pod_attachments",
+            "Pods' interfaces with addresses; of state tentative, their ADD has not finished",
+            metrics.attachments.clone(),
         );
         registry.register(
             "pod_network_decisions",
@@ -151,6 +186,27 @@ impl Metrics {
         self.verb_records_refused.inc();
     }
 
+    /// Counts a record that came by the file.
+    pub fn verb_record_late(&self) {
+        self.verb_records_late.inc();
+    }
+
+    /// Counts a run that was not logged.
+    pub fn verb_line_dropped(&self) {
+        self.verb_lines_dropped.inc();
+    }
+
+    /// Counts what was done for addresses after a verb.
+    pub fn aftercare(&self, what: &'static str, done: bool, addresses: usize) {
+        let result = if done { "ok" } else { "error" };
+        self.aftercare.get_or_create(&Aftercare { what, result }).inc_by(addresses as u64);
+    }
+
+    /// Counts connections that were removed.
+    pub fn connections_forgotten(&self, connections: usize) {
+        self.connections_forgotten.inc_by(connections as u64);
+    }
+
     /// Sets the gauges and writes everything in Prometheus' text format.
     #[must_use]
     pub fn text(&self, world: &World, pass: Option<&Pass>, usage: &Usage) -> String {
@@ -175,6 +231,10 @@ impl Metrics {
                 // Beyond 2^53 nobody counts.
                 self.pools.get_or_create(&labels).set(count as f64);
             }
+        }
+        let tentative = usage.allocations.iter().filter(|held| held.tentative).count();
+        for (state, count) in [("tentative", tentative), ("committed", usage.allocations.len() - tentative)] {
+            self.attachments.get_or_create(&Attachments { state }).set(count as f64);
         }
         self.conditions.clear();
         for condition in pass.iter().flat_map(|pass| &pass.conditions) {

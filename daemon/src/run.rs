@@ -4,6 +4,7 @@
 //!   gather ──World──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
 //!                      ▲ kernel events             ▲
 //!   plugins ──records──┼──▶ verbs ──▶ metrics ─────┘
+//!                      │      └─▶ aftercare (announcements, connections)
 //! ```
 
 use std::fs::{File, TryLockError};
@@ -18,15 +19,17 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::aftercare::Duties;
 use crate::args::{Args, Command, Output};
 use crate::board::Board;
 use crate::metrics::Metrics;
 use crate::npn::NpnFile;
 use crate::reconcile::{Reconciler, make_directory};
 use crate::settings::Settings;
+use crate::verbs::Intake;
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{gather, logging, server, show, verbs};
+use crate::{aftercare, gather, logging, server, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -81,7 +84,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let plugged = Arc::new(Notify::new());
     let board = Arc::new(Board {
         state_dir: settings.state_dir.clone(),
-        boot,
+        boot: boot.clone(),
         started: Instant::now(),
         resync: settings.resync,
         metrics: metrics.clone(),
@@ -107,6 +110,9 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         previews,
         passes: passes_in,
     };
+    let duties = Arc::new(Duties::default());
+    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone()));
+    let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let outlets = gather::Outlets { worlds: worlds_in, plugged };
 
     tracing::info!(
@@ -121,7 +127,8 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         _ = int.recv() => {}
         () = gather::run(metadata, npns, settings, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = verbs::run(records, metrics) => ended.context("reading the plugins' records")?,
+        ended = verbs::run(records, intake) => ended.context("reading the plugins' records")?,
+        ended = aftercare::run(duties, worker) => ended.context("looking after addresses")?,
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     }

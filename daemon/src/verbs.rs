@@ -1,15 +1,43 @@
-//! The records that plugins send of their runs: taken in as they come. Nobody waits for us; what we cannot keep up with, the
-//! plugins write to a file.
+//! The records that plugins send of their runs: counted, logged, and followed by what may come late. Nobody waits for us;
+//! what we cannot keep up with, or miss while we are down, the plugins write to a file, and we take it from there.
+
+mod line;
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use telemetry::{ListenError, Listener, VerbRecord};
+use tokio::time::sleep_until;
 
+use crate::aftercare::Duties;
 use crate::metrics::Metrics;
 use crate::readable::Readable;
+use line::Lines;
+
+/// How long after a record it is looked whether others went to the file, because our queue (10 on a kernel as it comes)
+/// was full. Without records there is no look.
+const AFTER_A_RECORD: Duration = Duration::from_secs(1);
+
+/// Where records go.
+#[derive(Debug)]
+pub struct Intake {
+    state_dir: PathBuf,
+    metrics: Arc<Metrics>,
+    duties: Arc<Duties>,
+    lines: Mutex<Lines>,
+}
+
+/// How a record came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By the socket: the plugin leaves what may come late to us.
+    Socket,
+    /// By the file: the plugin has done it itself.
+    File,
+}
 
 /// Listens in the state directory.
 ///
@@ -23,28 +51,66 @@ pub fn listen(state_dir: &Path) -> Result<Listener, ListenError> {
 ///
 /// # Errors
 /// When the socket is broken.
-pub async fn run(listener: Listener, metrics: Arc<Metrics>) -> io::Result<()> {
+pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
     let readable = Readable::new(listener.as_fd())?;
+    // At the start: what was written while nobody listened.
+    let mut look = Some(tokio::time::Instant::now());
     loop {
         let received = readable.wait(|| match listener.recv() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(None)),
             received => received.map(|record| Some(Some(record))),
         });
-        match received.await? {
-            Some(record) => take_in(&record, &metrics),
-            None => metrics.verb_record_refused(),
+        tokio::select! {
+            received = received => match received? {
+                Some(record) => {
+                    intake.take_in(&record, Way::Socket);
+                    look.get_or_insert_with(|| tokio::time::Instant::now() + AFTER_A_RECORD);
+                }
+                None => intake.metrics.verb_record_refused(),
+            },
+            () = sleep_until(look.unwrap_or_else(tokio::time::Instant::now)), if look.is_some() => {
+                let intake = intake.clone();
+                // Files of up to 2 MiB: not on the thread that answers health checks.
+                let again = tokio::task::spawn_blocking(move || intake.take_log()).await.unwrap_or(false);
+                look = again.then(|| tokio::time::Instant::now() + AFTER_A_RECORD);
+            }
         }
     }
 }
 
-fn take_in(record: &VerbRecord, metrics: &Metrics) {
-    metrics.verb(record);
-    if record.code == 0 {
-        return;
+impl Intake {
+    /// Takes the file from `state_dir`; hands on to `metrics` and `duties`.
+    #[must_use]
+    pub fn new(state_dir: &Path, metrics: Arc<Metrics>, duties: Arc<Duties>) -> Self {
+        let lines = Mutex::new(Lines::new(Instant::now()));
+        Self { state_dir: state_dir.to_owned(), metrics, duties, lines }
     }
-    let VerbRecord { plugin, verb, container_id, pod_namespace, pod_name, code, message, .. } = record;
-    let namespace = pod_namespace.as_deref().unwrap_or_default();
-    let pod = pod_name.as_deref().unwrap_or_default();
-    tracing::warn!(event = "cni.failed", %plugin, %verb, container_id, namespace, pod, code, "{message}");
+
+    fn take_in(&self, record: &VerbRecord, way: Way) {
+        self.metrics.verb(record);
+        match way {
+            Way::Socket => self.duties.note(record),
+            Way::File => self.metrics.verb_record_late(),
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lines.log(record, way == Way::File, Instant::now()) {
+            self.metrics.verb_line_dropped();
+        }
+    }
+
+    /// Takes in what plugins wrote to the file. Says whether it is worth another look.
+    fn take_log(&self) -> bool {
+        match telemetry::take_log(&self.state_dir, |record| self.take_in(&record, Way::File)) {
+            Ok(damaged) => {
+                (0..damaged).for_each(|_| self.metrics.verb_record_refused());
+                false
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            Err(error) => {
+                tracing::warn!(event = "cni.log_unreadable", %error, "reading what plugins logged");
+                false
+            }
+        }
+    }
 }

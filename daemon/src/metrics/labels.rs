@@ -34,6 +34,17 @@ pub(super) struct Verb {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Aftercare {
+    pub(super) what: &'static str,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Attachments {
+    pub(super) state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Decided {
     pub(super) install: String,
     pub(super) decided_by: String,

@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
+mod aftercare;
 mod host;
 mod metadata;
 mod node;
 mod outage;
 mod pod_network;
 mod program;
+mod records;
 mod subcommands;

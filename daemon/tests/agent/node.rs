@@ -123,11 +123,27 @@ impl Node {
         Arc::new(Settings::new(Args::parse_from(arguments).options).unwrap())
     }
 
+    /// Works on the other ends of its links, which have the same names.
+    pub(crate) fn on_fabric<T: Send>(&self, work: impl FnOnce(&mut Socket) -> T + Send) -> T {
+        self.fabric.run(|| work(&mut Socket::open().unwrap())).unwrap()
+    }
+
     /// Starts the agent.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
+        self.start(Command::new(env!("CARGO_BIN_EXE_oke-node-agent")), more)
+    }
+
+    /// Starts the agent without a capability.
+    pub(crate) fn agent_without(&self, capability: &str) -> Agent {
+        let mut command = Command::new("/usr/bin/setpriv");
+        command.args([format!("--bounding-set=-{capability}"), format!("--inh-caps=-{capability}")]);
+        command.arg(env!("CARGO_BIN_EXE_oke-node-agent"));
+        self.start(command, &[])
+    }
+
+    fn start(&self, mut command: Command, more: &[&str]) -> Agent {
         let log = self.path("agent.log");
         let out = fs::File::create(&log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
         command.env_clear().args(self.options(more)).args(self.installer_options()).args(more);
         command.stderr(out.try_clone().unwrap()).stdout(out);
         Agent { child: self.inside(|| command.spawn().unwrap()), log }
@@ -181,14 +197,25 @@ impl Node {
 
     /// Publishes a NativePodNetwork with these VNICs (name, last byte), 16 addresses each.
     pub(crate) fn publish(&self, state: &str, vnics: &[(&str, u8)]) {
+        self.publish_as(state, vnics, false);
+    }
+
+    /// The same with as many IPv6 addresses.
+    pub(crate) fn publish_dual_stack(&self, vnics: &[(&str, u8)]) {
+        self.publish_as("SUCCESS", vnics, true);
+    }
+
+    fn publish_as(&self, state: &str, vnics: &[(&str, u8)], dual: bool) {
         let entry = |(vnic, last): &(&str, u8)| {
+            let mut addresses = vec![json!({"v4": format!("10.0.{last}.32/28")})];
+            addresses.extend(dual.then(|| json!({"v6": format!("2603:c020:0:{last}::20/124")})));
             json!({
                 "vnicId": format!("ocid1.vnic.oc1.iad.{vnic}"),
                 "macAddress": format!("02:00:17:00:00:{last:02x}"),
                 "routerIps": [{"v4": format!("10.0.{last}.1")}],
                 "subnetCidrs": [{"v4": format!("10.0.{last}.0/24")}],
                 "hostAddresses": [{"v4": format!("10.0.{last}.7")}],
-                "podAddresses": [{"v4": format!("10.0.{last}.32/28")}],
+                "podAddresses": addresses,
             })
         };
         let npn = json!({
@@ -264,10 +291,15 @@ impl Agent {
         self.child.id()
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
     /// SIGTERM; how it ended and after which time.
     pub(crate) fn stop(&mut self) -> (ExitStatus, Duration) {
         let begun = Instant::now();
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        self.signal(Signal::SIGTERM);
         (self.child.wait().unwrap(), begun.elapsed())
     }
 }

@@ -1,16 +1,15 @@
-//! The program as a whole: repairs, hot-plug, records of plugins, and its end.
+//! The program as a whole: repairs, hot-plug, and its end.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, Socket};
-use telemetry::{Delivery, Sink, VerbRecord};
 use vcn::Family;
 
 use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
 
-fn node_with_pods() -> Node {
+pub(crate) fn node_with_pods() -> Node {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
@@ -144,24 +143,6 @@ fn nothing_is_logged_while_nothing_happens() {
     let (before, log) = (passes(), agent.log());
     wait_for("ten more passes", || passes() > before + 10, || agent.log());
     assert_eq!(agent.log(), log);
-}
-
-#[test]
-fn runs_of_plugins_become_metrics_and_failures_log_lines() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let mut record = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
-    record.phases = vec![("ipam".into(), 120)];
-    record.total_micros = 1500;
-    let sink = Sink::new(node.path("run"));
-    assert_eq!(sink.send(&record), Delivery::Agent);
-    record.code = 11;
-    record.message = "no address is free".into();
-    assert_eq!(sink.send(&record), Delivery::Agent);
-    let counted = r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="0"} 1"#;
-    wait_for("the record", || node.get("/metrics").1.contains(counted), || node.get("/metrics").1);
-    wait_for("the log line", || agent.events("cni.failed").len() == 1, || agent.log());
 }
 
 #[test]

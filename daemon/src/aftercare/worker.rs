@@ -1,0 +1,183 @@
+//! Does it: synchronously, with sockets that are opened at first need and then kept (closing a packet socket costs more
+//! than all the rest).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipam::{Allocations, BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
+use netlink::{Announcer, conntrack};
+use vcn::Family;
+
+use super::{Done, Due};
+use crate::logging::chain;
+use crate::metrics::Metrics;
+
+/// What is done, as a word for logs and metrics.
+const ANNOUNCE: &str = "announce";
+const FORGET: &str = "forget";
+
+/// Whoever does it.
+#[derive(Debug)]
+pub struct Worker {
+    state_dir: PathBuf,
+    boot: BootId,
+    store: Store,
+    /// How many connections the kernel tracks; absent where it tracks none.
+    tracked: PathBuf,
+    metrics: Arc<Metrics>,
+    announcer: Option<Announcer>,
+    conntrack: Option<conntrack::Socket>,
+    /// What failed the last time: said once, until it works again.
+    failing: BTreeSet<&'static str>,
+}
+
+impl Worker {
+    /// Works for the node whose state is in `state_dir` and whose kernel settings are below `sysctl_root`, in the network
+    /// namespace of the thread that calls [`Worker::work`].
+    #[must_use]
+    pub fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, metrics: Arc<Metrics>) -> Self {
+        Self {
+            store: Store::new(state_dir, boot.clone()),
+            state_dir: state_dir.to_owned(),
+            boot,
+            tracked: sysctl_root.join("net/netfilter/nf_conntrack_count"),
+            metrics,
+            announcer: None,
+            conntrack: None,
+            failing: BTreeSet::new(),
+        }
+    }
+
+    /// Does what is due, as far as it can be done. What fails is logged when it begins to and when it ends.
+    pub fn work(&mut self, due: &Due) -> Done {
+        let mut done = Done::default();
+        if !due.announce.is_empty() {
+            let announced = self.announce(&due.announce);
+            done.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
+        }
+        if !due.forget.is_empty() {
+            let forgotten = self.forget_freed(&due.forget);
+            done.failed |= !self.settled(FORGET, due.forget.len(), forgotten);
+        }
+        if due.look {
+            match self.look() {
+                Ok((forgotten, next)) => {
+                    done.next_look = next;
+                    done.failed |= forgotten > 0 && !self.settled(FORGET, forgotten, Ok(()));
+                }
+                Err((addresses, error)) => done.failed |= !self.settled(FORGET, addresses, Err(error)),
+            }
+        }
+        done
+    }
+
+    /// Tells each address's subnet that it is at its VNIC. One whose VNIC or link is gone has no subnet to tell.
+    fn announce(&mut self, addresses: &[IpAddr]) -> Result<(), String> {
+        let pools = Pools::read(&self.state_dir, &self.boot).map_err(|error| chain(&error))?;
+        let mut socket = netlink::Socket::open().map_err(|error| chain(&error))?;
+        let announcer = match self.announcer.take() {
+            Some(announcer) => announcer,
+            None => Announcer::open().map_err(|error| chain(&error))?,
+        };
+        let mut links: HashMap<&str, Option<u32>> = HashMap::new();
+        let mut outcome = Ok(());
+        for address in addresses {
+            let Some(vnic) = vnic_of(*address, &pools) else { continue };
+            // Asking for the link also waits until it can send.
+            let index = links.entry(vnic.link.as_str()).or_insert_with(|| {
+                let link = socket.link(&vnic.link).ok().filter(|link| link.up);
+                link.map(|link| link.index)
+            });
+            let Some(index) = index else { continue };
+            match announcer.announce(*index, *address, vnic.mac) {
+                Err(error) if !error.is_not_found() => outcome = outcome.and(Err(chain(&error))),
+                _ => {}
+            }
+        }
+        self.announcer = Some(announcer);
+        outcome
+    }
+
+    /// Forgets the connections of addresses that were freed just now, unless somebody has them already.
+    fn forget_freed(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
+        let held = in_use(&self.store.read().map_err(|error| chain(&error))?);
+        self.flush(&addresses.difference(&held).copied().collect())
+    }
+
+    /// Forgets the connections of addresses whose cooldown has ended since the last look, and notes that it did: whoever
+    /// gets them then need not. Answers how many there were, and how long until the next cooldown ends; on failure, how
+    /// many it was about.
+    fn look(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
+        let of_none = |error: ipam::Error| (0, chain(&error));
+        let held = self.store.read().map_err(of_none)?;
+        let now = BootTime::now().map_err(of_none)?;
+        let rested = |freed: &&Freed| now.since(freed.at) >= COOLDOWN;
+        let unforgotten = || held.freed.iter().filter(|freed| !freed.forgotten);
+        let ended: Vec<Freed> = unforgotten().filter(rested).copied().collect();
+        let next = unforgotten().filter(|freed| !rested(freed)).map(|freed| COOLDOWN - now.since(freed.at)).min();
+        if ended.is_empty() {
+            return Ok((0, next));
+        }
+        let of_all = |error| (ended.len(), error);
+        let used = in_use(&held);
+        self.flush(&ended.iter().map(|freed| freed.address).filter(|address| !used.contains(address)).collect())
+            .map_err(of_all)?;
+        self.store
+            .update(|held| {
+                for freed in &ended {
+                    // One that somebody got meanwhile is not noted.
+                    held.forget(freed.address, freed.at);
+                }
+                Ok::<_, ipam::Error>(())
+            })
+            .map_err(|error| of_all(chain(&error)))?;
+        Ok((ended.len(), next))
+    }
+
+    fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
+        // A kernel that tracks nothing has nothing to forget, and going through nothing costs milliseconds too.
+        let tracked = std::fs::read_to_string(&self.tracked).unwrap_or_default();
+        if addresses.is_empty() || matches!(tracked.trim(), "" | "0") {
+            return Ok(());
+        }
+        let mut socket = match self.conntrack.take() {
+            Some(socket) => socket,
+            None => conntrack::Socket::open().map_err(|error| chain(&error))?,
+        };
+        let connections = socket.delete_by_addresses(addresses).map_err(|error| chain(&error))?;
+        self.conntrack = Some(socket);
+        self.metrics.connections_forgotten(connections);
+        Ok(())
+    }
+
+    /// Counts, and logs what begins to fail or ends failing. Says whether it went well.
+    fn settled(&mut self, what: &'static str, addresses: usize, outcome: Result<(), String>) -> bool {
+        self.metrics.aftercare(what, outcome.is_ok(), addresses);
+        match outcome {
+            Ok(()) => {
+                if self.failing.remove(what) {
+                    tracing::info!(event = "aftercare.works_again", what);
+                }
+                true
+            }
+            Err(error) => {
+                if self.failing.insert(what) {
+                    tracing::warn!(event = "aftercare.failed", what, "{error}");
+                }
+                false
+            }
+        }
+    }
+}
+
+fn vnic_of(address: IpAddr, pools: &Pools) -> Option<&VnicPool> {
+    let holds = |vnic: &&VnicPool| vnic.families.of(Family::of(address)).is_some_and(|pool| pool.contains(address));
+    pools.vnics.iter().find(holds)
+}
+
+fn in_use(held: &Allocations) -> HashSet<IpAddr> {
+    held.allocations.iter().flat_map(|allocation| &allocation.addresses).map(|assigned| assigned.address).collect()
+}

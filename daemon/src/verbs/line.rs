@@ -1,0 +1,182 @@
+//! The log line of a plugin's run: who, what, how long, in which trace. As many as a node's pods can make, and no more: a
+//! runtime that tries in a loop must not fill the disk.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use telemetry::VerbRecord;
+
+/// Lines that may come at once: a full node's ADDs, twice over, and their DELs.
+const BURST: f64 = 1000.0;
+
+/// Lines per second in the long run.
+const RATE: f64 = 20.0;
+
+/// Logs runs. Failures have a bound of their own, so that no flood of successes hides them.
+#[derive(Debug)]
+pub(super) struct Lines {
+    fine: Bound,
+    failed: Bound,
+}
+
+/// A bucket of lines that may be written, refilled as time passes.
+#[derive(Debug)]
+struct Bound {
+    left: f64,
+    filled: Instant,
+    dropped: u64,
+}
+
+impl Lines {
+    pub(super) fn new(now: Instant) -> Self {
+        let bound = || Bound { left: BURST, filled: now, dropped: 0 };
+        Self { fine: bound(), failed: bound() }
+    }
+
+    /// Logs a run, if there is room; says whether it did. `late`: it was taken from the file.
+    pub(super) fn log(&mut self, record: &VerbRecord, late: bool, now: Instant) -> bool {
+        let worrying = record.code != 0 || !record.message.is_empty();
+        let bound = if worrying { &mut self.failed } else { &mut self.fine };
+        if !bound.admits(now) {
+            return false;
+        }
+        let dropped = std::mem::take(&mut bound.dropped);
+        if dropped > 0 {
+            tracing::warn!(event = "cni.lines_dropped", dropped, "more runs of plugins than are logged");
+        }
+        let VerbRecord { plugin, verb, network, code, total_micros, unix_millis, .. } = record;
+        let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let (container, interface) = (known(&record.container_id), known(&record.ifname));
+        let (namespace, pod) = (record.pod_namespace.as_deref(), record.pod_name.as_deref());
+        let (trace_id, span_id) = (record.trace_id.as_deref(), record.span_id.as_deref());
+        let parent_span_id = record.parent_span_id.as_deref();
+        let (addresses, phases) = (listed(&record.addresses), phases(record));
+        let late = late.then_some(true);
+        let said = sentence(record);
+        // The two differ in level and name alone, which the macros want as constants.
+        macro_rules! line {
+            ($level:ident, $event:literal) => {
+                tracing::$level!(
+                    event = $event,
+                    plugin,
+                    verb,
+                    network,
+                    container,
+                    interface,
+                    namespace,
+                    pod,
+                    addresses,
+                    code,
+                    total_micros,
+                    phases,
+                    begun_unix_millis = unix_millis,
+                    late,
+                    trace_id,
+                    span_id,
+                    parent_span_id,
+                    "{said}"
+                )
+            };
+        }
+        match (code, worrying) {
+            (0, false) => line!(info, "cni.done"),
+            (0, true) => line!(warn, "cni.done"),
+            _ => line!(warn, "cni.failed"),
+        }
+        true
+    }
+}
+
+impl Bound {
+    fn admits(&mut self, now: Instant) -> bool {
+        let waited: Duration = now.saturating_duration_since(self.filled);
+        self.left = (self.left + waited.as_secs_f64() * RATE).min(BURST);
+        self.filled = now;
+        let admitted = self.left >= 1.0;
+        if admitted {
+            self.left -= 1.0;
+        } else {
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        admitted
+    }
+}
+
+/// For people who read along: `ADD default/web 10.0.4.7 in 1.5 ms`.
+fn sentence(record: &VerbRecord) -> String {
+    let mut text = record.verb.clone();
+    // Writing to a String does not fail.
+    match (&record.pod_namespace, &record.pod_name) {
+        (Some(namespace), Some(pod)) => drop(write!(text, " {namespace}/{pod}")),
+        _ if !record.container_id.is_empty() => drop(write!(text, " {}", record.container_id)),
+        _ => drop(write!(text, " {}", record.network)),
+    }
+    if let Some(addresses) = listed(&record.addresses) {
+        let _ = write!(text, " {addresses}");
+    }
+    if record.code != 0 {
+        let _ = write!(text, " failed with {}", record.code);
+    }
+    let millis = Duration::from_micros(record.total_micros).as_secs_f64() * 1000.0;
+    let _ = write!(text, " in {millis:.1} ms");
+    if !record.message.is_empty() {
+        let _ = write!(text, ": {}", record.message);
+    }
+    text
+}
+
+fn listed(addresses: &[IpAddr]) -> Option<String> {
+    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+/// `pools=80,ipam=210`, in microseconds.
+fn phases(record: &VerbRecord) -> Option<String> {
+    let texts: Vec<String> = record.phases.iter().map(|(name, micros)| format!("{name}={micros}")).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(code: u32) -> VerbRecord {
+        VerbRecord {
+            verb: "ADD".into(),
+            container_id: "c1".into(),
+            addresses: vec!["10.0.4.7".parse().unwrap(), "fd00::7".parse().unwrap()],
+            code,
+            phases: vec![("pools".into(), 80), ("ipam".into(), 210)],
+            total_micros: 1540,
+            ..VerbRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_got_what_how_fast_and_what_was_wrong() {
+        assert_eq!(sentence(&record(0)), "ADD c1 10.0.4.7,fd00::7 in 1.5 ms");
+        let (namespace, name) = (Some("default".into()), Some("web".into()));
+        let failed = VerbRecord {
+            pod_namespace: namespace,
+            pod_name: name,
+            addresses: Vec::new(),
+            message: "no address is free".into(),
+            ..record(11)
+        };
+        assert_eq!(sentence(&failed), "ADD default/web failed with 11 in 1.5 ms: no address is free");
+        assert_eq!(phases(&failed).unwrap(), "pools=80,ipam=210");
+    }
+
+    #[test]
+    fn a_burst_is_logged_whole_a_flood_is_not_and_failures_are_seen_in_it() {
+        let begun = Instant::now();
+        let mut lines = Lines::new(begun);
+        let logged = (0..2000).filter(|_| lines.log(&record(0), false, begun)).count();
+        assert_eq!(logged, 1000);
+        assert!(lines.log(&record(11), false, begun), "a failure is still seen");
+        let later = begun + Duration::from_secs(2);
+        assert_eq!((0..2000).filter(|_| lines.log(&record(0), false, later)).count(), 40);
+        assert_eq!(lines.fine.dropped, 1960);
+    }
+}

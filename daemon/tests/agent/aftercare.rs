@@ -1,0 +1,200 @@
+//! What the agent does after plugins' runs: judged by what neighbours believe and by which connections the kernel knows.
+
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Request, Store};
+use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
+use telemetry::{Delivery, Sink, VerbRecord};
+use vcn::MacAddr;
+
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Agent, Node, name, wait_for};
+use crate::program::node_with_pods;
+
+/// Of whoever had the address before.
+const OLD: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xd]);
+/// The VNIC's.
+const NEW: MacAddr = MacAddr([2, 0, 0x17, 0, 0, 33]);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn tell(node: &Node, verb: &str, addresses: &[&str]) {
+    let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);
+    record.addresses = addresses.iter().map(|address| ip(address)).collect();
+    assert_eq!(Sink::new(node.path("run")).send(&record), Delivery::Agent);
+}
+
+/// Someone on the VNIC's subnet.
+fn raise_neighbour(node: &Node) {
+    node.on_fabric(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.change_link(index, &[LinkChange::Up]).unwrap();
+        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64"] {
+            socket.add_address(&Address { nodad: true, ..Address::new(index, address.parse().unwrap()) }).unwrap();
+        }
+    });
+}
+
+fn believe(socket: &mut Socket, address: IpAddr, mac: MacAddr) {
+    let index = socket.index_of(&name("ens5")).unwrap();
+    let entry = Neighbour { permanent: false, ..Neighbour::permanent(index, address, mac) };
+    socket.replace_neighbour(&entry).unwrap();
+}
+
+fn believed(socket: &mut Socket, address: IpAddr) -> Option<MacAddr> {
+    let filter = NeighbourFilter { index: Some(socket.index_of(&name("ens5")).unwrap()), ..NeighbourFilter::default() };
+    let all = socket.neighbours(&filter).unwrap();
+    all.into_iter().find(|entry| entry.address == address).and_then(|entry| entry.mac)
+}
+
+fn dual_stack_node() -> Node {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
+    node.publish_dual_stack(&[("pods", 33)]);
+    raise_neighbour(&node);
+    node
+}
+
+#[test]
+fn the_subnet_is_told_twice_where_a_new_pods_addresses_are() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let addresses = ["10.0.33.33", "2603:c020:0:33::21"];
+    let learnt = |what: &str| {
+        let all = || node.on_fabric(|socket| addresses.iter().all(|it| believed(socket, ip(it)) == Some(NEW)));
+        wait_for(what, all, || agent.log())
+    };
+    let mislead = || node.on_fabric(|socket| addresses.iter().for_each(|it| believe(socket, ip(it), OLD)));
+    mislead();
+    tell(&node, "ADD", &addresses);
+    let first = learnt("the first announcement");
+    mislead();
+    let second = learnt("the second announcement");
+    println!("told after {first:?} and again {second:?} later");
+    assert!(first < Duration::from_secs(1) && second > Duration::from_millis(500), "{first:?} {second:?}");
+    let counted = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="ok"} 4"#;
+    wait_for("the count", || node.get("/metrics").1.contains(counted), || node.get("/metrics").1);
+    assert!(agent.events("aftercare.failed").is_empty(), "{}", agent.log());
+}
+
+#[test]
+fn an_agent_that_may_not_send_frames_says_so_once_and_lives() {
+    let node = node_with_pods();
+    raise_neighbour(&node);
+    let mut agent = node.agent_without("net_raw");
+    node.wait_ready(&mut agent);
+    let failed = |count: u32| {
+        let counted = format!(r#"oke_node_agent_aftercare_addresses_total{{what="announce",result="error"}} {count}"#);
+        wait_for("the failures", || node.get("/metrics").1.contains(&counted), || node.get("/metrics").1);
+    };
+    // Each is tried again a second later.
+    tell(&node, "ADD", &["10.0.33.33"]);
+    failed(2);
+    tell(&node, "ADD", &["10.0.33.34"]);
+    failed(4);
+    let said = agent.events("aftercare.failed");
+    assert!(said.len() == 1 && said[0]["message"].as_str().unwrap().contains("packet socket"), "{said:?}");
+    assert_eq!(node.get("/healthz").0, 200);
+}
+
+/// Connections between addresses of the node's own loopback.
+fn connect(node: &Node, pairs: &[(&str, &str)]) {
+    node.on(|socket| {
+        let lo = socket.index_of(&name("lo")).unwrap();
+        for address in pairs.iter().flat_map(|(from, to)| [from, to]) {
+            let address = Address { nodad: true, ..Address::new(lo, ip(address).into()) };
+            socket.replace_address(&address).unwrap();
+        }
+    });
+    node.inside(|| {
+        for (from, to) in pairs {
+            let receiver = UdpSocket::bind((*to, 0)).unwrap();
+            let sender = UdpSocket::bind((*from, 0)).unwrap();
+            receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let arrives = || {
+                sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
+                receiver.recv(&mut [0; 8]).is_ok()
+            };
+            assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
+        }
+    });
+}
+
+/// How many connections an address has; they are gone then.
+fn count_out(node: &Node, address: &str) -> usize {
+    node.inside(|| conntrack::Socket::open().unwrap().delete_by_address(ip(address)).unwrap())
+}
+
+/// A kernel tracks connections only where something asks for their state.
+fn track(node: &Node) {
+    let rules = "add table inet t; add chain inet t out { type filter hook output priority 0; }; \
+                 add rule inet t out ct state new accept";
+    assert!(node.inside(|| std::process::Command::new("nft").arg(rules).status().unwrap()).success());
+}
+
+#[test]
+fn a_freed_addresss_connections_are_forgotten_and_no_others() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    track(&node);
+    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.9.9.9", "10.9.9.8")]);
+    tell(&node, "DEL", &["10.0.33.33"]);
+    tell(&node, "GC", &["10.0.33.34"]);
+    forgotten(&node, &agent, 2);
+    assert_eq!(count_out(&node, "10.0.33.33") + count_out(&node, "10.0.33.34"), 0);
+    assert_eq!(count_out(&node, "10.9.9.8"), 1, "the others' stays");
+}
+
+fn forgotten(node: &Node, agent: &Agent, count: u32) {
+    let counted = format!("oke_node_agent_connections_forgotten_total {count}\n");
+    wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());
+}
+
+#[test]
+fn at_the_end_of_the_cooldown_connections_are_forgotten_again_and_the_address_is_marked() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    track(&node);
+    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
+    let boot = BootId::current().unwrap();
+    let store = Store::new(&node.path("run"), boot.clone());
+    let pools = Pools::read(&node.path("run"), &boot).unwrap();
+    let now = BootTime::now().unwrap();
+    let ago = |time: Duration| BootTime(now.0 - u64::try_from(time.as_millis()).unwrap());
+    let freed = |address, at| Freed { address: ip(address), at, forgotten: false };
+    let request = Request {
+        key: "vcn-native/c1/eth0".parse().unwrap(),
+        pod: None,
+        host_link: name("vcn0123456789ab"),
+        netns: None,
+    };
+    let begun = Instant::now();
+    store
+        .update(|held| {
+            let reserved = held.reserve(&pools, request, now)?;
+            assert_eq!(reserved.allocation.addresses[0].address, ip("10.0.33.32"));
+            held.freed.push(freed("10.0.33.33", ago(COOLDOWN + Duration::from_secs(1))));
+            held.freed.push(freed("10.0.33.34", ago(COOLDOWN - Duration::from_secs(3))));
+            Ok::<_, ipam::Error>(())
+        })
+        .unwrap();
+    let agent = node.agent(&[]);
+    let marked = |address: &str| {
+        let held = store.read().unwrap();
+        held.freed.iter().find(|freed| freed.address == ip(address)).unwrap().forgotten
+    };
+    wait_for("the first address", || marked("10.0.33.33"), || agent.log());
+    assert!(!marked("10.0.33.34") || begun.elapsed() > Duration::from_secs(3), "it still cools down");
+    wait_for("the second address", || marked("10.0.33.34"), || agent.log());
+    assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
+    forgotten(&node, &agent, 2);
+    assert_eq!(count_out(&node, "10.0.33.32"), 1, "an address in use keeps its connections");
+}

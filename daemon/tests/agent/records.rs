@@ -1,0 +1,135 @@
+//! What plugins tell of their runs, by the socket or by the file: it becomes lines and metrics, once, and the agent's state
+//! is no plugin's trouble.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use telemetry::{Delivery, Sink, VerbRecord, log_path};
+
+use crate::node::{Agent, Node, wait_for};
+use crate::program::node_with_pods;
+
+fn record(verb: &str, container: impl ToString) -> VerbRecord {
+    let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);
+    record.container_id = container.to_string();
+    record.ifname = "eth0".into();
+    record.phases = vec![("ipam".into(), 120), ("network".into(), 1100)];
+    record.total_micros = 1500;
+    record
+}
+
+fn metric(node: &Node, name: &str) -> u64 {
+    let (_, text) = node.get("/metrics");
+    let line = text.lines().find(|line| line.starts_with(&format!("oke_node_agent_{name} ")));
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().trim_end_matches(".0").parse().unwrap())
+}
+
+fn ok_adds(node: &Node) -> u64 {
+    metric(node, r#"cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="total",code="0"}"#)
+}
+
+fn wait_for_adds(node: &Node, agent: &Agent, count: u64) {
+    wait_for("the records", || ok_adds(node) == count, || format!("{} of {count}\n{}", ok_adds(node), agent.log()));
+}
+
+#[test]
+fn a_run_becomes_a_line_with_everything_about_it_and_metrics_by_phase() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let sink = Sink::new(node.path("run"));
+    let mut fine = record("ADD", "c1");
+    fine.pod_namespace = Some("default".into());
+    fine.pod_name = Some("web-0".into());
+    fine.addresses = vec!["10.0.33.33".parse().unwrap()];
+    fine.continue_trace("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    assert_eq!(sink.send(&fine), Delivery::Agent);
+    let failed = VerbRecord { code: 11, message: "no address is free".into(), ..record("ADD", "c2") };
+    assert_eq!(sink.send(&failed), Delivery::Agent);
+    wait_for("the lines", || agent.events("cni.failed").len() == 1, || agent.log());
+    let line = &agent.events("cni.done")[0];
+    for (field, value) in [
+        ("level", "INFO"),
+        ("verb", "ADD"),
+        ("namespace", "default"),
+        ("pod", "web-0"),
+        ("container", "c1"),
+        ("interface", "eth0"),
+        ("addresses", "10.0.33.33"),
+        ("phases", "ipam=120,network=1100"),
+        ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+        ("parent_span_id", "00f067aa0ba902b7"),
+        ("span_id", fine.span_id.as_deref().unwrap()),
+        ("message", "ADD default/web-0 10.0.33.33 in 1.5 ms"),
+    ] {
+        assert_eq!(line[field], value, "{field} of {line}");
+    }
+    assert_eq!((line["total_micros"].as_u64(), line["late"].is_null()), (Some(1500), true));
+    let line = &agent.events("cni.failed")[0];
+    assert_eq!((line["level"].as_str(), line["code"].as_u64()), (Some("WARN"), Some(11)));
+    assert!(line["message"].as_str().unwrap().ends_with("no address is free") && line["trace_id"].is_null(), "{line}");
+    for (phase, code) in [("ipam", 0), ("network", 0), ("total", 0), ("total", 11)] {
+        let series =
+            format!(r#"cni_verb_seconds_count{{plugin="vcn-native",verb="ADD",phase="{phase}",code="{code}"}}"#);
+        assert_eq!(metric(&node, &series), 1, "{series}");
+    }
+    assert_eq!(metric(&node, r#"pod_attachments{state="tentative"}"#), 0);
+}
+
+#[test]
+fn what_plugins_logged_while_no_agent_was_there_is_taken_in_once() {
+    let node = node_with_pods();
+    std::fs::create_dir(node.path("run")).unwrap();
+    let sink = Sink::new(node.path("run"));
+    for number in 0..50 {
+        assert_eq!(sink.send(&record("ADD", number)), Delivery::Log);
+    }
+    std::fs::write(node.path("run/verbs.log.1"), "no record\n").unwrap();
+    let mut agent = node.agent(&[]);
+    wait_for_adds(&node, &agent, 50);
+    let lines = agent.events("cni.done");
+    assert_eq!(lines.len(), 50);
+    assert!(lines.iter().enumerate().all(|(at, line)| line["container"] == format!("{at}") && line["late"] == true));
+    assert_eq!((metric(&node, "cni_records_late_total"), metric(&node, "cni_records_refused_total")), (50, 1));
+    assert!(!log_path(&node.path("run")).exists());
+    agent.stop();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(sink.send(&record("ADD", "new")), Delivery::Agent);
+    wait_for_adds(&node, &agent, 1);
+}
+
+#[test]
+fn an_agent_that_hangs_holds_no_plugin_up_and_misses_nothing() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.signal(Signal::SIGSTOP);
+    let sink = Sink::new(node.path("run"));
+    let slowest = (0..1000)
+        .map(|number| {
+            let begun = Instant::now();
+            assert_ne!(sink.send(&record("ADD", number)), Delivery::Lost);
+            begun.elapsed()
+        })
+        .max();
+    println!("the slowest of 1000 took {slowest:?}");
+    assert!(slowest.unwrap() < Duration::from_secs(1), "{slowest:?}");
+    assert!(log_path(&node.path("run")).exists(), "the queue must have filled");
+    agent.signal(Signal::SIGCONT);
+    wait_for_adds(&node, &agent, 1000);
+    assert!(!log_path(&node.path("run")).exists());
+}
+
+#[test]
+fn a_flood_of_runs_is_counted_whole_and_logged_in_part() {
+    let node = node_with_pods();
+    std::fs::create_dir(node.path("run")).unwrap();
+    let sink = Sink::new(node.path("run"));
+    assert!((0..3000).all(|number| sink.send(&record("ADD", number)) == Delivery::Log));
+    let agent = node.agent(&[]);
+    wait_for_adds(&node, &agent, 3000);
+    let lines = agent.events("cni.done").len();
+    assert!((1000..1500).contains(&lines), "{lines} lines");
+    assert_eq!(metric(&node, "cni_lines_dropped_total"), 3000 - lines as u64);
+}
