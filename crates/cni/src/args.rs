@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use crate::excerpt::{QUOTED, excerpt};
+
 /// CNI_ARGS as found. Unknown keys are refused unless `IgnoreUnknown` says otherwise, as the reference library does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
@@ -28,9 +30,8 @@ impl Args {
         let mut unknown = Vec::new();
         let mut ignore_unknown = false;
         for part in text.split(';').filter(|part| !part.is_empty()) {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("{:?} is not KEY=VALUE", part.chars().take(100).collect::<String>()))?;
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| format!("{:?} is not KEY=VALUE", excerpt(part, QUOTED)))?;
             // Runtimes send empty values for what they do not know; that is the same as not sending them.
             let given = || (!value.is_empty()).then(|| value.to_owned());
             match key {
@@ -44,7 +45,9 @@ impl Args {
             args.pairs.push((key.to_owned(), value.to_owned()));
         }
         if !unknown.is_empty() && !ignore_unknown {
-            return Err(format!("it has unknown keys ({}): add IgnoreUnknown=1 or remove them", unknown.join(", ")));
+            let names = unknown.join(", ");
+            let names = excerpt(&names, QUOTED);
+            return Err(format!("it has unknown keys ({names}): add IgnoreUnknown=1 or remove them"));
         }
         Ok(args)
     }

@@ -14,6 +14,10 @@ use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, Runti
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
 const VALID_ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
 
+/// A document is held as a tree, of which each part takes up to a hundred times the two bytes it may have been written
+/// in. Braces, brackets, commas and colons bound their number; a list of 50,000 attachments for GC stays below.
+const PARTS_LIMIT: usize = 1 << 18;
+
 /// The protocol's part of a network configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -58,8 +62,21 @@ impl Config {
                 error.valid_up_to()
             ))
         })?;
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| bad(format!("the configuration on stdin ({} bytes) is not JSON: {error}", text.len())))?;
+        if text.starts_with('\u{feff}') {
+            return Err(bad("the configuration on stdin begins with a byte order mark: write it without".to_owned()));
+        }
+        if input.iter().filter(|byte| matches!(byte, b'{' | b'[' | b',' | b':')).count() > PARTS_LIMIT {
+            return Err(bad(format!(
+                "the configuration on stdin has more than {PARTS_LIMIT} fields and items: make it smaller"
+            )));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            bad(format!(
+                "the configuration on stdin ({} bytes) is not JSON: {error}; \
+                 correct the file below /etc/cni/net.d, or see whether the runtime died while it wrote this",
+                text.len()
+            ))
+        })?;
         if value.is_object() { Ok(value) } else { Err(field::wrong_type("the configuration", &value, "an object")) }
     }
 
@@ -73,7 +90,8 @@ impl Config {
         let version = Self::version_of(&document)?;
         let name = match field::string("name", document.get("name"))? {
             None | Some("") => return Err(invalid("the configuration has no name: give the network one".to_owned())),
-            Some(name) => NetworkName::new(name).map_err(|error| invalid(format!("name: {error}")))?,
+            Some(name) => NetworkName::new(name)
+                .map_err(|error| invalid(format!("name: {error}; correct the network configuration")))?,
         };
         let mut passed_over = Vec::new();
         let mut sound = |result: Result<(), Error>| match (result, optional) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use vcn::IfName;
 
+use crate::excerpt::{QUOTED, excerpt};
 use crate::{Args, ContainerId, Error, ErrorCode, TraceContext, Verb};
 
 /// Where variables come from: the process, or a test's map.
@@ -61,8 +62,8 @@ impl Call {
         };
         let Some(verb) = command.to_str().and_then(Verb::named) else {
             return Err(invalid(format!(
-                "unknown CNI_COMMAND: {}; known are {}",
-                command.to_string_lossy(),
+                "unknown CNI_COMMAND: {}; known are {}: the runtime asks for something newer, or is no CNI runtime",
+                excerpt(&command.to_string_lossy(), QUOTED),
                 Verb::ALL.map(Verb::as_str).join(", ")
             )));
         };
@@ -96,7 +97,7 @@ impl Call {
             .map_err(|complaint| wrong.push(format!("CNI_CONTAINERID: {complaint}")))
             .ok();
         let ifname = utf8(ifname)
-            .and_then(|text| IfName::new(text).map_err(|error| error.to_string()))
+            .and_then(|text| IfName::new(text).map_err(|error| excerpt(&error.to_string(), 2 * QUOTED).into_owned()))
             .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
             .ok();
         let args = match Args::parse(&env.var("CNI_ARGS").unwrap_or_default()) {
@@ -109,7 +110,10 @@ impl Call {
             }
         };
         let (Some(container_id), Some(ifname), true) = (container_id, ifname, wrong.is_empty()) else {
-            return Err(invalid(format!("{verb} got variables with wrong values: {}", wrong.join("; "))));
+            return Err(invalid(format!(
+                "{verb} got variables with wrong values: {}; the runtime sets them",
+                wrong.join("; ")
+            )));
         };
         let own_netns_allowed =
             env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
@@ -130,7 +134,7 @@ impl TraceContext {
 }
 
 fn utf8(value: &OsStr) -> Result<&str, String> {
-    value.to_str().ok_or_else(|| format!("{value:?} is not UTF-8"))
+    value.to_str().ok_or_else(|| format!("{:?} is not UTF-8", excerpt(&value.to_string_lossy(), QUOTED)))
 }
 
 fn invalid(msg: String) -> Error {

@@ -6,6 +6,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Version;
+use crate::excerpt::excerpt;
+
+/// Lengths in a reply, in characters: the kubelet cuts events at 1024 bytes, and a log line of pages helps nobody. What is
+/// quoted in a message is cut where it is quoted, so that the end of the message, which says what to do, stays.
+const MSG_LIMIT: usize = 1000;
+const DETAILS_LIMIT: usize = 8000;
 
 /// An error code of the protocol: below 100 the specification's, from 100 the plugin's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -95,9 +101,9 @@ impl Error {
         reply.insert("cniVersion".into(), version.as_str().into());
         reply.insert("code".into(), self.code.0.into());
         // Kubelet shows the message of STATUS as a node condition, which is one line.
-        reply.insert("msg".into(), one_line(&self.msg).into());
+        reply.insert("msg".into(), excerpt(&one_line(&self.msg), MSG_LIMIT).into());
         // Optional, but some decoders insist on it.
-        reply.insert("details".into(), one_line(&self.details).into());
+        reply.insert("details".into(), excerpt(&one_line(&self.details), DETAILS_LIMIT).into());
         Value::Object(reply).to_string()
     }
 

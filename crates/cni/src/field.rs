@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::excerpt::{QUOTED, excerpt};
 use crate::{Error, ErrorCode};
 
 /// How long the search for a wrong field may take; it is only for the message.
@@ -46,13 +47,20 @@ pub(crate) fn decode<T: DeserializeOwned>(path: &str, value: &Value) -> Result<T
         let fails_alike =
             |candidate: &Value| T::deserialize(candidate).is_err_and(|error| error.to_string() == message);
         let inside = first_wrong(value, &fails_alike);
-        Error::new(ErrorCode::DECODING_FAILURE, format!("{}: {message}", joined(path, &inside)))
+        wrong(&joined(path, &inside), &excerpt(&message, 2 * QUOTED))
     })
 }
 
 /// The complaint about one field.
 pub(crate) fn wrong_type(path: &str, found: &Value, expected: &str) -> Error {
-    Error::new(ErrorCode::DECODING_FAILURE, format!("{path}: it is {}, it must be {expected}", kind(found)))
+    wrong(path, &format!("it is {}, it must be {expected}", kind(found)))
+}
+
+/// What is wrong with a field, and who can correct it.
+fn wrong(path: &str, what: &str) -> Error {
+    let runtimes = ["prevResult", "runtimeConfig", "args", "cni.dev/"].iter().any(|key| path.starts_with(key));
+    let next = if runtimes { "the runtime writes this field" } else { "correct the network configuration" };
+    Error::new(ErrorCode::DECODING_FAILURE, format!("{}: {what}; {next}", excerpt(path, 2 * QUOTED)))
 }
 
 /// The path of the field that `fails_alike` stumbles over. serde's errors do not say: so parts of the value are added
@@ -149,12 +157,15 @@ mod tests {
     #[test]
     fn the_wrong_field_is_named_with_its_path() {
         let wrong = json!({"name": "n", "vnic": "v", "mtu": "9000", "routes": []});
-        assert_eq!(complaint(&wrong), r#"mtu: invalid type: string "9000", expected u32"#);
+        assert_eq!(
+            complaint(&wrong),
+            r#"mtu: invalid type: string "9000", expected u32; correct the network configuration"#
+        );
         let wrong = json!({"vnic": "v", "routes": [{"table": 1}, {"a/~": 1, "table": -1}]});
         assert!(complaint(&wrong).starts_with("routes[1].table: invalid value"), "{}", complaint(&wrong));
         let wrong = json!({"vnic": "v", "routes": [{"table": 1}, {}]});
-        assert_eq!(complaint(&wrong), "routes[1]: missing field `table`");
-        assert_eq!(complaint(&json!({"mtu": 1})), "the configuration: missing field `vnic`");
+        assert_eq!(complaint(&wrong), "routes[1]: missing field `table`; correct the network configuration");
+        assert!(complaint(&json!({"mtu": 1})).starts_with("the configuration: missing field `vnic`;"));
         assert_eq!(
             decode::<Inner>("a.b", &json!({"table": true})).unwrap_err().msg.split(':').next(),
             Some("a.b.table")
@@ -178,6 +189,6 @@ mod tests {
             assert_eq!(tolerant_bool("b", Some(&value)), Ok(expected));
         }
         let error = tolerant_bool("b", Some(&json!(1))).unwrap_err();
-        assert_eq!(error.msg, "b: it is a number, it must be true or false");
+        assert!(error.msg.starts_with("b: it is a number, it must be true or false;"), "{error}");
     }
 }

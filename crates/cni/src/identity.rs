@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use vcn::IfName;
 
+use crate::excerpt::{QUOTED, excerpt};
+
 /// A container's (sandbox's) identifier: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -133,7 +135,7 @@ impl FromStr for AttachmentKey {
     type Err = IdentityError;
 
     fn from_str(text: &str) -> Result<Self, IdentityError> {
-        let bad = |reason| IdentityError { what: "attachment key", given: excerpt(text), reason };
+        let bad = |reason| IdentityError { what: "attachment key", given: excerpt(text, QUOTED).into_owned(), reason };
         let mut parts = text.split('/');
         let (Some(network), Some(container), Some(ifname), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -158,12 +160,7 @@ fn checked(what: &'static str, given: String) -> Result<String, IdentityError> {
         }
         Some(_) => return Ok(given),
     };
-    Err(IdentityError { what, given: excerpt(&given), reason })
-}
-
-/// Enough of a wrong value to recognise it by.
-fn excerpt(text: &str) -> String {
-    text.chars().take(100).collect()
+    Err(IdentityError { what, given: excerpt(&given, QUOTED).into_owned(), reason })
 }
 
 #[cfg(test)]

@@ -36,7 +36,10 @@ pub(crate) fn read(stdin: &mut dyn Read) -> Result<Vec<u8>, Error> {
                 input.len()
             ),
         )),
-        Err(error) => Err(Error::new(ErrorCode::IO_FAILURE, "reading the configuration from stdin").caused_by(&error)),
+        Err(error) => {
+            let msg = "cannot read the configuration from stdin: the runtime must give a pipe or a file to read";
+            Err(Error::new(ErrorCode::IO_FAILURE, msg).caused_by(&error))
+        }
     }
 }
 

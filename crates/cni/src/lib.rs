@@ -14,6 +14,7 @@ mod args;
 mod config;
 mod environment;
 mod error;
+mod excerpt;
 mod field;
 mod identity;
 mod input;

@@ -84,7 +84,10 @@ fn answer<P: Plugin>(
     if *version < Version::introduced(verb) {
         return Err(Error::new(
             ErrorCode::INCOMPATIBLE_VERSION,
-            format!("the configuration has cniVersion {version}, {verb} needs {} or later", Version::introduced(verb)),
+            format!(
+                "the configuration has cniVersion {version}, {verb} needs {} or later: raise it, or do not ask",
+                Version::introduced(verb)
+            ),
         ));
     }
     let optional = if verb == Verb::Del { Optional::MayBeWrong } else { Optional::MustBeSound };

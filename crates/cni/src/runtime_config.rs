@@ -64,7 +64,12 @@ mod tests {
         assert!(config.decode::<String>("mac").unwrap_err().msg.starts_with("runtimeConfig.mac: invalid type"));
         let wrong = json!({POD_ANNOTATIONS: []});
         let error = RuntimeConfig::of(wrong.as_object()).pod_annotations().unwrap_err();
-        assert_eq!(error.msg, format!("runtimeConfig.{POD_ANNOTATIONS}: it is an array, it must be an object"));
+        assert_eq!(
+            error.msg,
+            format!(
+                "runtimeConfig.{POD_ANNOTATIONS}: it is an array, it must be an object; the runtime writes this field"
+            )
+        );
         assert_eq!(RuntimeConfig::default().pod_annotations(), Ok(None));
     }
 }

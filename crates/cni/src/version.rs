@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::excerpt::{QUOTED, excerpt};
 use crate::{Error, ErrorCode, Verb};
 
 /// A version of the CNI protocol, oldest first. 0.3.0 and older are refused: no supported runtime writes them.
@@ -76,8 +77,10 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or_else(|| {
-            let given =
-                if text.is_empty() { "no cniVersion (that means 0.1.0)".to_owned() } else { format!("{text:?}") };
+            let given = match text {
+                "" => "no cniVersion (that means 0.1.0)".to_owned(),
+                other => format!("cniVersion {:?}", excerpt(other, QUOTED)),
+            };
             Error::new(
                 ErrorCode::INCOMPATIBLE_VERSION,
                 format!(

@@ -15,13 +15,16 @@ fn what_is_no_json_object_is_code_6_under_every_verb() {
         format!(r#"{{"cniVersion":"1.1.0","name":"n","x":{}1{}}}"#, "{\"a\":".repeat(500), "}".repeat(500));
     let whole = config("1.1.0").to_string();
     let truncated = whole.split_at(whole.len() / 2).0.to_owned();
-    let cases: [(&str, &[u8], &str); 12] = [
+    let many = format!("[{}0]", "0,".repeat(1 << 18));
+    let cases: [(&str, &[u8], &str); 14] = [
         ("empty", b"", "stdin is empty"),
         ("blank", b" \n\t", "stdin is empty"),
         ("one byte", b"{", "is not JSON: EOF"),
         ("truncated", truncated.as_bytes(), "is not JSON: EOF"),
         ("not UTF-8", b"{\"name\":\"\xff\"}", "is not UTF-8 after byte 9"),
         ("UTF-16", b"\xff\xfe{\0}\0", "is not UTF-8 after byte 0"),
+        ("a byte order mark", b"\xef\xbb\xbf{}", "begins with a byte order mark: write it without"),
+        ("too many parts", many.as_bytes(), "has more than 262144 fields and items: make it smaller"),
         ("deep", deep.as_bytes(), "recursion limit exceeded"),
         ("deep inside", deep_field.as_bytes(), "recursion limit exceeded"),
         ("two documents", b"{} {}", "trailing characters"),
@@ -52,6 +55,28 @@ fn a_document_of_8_mib_is_taken_and_a_larger_one_is_refused_whole() {
     assert_eq!(outcome.code(), 6);
     assert_eq!(outcome.message(), "the configuration on stdin is larger than 8 MiB: make it smaller");
     assert!(outcome.asked.is_empty());
+}
+
+/// Runtimes cut events at 1024 bytes: what is quoted is cut, and what to do next is not.
+#[test]
+fn an_error_about_something_huge_is_short_and_whole() {
+    let long = "x".repeat(100_000);
+    let name = |key: &str, value: &str| Call::of("ADD").config(&config_with(key, json!(value))).run();
+    let calls = [
+        (name("cniVersion", &long), "set cniVersion to one of these"),
+        (name("name", &long.replace('x', "é")), "correct the network configuration"),
+        (name("mtu", &long), "correct the network configuration"),
+        (name("prevResult", &long), "the runtime writes this field"),
+        (Call::of("ADD").with("CNI_ARGS", format!("{long}=1;{long}=2")).run(), "the runtime sets them"),
+        (Call::of("ADD").with("CNI_ARGS", long.clone()).run(), "the runtime sets them"),
+        (Call::of("ADD").with("CNI_CONTAINERID", format!("/{long}")).run(), "the runtime sets them"),
+        (Call::of("ADD").with("CNI_IFNAME", long.clone()).run(), "the runtime sets them"),
+        (Call::of(&long).run(), "or is no CNI runtime"),
+    ];
+    for (outcome, next) in calls {
+        let message = outcome.message();
+        assert!(message.len() < 1024 && message.ends_with(next), "{message}");
+    }
 }
 
 #[test]
@@ -115,7 +140,10 @@ fn fields_of_the_wrong_type_are_code_6_with_their_path() {
     }
     for key in ["cniVersion", "name"] {
         let outcome = Call::of("ADD").config(&config_with(key, json!(1))).run();
-        assert_eq!(outcome.message(), format!("{key}: it is a number, it must be a string"));
+        assert_eq!(
+            outcome.message(),
+            format!("{key}: it is a number, it must be a string; correct the network configuration")
+        );
         assert_eq!(outcome.code(), 6);
     }
 }

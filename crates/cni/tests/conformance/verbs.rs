@@ -28,7 +28,7 @@ fn a_verb_is_refused_below_the_version_that_introduced_it() {
             } else {
                 assert_eq!(outcome.code(), 1, "{verb} {version}");
                 assert_eq!(outcome.error()["cniVersion"], version);
-                assert!(outcome.message().ends_with(&format!("{verb} needs {first} or later")), "{outcome:?}");
+                assert!(outcome.message().contains(&format!("{verb} needs {first} or later: raise it")), "{outcome:?}");
             }
         }
     }
@@ -122,7 +122,8 @@ fn gc_refuses_a_list_it_cannot_read_to_the_end() {
         ),
     ] {
         let outcome = Call::of("GC").config(&config_with("cni.dev/valid-attachments", list)).run();
-        assert_eq!((outcome.code(), outcome.message().as_str()), (6, complaint));
+        assert_eq!(outcome.code(), 6);
+        assert_eq!(outcome.message(), format!("{complaint}; the runtime writes this field"));
         assert!(outcome.asked.is_empty());
     }
 }

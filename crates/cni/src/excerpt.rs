@@ -1,0 +1,26 @@
+//! The beginning of somebody else's text: enough to recognise it by, and no more than a person reads.
+
+use std::borrow::Cow;
+
+/// Of what is quoted in a message, in characters.
+pub(crate) const QUOTED: usize = 100;
+
+/// At most `limit` characters of the text, and a mark where the rest is missing.
+pub(crate) fn excerpt(text: &str, limit: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_says_so_and_what_fits_is_whole() {
+        assert_eq!(excerpt("größer", 6), "größer");
+        assert_eq!(excerpt("größer", 4), "größ…");
+        assert_eq!(excerpt("", 0), "");
+    }
+}
