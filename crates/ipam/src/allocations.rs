@@ -1,55 +1,60 @@
-//! allocations.json: which attachment holds which addresses, and which addresses were freed when.
+//! What is handed out on this node: which attachment holds which addresses, and which addresses were freed when.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use cni::AttachmentKey;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{IfName, Ocid, TableId};
 
-use crate::wire::{Document, DocumentRef};
 use crate::{BootId, BootTime, Error};
 
-/// Everything handed out on this node. How it is written is [`crate::wire`]'s business.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Document")]
+/// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
+#[derive(Clone, Debug, PartialEq)]
 pub struct Allocations {
     /// Format version.
     pub version: u32,
     /// The boot they belong to.
     pub boot_id: BootId,
-    /// In order of creation.
+    /// Those that were asked for, in order of creation.
     pub allocations: Vec<Allocation>,
+    /// The others: of them nothing is known but what they hold.
+    pub(crate) others: Vec<Held>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
+    /// Set when the record was made anew from the kernel: what is not in it may have been a pod's until then.
+    pub(crate) anew: Option<BootTime>,
     /// Fields of a newer version.
     pub extra: Map<String, Value>,
 }
 
 /// What one attachment holds. Enough to take it down again without the configuration, the pools or the pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Allocation {
     /// Network, container id and link name.
     pub key: AttachmentKey,
     /// The addresses, IPv4 first.
     pub addresses: Vec<Assigned>,
     /// Set while ADD has not finished: after this moment the allocation is void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tentative_until: Option<BootTime>,
     /// When it was made.
     pub since: BootTime,
     /// The pod, where the runtime named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRecord>,
     /// The host end of the pod's link.
     pub host_link: IfName,
     /// The pod's namespace at ADD: a hint, because paths are reused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<NetnsRecord>,
-    /// Fields of a newer version.
-    pub extra: Map<String, Value>,
 }
 
 /// An address and what carries it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Assigned {
     /// The address.
     pub address: IpAddr,
@@ -96,10 +101,14 @@ pub struct Freed {
     pub forgotten: bool,
 }
 
-impl Serialize for Allocations {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        DocumentRef::from(self).serialize(serializer)
-    }
+/// What the index knows of an allocation: as much as the choice of an address for somebody else needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The name of its record.
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// When it is to be looked at whether its ADD has finished; `None` once that is known.
+    pub(crate) until: Option<BootTime>,
 }
 
 impl Allocations {
@@ -109,13 +118,21 @@ impl Allocations {
     /// None, in this boot.
     #[must_use]
     pub fn none(boot_id: BootId) -> Self {
-        Self { version: Self::VERSION, boot_id, allocations: Vec::new(), freed: Vec::new(), extra: Map::new() }
+        Self {
+            version: Self::VERSION,
+            boot_id,
+            allocations: Vec::new(),
+            others: Vec::new(),
+            freed: Vec::new(),
+            anew: None,
+            extra: Map::new(),
+        }
     }
 
     /// Whether nothing was handed out in this boot, by this record.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.allocations.is_empty() && self.freed.is_empty()
+        self.allocations.is_empty() && self.others.is_empty() && self.freed.is_empty()
     }
 
     /// The allocation of an attachment.
@@ -142,7 +159,7 @@ impl Allocations {
     pub fn release(&mut self, key: &AttachmentKey, now: BootTime) -> Option<Allocation> {
         let index = self.allocations.iter().position(|allocation| allocation.key == *key)?;
         let allocation = self.allocations.remove(index);
-        self.cool(&allocation, now);
+        self.cool(&allocation.held(), now);
         Some(allocation)
     }
 
@@ -158,10 +175,15 @@ impl Allocations {
         }
     }
 
-    pub(crate) fn cool(&mut self, allocation: &Allocation, now: BootTime) {
-        for assigned in &allocation.addresses {
-            self.freed.retain(|freed| freed.address != assigned.address);
-            self.freed.push(Freed { address: assigned.address, at: now, forgotten: false });
-        }
+    pub(crate) fn cool(&mut self, addresses: &[IpAddr], now: BootTime) {
+        self.freed.retain(|freed| !addresses.contains(&freed.address));
+        self.freed.extend(addresses.iter().map(|&address| Freed { address, at: now, forgotten: false }));
+    }
+}
+
+impl Allocation {
+    /// The addresses alone.
+    pub(crate) fn held(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(|assigned| assigned.address).collect()
     }
 }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use thiserror::Error;
 use vcn::Family;
+
+use crate::Allocations;
 
 /// An address-management failure.
 #[derive(Debug, Error)]
@@ -68,6 +71,16 @@ pub enum Error {
     /// The attachment has no allocation.
     #[error("no allocation for {0}")]
     NoAllocation(String),
+    /// Two attachments would have the same record.
+    #[error("{} is the record of {holder}, so {key} can have none", path.display())]
+    Collision {
+        /// The record.
+        path: PathBuf,
+        /// Whose it is.
+        holder: String,
+        /// Who asked.
+        key: String,
+    },
     /// The boot clock could not be read.
     #[error("cannot read the boot clock")]
     Clock {
@@ -75,6 +88,24 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+}
+
+impl Error {
+    /// Why a file cannot be understood. A newer format may have another shape altogether; its version is then all that can
+    /// be read.
+    pub(crate) fn not_ours(path: &Path, bytes: &[u8], source: serde_json::Error) -> Self {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let path = path.to_owned();
+        match serde_json::from_slice(bytes) {
+            Ok(Version { version }) if version > Allocations::VERSION => {
+                Self::TooNew { path, found: version, known: Allocations::VERSION }
+            }
+            _ => Self::Damaged { path, source },
+        }
+    }
 }
 
 /// Why no address was free: the numbers behind "failed to assign an IP address".

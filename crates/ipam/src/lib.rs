@@ -10,14 +10,16 @@
 //! Both files live in the state directory on tmpfs and carry the boot id: what an earlier boot wrote is void, because
 //! its pods are gone. No lock is held over anything but the file update.
 
+mod address_map;
 mod allocations;
 mod boot;
 mod error;
 mod file;
+mod index;
 mod pools;
+mod records;
 mod reserve;
 mod store;
-mod wire;
 
 pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, PodRecord};
 pub use boot::{BootId, BootTime};

@@ -1,12 +1,12 @@
 //! The choice of an address: pure, given the pools, what is handed out and the time.
 
-use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use cni::AttachmentKey;
 use vcn::{Family, IfName};
 
+use crate::address_map::{AddressMap, AddressSet};
 use crate::{
     Allocation, Allocations, Assigned, BootTime, Error, Freed, NetnsRecord, PodRecord, Pools, Shortage, VnicPool,
 };
@@ -76,9 +76,8 @@ impl Allocations {
             return Ok(Reservation { allocation, existing: true, rested: None, unforgotten });
         }
         let families = pools.families();
-        let in_use: HashSet<IpAddr> =
-            self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address)).collect();
-        let freed: HashMap<IpAddr, BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
+        let in_use: AddressSet = self.in_use().collect();
+        let freed: AddressMap<BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
         let choice = pools
             .for_pods()
             .filter(|_| !families.is_empty())
@@ -100,7 +99,6 @@ impl Allocations {
             pod: request.pod,
             host_link: request.host_link,
             netns: request.netns,
-            extra: serde_json::Map::new(),
         };
         let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
         let unforgotten =
@@ -116,7 +114,8 @@ impl Allocations {
             held.key == request.key || held.addresses.iter().any(|assigned| addresses.contains(&assigned.address))
         };
         let assigned: Vec<Assigned> = addresses.iter().filter_map(|address| assigned(pools, *address)).collect();
-        if assigned.is_empty() || self.allocations.iter().any(on_record) {
+        let held_by_others = self.others.iter().flat_map(|held| &held.addresses).any(|held| addresses.contains(held));
+        if assigned.is_empty() || held_by_others || self.allocations.iter().any(on_record) {
             return false;
         }
         self.freed.retain(|freed| !addresses.contains(&freed.address));
@@ -128,16 +127,27 @@ impl Allocations {
             pod: request.pod,
             host_link: request.host_link,
             netns: request.netns,
-            extra: serde_json::Map::new(),
         });
         true
+    }
+
+    /// All addresses that somebody holds.
+    fn in_use(&self) -> impl Iterator<Item = IpAddr> {
+        let known = self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address));
+        self.others.iter().flat_map(|held| held.addresses.iter().copied()).chain(known)
+    }
+
+    /// An address that is held or freed more than once: nothing of ours writes that.
+    pub(crate) fn listed_twice(&self) -> Option<IpAddr> {
+        let mut seen = AddressSet::with_capacity_and_hasher(self.others.len() + self.freed.len(), Default::default());
+        self.in_use().chain(self.freed.iter().map(|freed| freed.address)).find(|address| !seen.insert(*address))
     }
 
     /// Takes back what ADDs that never finished had reserved, and forgets freed addresses beyond the memory's bound.
     fn expire(&mut self, now: BootTime) {
         let void = |held: &Allocation| held.tentative_until.is_some_and(|until| until <= now);
         for allocation in self.allocations.extract_if(.., |held| void(held)).collect::<Vec<_>>() {
-            self.cool(&allocation, now);
+            self.cool(&allocation.held(), now);
         }
         let surplus = self.freed.len().saturating_sub(FREED_MEMORY);
         self.freed.drain(..surplus);
@@ -161,12 +171,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    fn on(
-        vnic: &'a VnicPool,
-        families: &[Family],
-        in_use: &HashSet<IpAddr>,
-        freed: &HashMap<IpAddr, BootTime>,
-    ) -> Option<Self> {
+    fn on(vnic: &'a VnicPool, families: &[Family], in_use: &AddressSet, freed: &AddressMap<BootTime>) -> Option<Self> {
         let mut addresses = Vec::with_capacity(families.len());
         for &family in families {
             let pool = vnic.families.of(family)?;

@@ -1,36 +1,43 @@
-//! allocations.json on disk: read, change and replace under one lock, and nothing else under it.
+//! The allocations on disk: read, changed and replaced under one lock, and nothing else under it.
+//!
+//! A change is written beside what it replaces first, so that a full disk is met before anything is changed. Then come
+//! the renames, in an order that may be cut off anywhere: records that go, the index, records that come.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use cni::AttachmentKey;
+use serde::de::Error as _;
 
-use crate::wire::before_and_after_commit;
-use crate::{Allocations, BootId, Error, write_atomically};
+use crate::allocations::Held;
+use crate::file::{beside, stage};
+use crate::records::{Records, name_of};
+use crate::{Allocation, Allocations, BootId, BootTime, Error};
 
-const FILE: &str = "allocations.json";
+const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
 
-/// What one allocation adds to the file at most, as a rule, in bytes.
-const USUAL_GROWTH: usize = 1024;
+/// What one allocation adds to the index at most, as a rule, in bytes.
+const USUAL_GROWTH: usize = 256;
 
 /// The allocations of a node.
 #[derive(Clone, Debug)]
 pub struct Store {
-    path: PathBuf,
+    index: PathBuf,
     lock: PathBuf,
+    records: Records,
     boot: BootId,
-    /// The file as last read or written here: a verb looks at it two or three times, and seldom has anybody else
-    /// changed it meanwhile. Then it is compared, which costs nothing, instead of understood.
-    known: Arc<Mutex<Option<Known>>>,
 }
 
-#[derive(Debug)]
-struct Known {
-    bytes: Vec<u8>,
+/// The allocations as they are, before a change.
+struct Opened {
+    /// The index as it was read; `None` where there is none of this boot.
+    index: Option<Vec<u8>>,
+    /// The records that were read.
+    records: Vec<Allocation>,
     means: Allocations,
 }
 
@@ -38,122 +45,233 @@ impl Store {
     /// The store in `state_dir`, in this boot. Touches nothing yet.
     #[must_use]
     pub fn new(state_dir: &Path, boot: BootId) -> Self {
-        Self { path: state_dir.join(FILE), lock: state_dir.join(LOCK), boot, known: Arc::default() }
+        let records = Records::new(state_dir, boot.clone());
+        Self { index: state_dir.join(INDEX), lock: state_dir.join(LOCK), records, boot }
     }
 
-    /// What is handed out. Needs no lock: the file is replaced whole.
+    /// What is handed out, as of one moment, but for what was taken down since. Needs no lock.
     ///
     /// # Errors
     /// Unreadable, damaged or too new; a missing file is no error.
     pub fn read(&self) -> Result<Allocations, Error> {
-        let Some(known) = self.known()? else { return Ok(self.none()) };
-        let means = known.means.clone();
-        self.remember(known);
-        Ok(means)
+        let Some((_, mut all)) = self.index()? else { return Ok(self.none()) };
+        for held in std::mem::take(&mut all.others) {
+            match self.records.read(&held.name)?.filter(|record| record.held() == held.addresses) {
+                Some(record) => all.allocations.push(record),
+                // Being made or taken down at this moment, or left by one that was killed at it.
+                None => all.others.push(held),
+            }
+        }
+        Ok(all)
     }
 
-    /// Moves a damaged record out of the way, to `allocations.json.damaged`, and says where it is. What it held is then
-    /// missing, to be rebuilt from the kernel; `None` where it is damaged no more.
+    /// What one attachment holds. Needs no lock, and nothing of the others.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn find(&self, key: &AttachmentKey) -> Result<Option<Allocation>, Error> {
+        self.records.of(key)
+    }
+
+    /// Changes the allocations under the lock; what is written is what changed, and only when `change` succeeds.
+    ///
+    /// # Errors
+    /// What `change` answers, or the files' own troubles; they then hold what they held before.
+    pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
+        let _lock = self.lock()?;
+        let mut opened = self.open(|_| true, BootTime::now()?)?;
+        let answer = change(&mut opened.means)?;
+        let mut strays = self.records.names()?;
+        opened.means.allocations.iter().for_each(|known| {
+            strays.remove(&name_of(&known.key));
+        });
+        self.keep(&opened, strays)?;
+        Ok(answer)
+    }
+
+    /// Changes one attachment's allocation, as [`Self::update`] does, and costs the same however many others there are:
+    /// `change` finds no record of theirs but those of leases that have run out. What they hold is held nevertheless.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn update_for<T, E: From<Error>>(
+        &self,
+        key: &AttachmentKey,
+        now: BootTime,
+        change: impl FnOnce(&mut Allocations) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _lock = self.lock()?;
+        let name = name_of(key);
+        let overdue = |held: &mut Held| {
+            let overdue = held.until.is_some_and(|until| until <= now);
+            if overdue && self.records.lasts(&held.name) {
+                held.until = None;
+            }
+            overdue && held.until.is_some()
+        };
+        let mut opened = self.open(|held| held.name == name || overdue(held), now)?;
+        if let Some(other) = opened.records.iter().find(|other| other.key != *key && name_of(&other.key) == name) {
+            return Err(E::from(self.records.collision(other, key)));
+        }
+        let answer = change(&mut opened.means)?;
+        let strays = match opened.means.find(key) {
+            Some(_) => BTreeSet::new(),
+            None => BTreeSet::from([name]),
+        };
+        self.keep(&opened, strays)?;
+        Ok(answer)
+    }
+
+    /// Marks an allocation that was reserved here as lasting.
+    ///
+    /// # Errors
+    /// [`Error::NoAllocation`] when a DEL overtook the ADD; else the file's own troubles.
+    pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
+        let _lock = self.lock()?;
+        let name = name_of(key);
+        match self.records.settle(&name)? || self.records.lasts(&name) {
+            true => Ok(()),
+            false => Err(Error::NoAllocation(key.to_string())),
+        }
+    }
+
+    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What it held is then missing,
+    /// to be rebuilt from the kernel; `None` where nothing is damaged any more.
     ///
     /// # Errors
     /// When it cannot be moved.
     pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
         let _lock = self.lock()?;
-        if !matches!(self.known(), Err(Error::Damaged { .. })) {
-            return Ok(None);
+        let (index, means) = match self.index() {
+            Ok(Some(index)) => index,
+            Ok(None) => return Ok(None),
+            Err(Error::Damaged { .. }) => {
+                let aside = beside(&self.index, "damaged");
+                fs::rename(&self.index, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
+                return Ok(Some(aside));
+            }
+            Err(other) => return Err(other),
+        };
+        let mut aside = None;
+        for held in &means.others {
+            if matches!(self.record(held), Err(Error::Damaged { .. })) {
+                aside = Some(self.records.set_aside(&held.name)?);
+            }
         }
-        let mut aside = self.path.clone().into_os_string();
-        aside.push(".damaged");
-        let aside = PathBuf::from(aside);
-        fs::rename(&self.path, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
-        Ok(Some(aside))
+        if aside.is_some() {
+            // Of those that are gone now, the addresses start to cool down.
+            let records = Vec::new();
+            let mut opened = Opened { index: Some(index), records, means };
+            self.understand(&mut opened, |_| true, BootTime::now()?)?;
+            self.keep(&opened, BTreeSet::new())?;
+        }
+        Ok(aside)
     }
 
-    /// Changes the allocations under the lock; the file is written only when `change` succeeds and changed something.
-    ///
-    /// # Errors
-    /// What `change` answers, or the file's own troubles; the file then holds what it held before.
-    pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
-        let _lock = self.lock()?;
-        let wrap = |source: io::Error| Error::Write { path: self.path.clone(), source };
+    /// The allocations, with the records of those that are `wanted`.
+    fn open(&self, wanted: impl FnMut(&mut Held) -> bool, now: BootTime) -> Result<Opened, Error> {
+        let mut opened = match self.index()? {
+            Some((index, means)) => Opened { index: Some(index), records: Vec::new(), means },
+            None => Opened { index: None, records: Vec::new(), means: self.none() },
+        };
+        self.understand(&mut opened, wanted, now)?;
+        Ok(opened)
+    }
+
+    fn understand(
+        &self,
+        opened: &mut Opened,
+        mut wanted: impl FnMut(&mut Held) -> bool,
+        now: BootTime,
+    ) -> Result<(), Error> {
+        let Opened { records, means, .. } = opened;
+        for held in means.others.extract_if(.., |held| wanted(held)).collect::<Vec<_>>() {
+            match self.record(&held)? {
+                Some(record) => records.push(record),
+                None => means.cool(&held.addresses, now),
+            }
+        }
+        means.allocations.clone_from(records);
+        Ok(())
+    }
+
+    /// The record of an entry of the index; under the lock, so that they belong together.
+    fn record(&self, held: &Held) -> Result<Option<Allocation>, Error> {
+        match self.records.read(&held.name)? {
+            Some(record) if record.held() != held.addresses => {
+                let source = serde_json::Error::custom(format!("{INDEX} has other addresses"));
+                Err(Error::Damaged { path: self.records.path_of(&record), source })
+            }
+            record => Ok(record),
+        }
+    }
+
+    /// Writes what has changed since it was opened; `gone` are records that nothing refers to.
+    fn keep(&self, opened: &Opened, mut gone: BTreeSet<String>) -> Result<(), Error> {
+        let mut before: HashMap<_, _> = opened.records.iter().map(|record| (&record.key, record)).collect();
+        let mut changed: Vec<(&Allocation, Option<&Allocation>)> = Vec::new();
+        for record in &opened.means.allocations {
+            match before.remove(&record.key) {
+                Some(same) if same == record => {}
+                known => changed.push((record, known)),
+            }
+        }
+        gone.extend(before.keys().map(|key| name_of(key)));
+        let staged = self.stage(&changed, opened);
+        let index_changed = match staged {
+            Ok(index_changed) => index_changed,
+            Err(error) => {
+                changed.iter().for_each(|(record, _)| self.records.discard(record));
+                return Err(error);
+            }
+        };
+        gone.iter().try_for_each(|name| self.records.remove(name))?;
+        if index_changed {
+            let wrap = |source| Error::Write { path: self.index.clone(), source };
+            fs::rename(beside(&self.index, "new"), &self.index).map_err(wrap)?;
+        }
+        changed.iter().try_for_each(|(record, _)| self.records.publish(record))
+    }
+
+    /// Writes all that is to be written beside its place; whether the index is among it.
+    fn stage(&self, changed: &[(&Allocation, Option<&Allocation>)], opened: &Opened) -> Result<bool, Error> {
+        let wrap = |source: io::Error| Error::Write { path: self.index.clone(), source };
         let written = |means: &Allocations, room: usize| {
             let mut bytes = Vec::with_capacity(room);
             serde_json::to_writer(&mut bytes, means).map_err(|error| wrap(error.into()))?;
             Ok::<_, Error>(bytes)
         };
-        let Known { bytes: before, mut means } = match self.known()? {
-            Some(known) => known,
-            None => Known { bytes: written(&self.none(), 0)?, means: self.none() },
+        changed.iter().try_for_each(|(record, before)| self.records.stage(record, *before))?;
+        let after = written(&opened.means, opened.index.as_ref().map_or(0, Vec::len) + USUAL_GROWTH)?;
+        let same = match &opened.index {
+            Some(before) => *before == after,
+            None => written(&self.none(), 0)? == after,
         };
-        let answer = change(&mut means)?;
-        let bytes = written(&means, before.len() + USUAL_GROWTH)?;
-        if before != bytes {
-            write_atomically(&self.path, &bytes).map_err(wrap)?;
+        if !same {
+            stage(&beside(&self.index, "new"), &after).map_err(wrap)?;
         }
-        self.remember(Known { bytes, means });
-        Ok(answer)
+        Ok(!same)
     }
 
-    /// Marks an allocation that was reserved here as lasting. Its entry is exchanged where it stands, whatever others have
-    /// changed elsewhere in the file meanwhile: half of what is written is such a commit, and the file has all pods in it.
-    ///
-    /// # Errors
-    /// [`Error::NoAllocation`] when a DEL overtook the ADD; else the file's own troubles.
-    pub fn commit(&self, key: &AttachmentKey) -> Result<(), Error> {
-        let known = self.known.lock().ok();
-        let texts = known.and_then(|known| before_and_after_commit(&known.as_ref()?.means, key));
-        if let Some((tentative, lasting)) = texts {
-            let _lock = self.lock()?;
-            let bytes = fs::read(&self.path).map_err(|source| Error::Read { path: self.path.clone(), source })?;
-            // It is among the youngest, which are last. Found, it can be no other: the key is in it.
-            if let Some(at) = bytes.windows(tentative.len()).rposition(|text| text == tentative) {
-                let (head, rest) = bytes.split_at(at);
-                let tail = rest.get(tentative.len()..).unwrap_or_default();
-                return write_atomically(&self.path, &[head, &lasting, tail].concat())
-                    .map_err(|source| Error::Write { path: self.path.clone(), source });
-            }
-        }
-        self.update(|held| held.commit(key))
-    }
-
-    /// The file and what it means; `None` where there is none of this boot. What was remembered is used up.
-    fn known(&self) -> Result<Option<Known>, Error> {
-        let bytes = match fs::read(&self.path) {
+    /// The index and what it says; `None` where there is none of this boot.
+    fn index(&self) -> Result<Option<(Vec<u8>, Allocations)>, Error> {
+        let path = &self.index;
+        let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
+            Err(source) => return Err(Error::Read { path: path.clone(), source }),
         };
-        let remembered = self.known.lock().ok().and_then(|mut known| known.take());
-        if let Some(known) = remembered.filter(|known| known.bytes == bytes) {
-            return Ok(Some(known));
+        let all: Allocations =
+            serde_json::from_slice(&bytes).map_err(|source| Error::not_ours(path, &bytes, source))?;
+        if all.version > Allocations::VERSION {
+            return Err(Error::TooNew { path: path.clone(), found: all.version, known: Allocations::VERSION });
         }
-        let means: Allocations = serde_json::from_slice(&bytes).map_err(|source| self.not_ours(&bytes, source))?;
-        if means.version > Allocations::VERSION {
-            return Err(Error::TooNew { path: self.path.clone(), found: means.version, known: Allocations::VERSION });
+        if let Some(twice) = all.listed_twice() {
+            let source = serde_json::Error::custom(format!("{twice} is in it twice"));
+            return Err(Error::Damaged { path: path.clone(), source });
         }
         // Pods do not survive a reboot, and neither does what they held.
-        Ok((means.boot_id == self.boot).then_some(Known { bytes, means }))
-    }
-
-    /// A newer format may have another shape altogether; its version is then all that can be read.
-    fn not_ours(&self, bytes: &[u8], source: serde_json::Error) -> Error {
-        #[derive(serde::Deserialize)]
-        struct Version {
-            version: u32,
-        }
-        match serde_json::from_slice(bytes) {
-            Ok(Version { version }) if version > Allocations::VERSION => {
-                Error::TooNew { path: self.path.clone(), found: version, known: Allocations::VERSION }
-            }
-            _ => Error::Damaged { path: self.path.clone(), source },
-        }
-    }
-
-    fn remember(&self, known: Known) {
-        // A thread that panicked here left at worst nothing to remember.
-        if let Ok(mut last) = self.known.lock() {
-            *last = Some(known);
-        }
+        Ok((all.boot_id == self.boot).then_some((bytes, all)))
     }
 
     fn none(&self) -> Allocations {

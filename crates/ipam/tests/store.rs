@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use cni::{AttachmentKey, ContainerId, NetworkName};
-use ipam::{Allocations, BootId, BootTime, Error, FamilyPool, Freed, Pools, Request, Store, VnicPool};
+use ipam::{
+    Allocations, BootId, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Request, Store, VnicPool,
+};
 use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
 
 fn boot() -> BootId {
@@ -82,17 +85,43 @@ fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
     assert_eq!((store.set_aside().unwrap(), store.read().unwrap()), (None, Allocations::none(boot())));
 }
 
+/// The only file of that kind in the folder of records.
+fn record(dir: &Path, extension: &str) -> PathBuf {
+    let files = fs::read_dir(dir.join("allocations")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files = files.filter(|file| file.extension().is_some_and(|its| its == extension));
+    let (first, second) = (files.next().unwrap(), files.next());
+    assert_eq!(second, None);
+    first
+}
+
 #[test]
-fn fields_of_a_newer_writer_survive() {
+fn fields_of_a_newer_writer_survive_at_every_level() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
-    reserve(&store, &pools, "a").unwrap();
-    let path = dir.path().join("allocations.json");
-    let text = fs::read_to_string(&path).unwrap().replacen("{\"version\":1,", "{\"version\":1,\"colour\":\"blue\",", 1);
-    fs::write(&path, text.replacen("\"containerId\"", "\"mood\":7,\"containerId\"", 1)).unwrap();
+    let mut asked = request("a");
+    asked.pod = Some(PodRecord { namespace: "default".into(), name: "web".into(), uid: None });
+    asked.netns = Some(NetnsRecord { path: "/run/netns/x".into(), dev: 4, inode: 7 });
+    store.update_for(&asked.key, BootTime(1), |held| held.reserve(&pools, asked.clone(), BootTime(1))).unwrap();
+    let index = dir.path().join("allocations.json");
+    let text = fs::read_to_string(&index).unwrap().replacen('{', "{\"colour\":\"blue\",", 1);
+    fs::write(&index, text).unwrap();
+    let tentative = record(dir.path(), "tentative");
+    let text = fs::read_to_string(&tentative).unwrap();
+    let places = ["{\"version\"", "{\"key\"", "{\"network\"", "{\"address\"", "{\"namespace\"", "{\"path\""];
+    let text = places.iter().enumerate().fold(text, |text, (number, place)| {
+        assert!(text.contains(place), "{text}");
+        text.replacen(place, &format!("{{\"later{number}\":7,{}", &place[1..]), 1)
+    });
+    fs::write(&tentative, text).unwrap();
+    // Written anew: the lease is longer now. And then committed, and others come and go.
+    store.update_for(&asked.key, BootTime(2), |held| held.reserve(&pools, asked.clone(), BootTime(2))).unwrap();
+    store.commit(&asked.key).unwrap();
     reserve(&store, &pools, "b").unwrap();
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("\"colour\":\"blue\"") && text.contains("\"mood\":7"), "{text}");
+    store.update(|held| Ok::<_, Error>(held.release(&request("b").key, BootTime(3)))).unwrap();
+    let text = fs::read_to_string(record(dir.path(), "json")).unwrap();
+    assert!((0..6).all(|number| text.contains(&format!("\"later{number}\":7"))), "{text}");
+    let text = fs::read_to_string(&index).unwrap();
+    assert!(text.contains("\"colour\":\"blue\""), "{text}");
 }
 
 #[test]
@@ -116,31 +145,42 @@ fn that_an_address_is_forgotten_is_remembered() {
 fn a_file_of_a_newer_format_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("allocations.json");
-    let text = r#"{"version":2,"bootId":"this","allocations":[],"freed":[]}"#;
+    let text = r#"{"version":2,"bootId":"this","held":[],"freed":[]}"#;
     fs::write(&path, text).unwrap();
     assert!(matches!(Store::new(dir.path(), boot()).read(), Err(Error::TooNew { found: 2, .. })));
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }
 
 #[test]
-fn a_commit_changes_its_own_entry_and_nothing_else_whatever_others_did_meanwhile() {
-    let dir = tempfile::tempdir().unwrap();
-    let (ours, others, pools) = (Store::new(dir.path(), boot()), Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
-    for meanwhile in 0..4 {
-        let id = format!("a{meanwhile}");
-        reserve(&ours, &pools, &id).unwrap();
-        match meanwhile {
-            1 => drop(reserve(&others, &pools, "b").unwrap()),
-            2 => drop(others.update(|held| Ok::<_, Error>(held.release(&request("b").key, BootTime(2)))).unwrap()),
-            // Read here again: what is known is no longer what was reserved.
-            3 => drop(ours.read().unwrap()),
-            _ => {}
+fn changing_one_attachment_and_changing_all_come_to_the_same() {
+    let (one, all) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, all, pools) = (Store::new(one.path(), boot()), Store::new(all.path(), boot()), pools("10.9.1.0/29"));
+    let mut commits = 0;
+    // Adds and deletes of ten attachments in a fixed disorder; every third ADD is killed before it commits.
+    for step in 1..400_u64 {
+        let (now, id) = (BootTime(step * 7_000), format!("c{}", step * step % 10));
+        let key = request(&id).key;
+        if step % 4 < 2 {
+            let got = one.update_for(&key, now, |held| held.reserve(&pools, request(&id), now)).ok();
+            assert_eq!(got, all.update(|held| held.reserve(&pools, request(&id), now)).ok());
+            if got.is_some() && step % 3 > 0 {
+                one.commit(&key).unwrap();
+                all.update(|held| held.commit(&key)).unwrap();
+                commits += 1;
+            }
+        } else {
+            let gone = one.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap();
+            assert_eq!(gone, all.update(|held| Ok::<_, Error>(held.release(&key, now))).unwrap());
         }
-        let mut expected = others.read().unwrap();
-        expected.commit(&request(&id).key).unwrap();
-        ours.commit(&request(&id).key).unwrap();
-        assert_eq!(Store::new(dir.path(), boot()).read().unwrap(), expected);
+        assert_eq!(one.find(&key).unwrap(), all.read().unwrap().find(&key).cloned());
+        let sorted = |store: &Store| {
+            let mut held = store.read().unwrap();
+            held.allocations.sort_by(|a, b| a.key.cmp(&b.key));
+            held
+        };
+        assert_eq!(sorted(&one), sorted(&all), "step {step}");
     }
+    assert!(commits > 50);
 }
 
 #[test]
