@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, RuntimeConfig, Version, field};
+use crate::{AttachmentKey, Dns, Error, ErrorCode, NetworkName, PrevResult, RuntimeConfig, Verb, Version, field};
 
 /// The specification's key of the attachments that GC must keep, and the one libcni wrote first.
 const VALID_ATTACHMENTS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
@@ -35,18 +35,10 @@ pub struct Config {
     pub prev_result: Option<PrevResult>,
     /// disableGC: somebody shares our state with another runtime.
     pub disable_gc: bool,
-    /// Optional fields that were wrong and have been passed over, because a DEL must go on. Worth a line in the log.
+    /// Optional fields that were wrong and have been passed over, because a DEL or GC must go on. Worth a line in the log.
     pub passed_over: Vec<Error>,
     /// The whole document as it came.
     raw: Value,
-}
-
-/// What to do about optional fields that are wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Optional {
-    MustBeSound,
-    /// DEL: the configuration may have changed since ADD.
-    MayBeWrong,
 }
 
 impl Config {
@@ -85,8 +77,10 @@ impl Config {
         field::string("cniVersion", document.get("cniVersion"))?.unwrap_or_default().parse()
     }
 
-    /// The protocol's part of `document`.
-    pub(crate) fn read(document: Value, optional: Optional) -> Result<Self, Error> {
+    /// The protocol's part of `document`, as `verb` needs it. What cleans up passes over optional fields that are wrong: the
+    /// configuration may have changed since ADD. But GC that may be disabled must not be taken for one that is not.
+    pub(crate) fn read(document: Value, verb: Verb) -> Result<Self, Error> {
+        let may_be_wrong = matches!(verb, Verb::Del | Verb::Gc);
         let version = Self::version_of(&document)?;
         let name = match field::string("name", document.get("name"))? {
             None | Some("") => return Err(invalid("the configuration has no name: give the network one".to_owned())),
@@ -94,13 +88,12 @@ impl Config {
                 .map_err(|error| invalid(format!("name: {error}; correct the network configuration")))?,
         };
         let mut passed_over = Vec::new();
-        let mut sound = |result: Result<(), Error>| match (result, optional) {
-            (Ok(()), _) => Ok(()),
-            (Err(error), Optional::MustBeSound) => Err(error),
-            (Err(error), Optional::MayBeWrong) => {
+        let mut sound = |result: Result<(), Error>| match result {
+            Err(error) if may_be_wrong => {
                 passed_over.push(error);
                 Ok(())
             }
+            other => other,
         };
         let (mut plugin_type, mut dns, mut runtime_config, mut prev_result, mut disable_gc) = Default::default();
         sound(
@@ -116,7 +109,10 @@ impl Config {
                 .map(|found| prev_result = found.map(|map| PrevResult::of(version, map))),
         )?;
         sound(field::object("ipam", document.get("ipam")).map(|_| ()))?;
-        sound(field::tolerant_bool("disableGC", document.get("disableGC")).map(|found| disable_gc = found))?;
+        match field::tolerant_bool("disableGC", document.get("disableGC")) {
+            Err(error) if verb == Verb::Gc => return Err(error),
+            other => sound(other.map(|found| disable_gc = found))?,
+        }
         Ok(Self {
             version,
             name,

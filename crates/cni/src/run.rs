@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::config::Optional;
 use crate::environment::{Call, Target};
 use crate::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
@@ -90,8 +89,7 @@ fn answer<P: Plugin>(
             ),
         ));
     }
-    let optional = if verb == Verb::Del { Optional::MayBeWrong } else { Optional::MustBeSound };
-    let config = Config::read(document, optional)?;
+    let config = Config::read(document, verb)?;
     let trace = TraceContext::read(env);
     match call {
         Call::Add(target, netns) => {

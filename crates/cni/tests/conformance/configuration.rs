@@ -161,6 +161,20 @@ fn del_goes_on_whatever_optional_field_is_wrong() {
 }
 
 #[test]
+fn gc_goes_on_too_unless_it_cannot_know_whether_it_may() {
+    for (key, value, complaint) in wrong_fields() {
+        let outcome = Call::of("GC").config(&config_with(key, value)).run();
+        if key == "disableGC" {
+            assert_eq!(outcome.code(), 6);
+            assert!(outcome.asked.is_empty(), "{outcome:?}");
+        } else {
+            outcome.silent();
+            assert!(matches!(outcome.asked.as_slice(), [Asked::Gc(_)]), "{complaint}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
 fn what_runtimes_and_people_write_is_taken() {
     for (key, value) in [
         ("ipam", json!({})),
