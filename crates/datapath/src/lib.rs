@@ -17,6 +17,7 @@ mod object;
 mod places;
 mod plan;
 pub mod pod;
+pub mod pods;
 
 pub use apply::{apply, dismantle};
 pub use error::{Error, Failure};

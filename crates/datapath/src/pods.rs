@@ -1,0 +1,147 @@
+//! The host's side of all running pods at once, for whoever keeps it whole: the kernel is asked once for everything, and
+//! each pod's share is compared by itself, so that hundreds of pods cost milliseconds.
+//!
+//! ```text
+//!   links, routes to pods, rules from pods, proxies ─▶ Observed ─┬─ repairs(pod) ─▶ plan(desired, its share) ─▶ [Step]
+//!                                                   (one look)   └─ repairs(pod) ─▶ …
+//! ```
+//!
+//! What is observed and belongs to none of the pods asked about is not touched.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use netlink::{NeighbourFilter, RouteFilter};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities};
+
+use crate::pod::{self, LINK_LOCAL_GATEWAY, PodNetwork};
+use crate::{
+    AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, Step,
+    SysctlSpec, plan,
+};
+
+/// What there is on the host of pods' networks.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    links: HashMap<IfName, LinkSpec>,
+    /// Host ends that hold the pods' IPv6 gateway.
+    gateways: HashSet<IfName>,
+    routes: HashMap<IpNetwork, RouteSpec>,
+    rules: HashMap<IpNetwork, Vec<RuleSpec>>,
+    proxies: HashSet<(IfName, IpAddr)>,
+}
+
+/// What the host's side of a pod must be: all of it that the record of the pod tells. The MTU it does not: that is as ADD
+/// was configured, and so is left as it is.
+#[must_use]
+pub fn desired(network: &PodNetwork) -> Vec<Object> {
+    let host = pod::desired(network).into_iter().filter(|(place, _)| *place == Place::Host);
+    host.map(|(_, object)| match object {
+        Object::Link(link) => Object::Link(LinkSpec { kind: LinkKind::Device, mtu: None, ..link }),
+        other => other,
+    })
+    .collect()
+}
+
+/// The Ethernet address that ADD gave to the host end of this name; nothing when it is no such name.
+#[must_use]
+pub fn host_mac(name: &IfName) -> Option<MacAddr> {
+    let digits = name.as_str().strip_prefix(HOST_LINK_PREFIX).filter(|digits| digits.len() == 12)?;
+    u64::from_str_radix(digits, 16).ok().map(MacAddr::local)
+}
+
+impl Observed {
+    /// Looks at everything, in eight questions however many pods there are.
+    ///
+    /// # Errors
+    /// [`Error::Observe`] when the kernel does not answer.
+    pub fn look(places: &mut Places) -> Result<Self, Error> {
+        let socket = &mut places.host;
+        let all = socket.links().map_err(during("links"))?;
+        let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
+        let links = all.into_iter().map(|link| {
+            let netlink::Link { name, mac, mtu, up, alias, .. } = link;
+            (name.clone(), LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias })
+        });
+        let mut found = Self { links: links.collect(), ..Self::default() };
+        let addresses = socket.addresses(None).map_err(during("addresses"))?;
+        let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
+        found.gateways = gateways.filter_map(|address| names.get(&address.index).cloned()).collect();
+        let proxies = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() });
+        let proxies = proxies.map_err(during("proxy neighbours"))?.into_iter();
+        found.proxies = proxies.filter_map(|it| Some((names.get(&it.index)?.clone(), it.address))).collect();
+        for family in Family::ALL {
+            let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: None, oif: None };
+            let routes = socket.routes(&filter).map_err(during("routes to pods"))?;
+            found.routes.extend(routes.into_iter().filter_map(|route| {
+                let (destination, via, table) = (route.destination, route.gateway, route.table);
+                Some((destination, RouteSpec { destination, via, link: names.get(&route.oif)?.clone(), table }))
+            }));
+            for rule in socket.rules(family).map_err(during("policy rules"))? {
+                let narrower = rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.unmodelled;
+                let netlink::Rule { priority, from, table, protocol, .. } = rule;
+                if let (Some(net), RulePriorities::FROM_POD, PROTOCOL, false) = (from, priority, protocol, narrower) {
+                    let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table };
+                    found.rules.entry(net).or_default().push(spec);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What would make the host's side of a pod whole; `None` when the pod's link is not there, and so nothing of it can
+    /// be mended. On success of the steps the host has all that [`desired`] says, but for proxies on VNIC links that are
+    /// gone, and no other rule from the pod's addresses.
+    #[must_use]
+    pub fn repairs(&self, network: &PodNetwork, places: &Places) -> Option<Vec<Step>> {
+        let ends = &network.ends;
+        let link = self.links.get(&ends.host)?;
+        // Without alias: its ADD said whose it is, so somebody took that away; the address still tells.
+        let unnamed = link.alias.is_none() && link.mac == Some(ends.host_mac);
+        if link.alias.as_ref() != Some(&ends.alias) && !unnamed {
+            return None;
+        }
+        let asks = |object: &Object| match object {
+            // Only where it shows: a file per pod is read for it.
+            Object::Sysctl(_) => !self.gateways.contains(&ends.host),
+            Object::Neighbour(proxy) => self.links.contains_key(&proxy.link),
+            _ => true,
+        };
+        let wanted: Vec<Object> = desired(network).into_iter().filter(asks).collect();
+        let observed: Vec<Object> = wanted.iter().flat_map(|object| self.there_is(object, places)).collect();
+        let placed = |objects: Vec<Object>| objects.into_iter().map(|object| (Place::Host, object)).collect::<Vec<_>>();
+        Some(plan(&placed(wanted), &placed(observed)))
+    }
+
+    /// What there is in the place of a wanted object.
+    fn there_is(&self, wanted: &Object, places: &Places) -> Vec<Object> {
+        match wanted {
+            Object::Link(link) => self.links.get(&link.name).cloned().map(Object::Link).into_iter().collect(),
+            Object::Address(AddressSpec { link, .. }) if self.gateways.contains(link) => vec![wanted.clone()],
+            Object::Route(route) => {
+                self.routes.get(&route.destination).cloned().map(Object::Route).into_iter().collect()
+            }
+            Object::Rule(rule) => {
+                let found = rule.from.and_then(|from| self.rules.get(&from)).into_iter().flatten();
+                found.cloned().map(Object::Rule).collect()
+            }
+            Object::Neighbour(NeighbourSpec { link, address, .. })
+                if self.proxies.contains(&(link.clone(), *address)) =>
+            {
+                vec![wanted.clone()]
+            }
+            Object::Sysctl(SysctlSpec { key, .. }) => {
+                let path: Vec<&str> = key.iter().map(String::as_str).collect();
+                let value = places.sysctl(Place::Host, |sysctls| sysctls.read(&path));
+                let found = |value: String| Object::Sysctl(SysctlSpec { key: key.clone(), value: value.trim().into() });
+                value.ok().map(found).into_iter().collect()
+            }
+            Object::Address(_) | Object::Neighbour(_) | Object::NftTable(_) => Vec::new(),
+        }
+    }
+}
+
+fn during(what: &str) -> impl FnOnce(netlink::Error) -> Error {
+    move |source| Error::Observe { what: what.to_owned(), source }
+}
