@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipam::{Allocations, BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
+use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
 use vcn::Family;
 
@@ -103,8 +103,8 @@ impl Worker {
 
     /// Forgets the connections of addresses that were freed just now, unless somebody has them already.
     fn forget_freed(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        let held = in_use(&self.store.read().map_err(|error| chain(&error))?);
-        self.flush(&addresses.difference(&held).copied().collect())
+        let freed = self.store.read().map_err(|error| chain(&error))?.freed;
+        self.flush(&freed.iter().map(|freed| freed.address).filter(|address| addresses.contains(address)).collect())
     }
 
     /// Forgets the connections of addresses whose cooldown has ended since the last look, and notes that it did: whoever
@@ -112,28 +112,21 @@ impl Worker {
     /// many it was about.
     fn look(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
         let of_none = |error: ipam::Error| (0, chain(&error));
-        let held = self.store.read().map_err(of_none)?;
+        let freed = self.store.read().map_err(of_none)?.freed;
         let now = BootTime::now().map_err(of_none)?;
-        let rested = |freed: &&Freed| now.since(freed.at) >= COOLDOWN;
-        let unforgotten = || held.freed.iter().filter(|freed| !freed.forgotten);
-        let ended: Vec<Freed> = unforgotten().filter(rested).copied().collect();
-        let next = unforgotten().filter(|freed| !rested(freed)).map(|freed| COOLDOWN - now.since(freed.at)).min();
+        let unforgotten = freed.into_iter().filter(|freed| !freed.forgotten);
+        let (ended, cooling): (Vec<Freed>, Vec<Freed>) = unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
+        let next = cooling.iter().map(|freed| COOLDOWN.saturating_sub(now.since(freed.at))).min();
         if ended.is_empty() {
             return Ok((0, next));
         }
         let of_all = |error| (ended.len(), error);
-        let used = in_use(&held);
-        self.flush(&ended.iter().map(|freed| freed.address).filter(|address| !used.contains(address)).collect())
-            .map_err(of_all)?;
-        self.store
-            .update(|held| {
-                for freed in &ended {
-                    // One that somebody got meanwhile is not noted.
-                    held.forget(freed.address, freed.at);
-                }
-                Ok::<_, ipam::Error>(())
-            })
-            .map_err(|error| of_all(chain(&error)))?;
+        self.flush(&ended.iter().map(|freed| freed.address).collect()).map_err(of_all)?;
+        let noted = self.store.update(|held| {
+            // One that somebody got meanwhile is not noted.
+            Ok::<_, ipam::Error>(ended.iter().filter(|freed| held.forget(freed.address, freed.at)).count())
+        });
+        noted.map_err(|error| of_all(chain(&error)))?;
         Ok((ended.len(), next))
     }
 
@@ -176,8 +169,4 @@ impl Worker {
 fn vnic_of(address: IpAddr, pools: &Pools) -> Option<&VnicPool> {
     let holds = |vnic: &&VnicPool| vnic.families.of(Family::of(address)).is_some_and(|pool| pool.contains(address));
     pools.vnics.iter().find(holds)
-}
-
-fn in_use(held: &Allocations) -> HashSet<IpAddr> {
-    held.allocations.iter().flat_map(|allocation| &allocation.addresses).map(|assigned| assigned.address).collect()
 }
