@@ -49,7 +49,7 @@ pub use command::Command;
 pub use dns::DOMAIN;
 pub use emulation::Vcn;
 pub use error::{Error, Result};
-pub use fabric::{DropReason, Dropped, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, VnicPort};
+pub use fabric::{BOOT_DISK_V4, DropReason, Dropped, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, VnicPort};
 pub use imds::{Fault, FaultKind};
 pub use isolate::{Isolated, isolate};
 pub use node::Node;

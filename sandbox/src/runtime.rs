@@ -19,6 +19,7 @@ const BIN_DIR: &str = "/opt/cni/bin";
 pub struct Runtime<'a> {
     node: &'a Node,
     list: Map<String, Value>,
+    capabilities: Map<String, Value>,
 }
 
 /// A pod that was added.
@@ -81,9 +82,18 @@ impl<'a> Runtime<'a> {
         let content = node.run(first_configuration).map_err(|error| bad(error.to_string()))?;
         let Some(content) = content else { return Err(RuntimeError::NoConfiguration { node: name }) };
         match serde_json::from_slice(&content).map_err(|error| bad(error.to_string()))? {
-            Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => Ok(Self { node, list }),
+            Value::Object(list) if list.get("plugins").is_some_and(Value::is_array) => {
+                Ok(Self { node, list, capabilities: Map::new() })
+            }
             _ => Err(bad("it is no list of plugins".into())),
         }
+    }
+
+    /// Passes a value, such as `portMappings`, to the plugins that declare the capability.
+    #[must_use]
+    pub fn with_capability(mut self, name: &str, value: Value) -> Self {
+        self.capabilities.insert(name.to_owned(), value);
+        self
     }
 
     /// ADD for each plugin of the chain, each with the result of the one before.
@@ -133,12 +143,20 @@ impl<'a> Runtime<'a> {
         if !previous.is_null() {
             conf.insert("prevResult".into(), previous.clone());
         }
+        let declared = conf.remove("capabilities").unwrap_or_default();
+        let mut passed = self.capabilities.clone();
+        passed.retain(|name, _| declared.get(name) == Some(&Value::Bool(true)));
+        if !passed.is_empty() {
+            conf.insert("runtimeConfig".into(), passed.into());
+        }
         let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
         let arguments = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={}", pod.name());
         let output = self
             .node
             .command(Path::new(BIN_DIR).join(kind))
             .env_clear()
+            // A runtime hands its own environment on; portmap looks for iptables there.
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", pod.name())
             .env("CNI_NETNS", pod.path())

@@ -1,4 +1,5 @@
-//! The services on 169.254.169.254: metadata (80), DNS (53), time (123), in a namespace of their own behind the fabric.
+//! The services on 169.254.169.254: metadata (80), DNS (53), time (123), and on 169.254.0.2 what stands for a boot disk
+//! (3260), in a namespace of their own behind the fabric.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +20,7 @@ use tokio::sync::oneshot;
 use vcn::{Family, Mtu, TableId};
 
 use crate::error::{During, Error, For, Result};
-use crate::fabric::{SERVICES_V4, SERVICES_V6};
+use crate::fabric::{BOOT_DISK_V4, SERVICES_V4, SERVICES_V6};
 use crate::inventory::Inventory;
 use crate::node::everywhere;
 use crate::{dns, imds, ntp};
@@ -40,6 +41,7 @@ struct Sockets {
     dns_tcp: TcpListener,
     dns_udp: UdpSocket,
     ntp: UdpSocket,
+    disk: TcpListener,
 }
 
 impl Services {
@@ -116,6 +118,7 @@ fn configure(netns: &Netns) -> netlink::Result<()> {
         route.scope_link = address.is_ipv4();
         socket.add_route(&route)?;
     }
+    socket.add_address(&Address::new(index, IpNetwork::from(IpAddr::V4(BOOT_DISK_V4))))?;
     Ok(())
 }
 
@@ -127,6 +130,7 @@ impl Sockets {
             dns_tcp: TcpListener::bind(any(53)).await?,
             dns_udp: UdpSocket::bind(any(53)).await?,
             ntp: UdpSocket::bind(any(123)).await?,
+            disk: TcpListener::bind((BOOT_DISK_V4, 3260)).await?,
         })
     }
 
@@ -136,6 +140,7 @@ impl Sockets {
             serve_dns_streams(&self.dns_tcp, &inventory),
             serve_datagrams(&self.dns_udp, |query| dns::answer(&inventory, query)),
             serve_datagrams(&self.ntp, |query| ntp::answer(query, SystemTime::now())),
+            serve_disk(&self.disk),
         );
     }
 }
@@ -194,6 +199,18 @@ async fn serve_dns_stream(mut stream: TcpStream, inventory: &Inventory) -> io::R
         let Some(reply) = dns::answer(inventory, &query) else { return Ok(()) };
         stream.write_u16(u16::try_from(reply.len()).map_err(io::Error::other)?).await?;
         stream.write_all(&reply).await?;
+    }
+}
+
+/// Speaks no iSCSI: it returns what it is sent, which shows that the connection lives.
+async fn serve_disk(listener: &TcpListener) {
+    loop {
+        let (mut stream, _) = accept(listener).await;
+        tokio::spawn(async move {
+            let (mut from, mut to) = stream.split();
+            // As above.
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        });
     }
 }
 

@@ -203,7 +203,7 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     let ports = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80)));
     // In the order of the table's chains, which is the order they are observed in.
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
-    let way_back = marked.keys().map(|mark| NftRuleKind::MarkAnswers { mark: *mark });
+    let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
     let forward = ports.map(|(transport, port)| NftRuleKind::AcceptMetadataPort { transport, port });
     let masquerade = NftRuleKind::MasqueradeMetadata { link: network.primary.clone() };
     let kinds = way_in.chain(way_back).chain(forward).chain([NftRuleKind::DropLinkLocal, masquerade]);

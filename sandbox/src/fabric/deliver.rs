@@ -10,7 +10,7 @@ use vcn::MacAddr;
 
 use super::frame::{self, Pair};
 use super::neighbours::Lookup;
-use super::{DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Verdict, VnicPort};
+use super::{BOOT_DISK_V4, DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Verdict, VnicPort};
 
 impl Fabric {
     /// Delivers a checked packet to a VNIC: within the subnet as it came when it was addressed to the VNIC itself,
@@ -72,7 +72,7 @@ impl Fabric {
         if destination.is_multicast() || source.is_unspecified() {
             return Ok(Vec::new());
         }
-        if source != IpAddr::V4(SERVICES_V4) && source != IpAddr::V6(SERVICES_V6) {
+        if ![IpAddr::V4(SERVICES_V4), IpAddr::V4(BOOT_DISK_V4), IpAddr::V6(SERVICES_V6)].contains(&source) {
             return Err(DropReason::ForeignSource(source));
         }
         let (port, vnic) =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smoltcp::wire::{EthernetFrame, Icmpv4Message, Icmpv4Packet, IpProtocol, Ipv4Packet};
 
-use super::{DropReason, Fabric, Port, SERVICES_V4, Verdict, VnicPort, frame};
+use super::{BOOT_DISK_V4, DropReason, Fabric, Port, SERVICES_V4, Verdict, VnicPort, frame};
 
 impl Fabric {
     pub(super) fn ipv4(&mut self, now: Duration, from: (Port, &VnicPort), bytes: &[u8]) -> Verdict {
@@ -26,7 +26,7 @@ impl Fabric {
         if destination.is_multicast() || destination.is_broadcast() || subnet_broadcast {
             return Ok(Vec::new());
         }
-        if destination == SERVICES_V4 {
+        if [SERVICES_V4, BOOT_DISK_V4].contains(&destination) {
             return self.to_services(vnic, bytes);
         }
         if destination.is_link_local() {

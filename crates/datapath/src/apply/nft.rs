@@ -45,7 +45,7 @@ impl Stage {
     const fn of(kind: &NftRuleKind) -> Self {
         match kind {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
-            NftRuleKind::MarkAnswers { .. } => Self::WayBack,
+            NftRuleKind::MarkPackets { .. } => Self::WayBack,
             NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::DropLinkLocal => Self::Forward,
             NftRuleKind::MasqueradeMetadata { .. } => Self::Postrouting,
         }
@@ -65,11 +65,11 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             Expression::DestinationIsLocal,
             Expression::SetCtMark(masked(*mark)),
         ],
-        NftRuleKind::MarkAnswers { mark } => vec![
-            Expression::CtDirection(Direction::Reply),
-            Expression::CtMark(masked(*mark)),
-            Expression::SetMark(masked(*mark)),
-        ],
+        NftRuleKind::MarkPackets { mark, answers } => {
+            let direction = answers.then_some(Expression::CtDirection(Direction::Reply));
+            let marks = [Expression::CtMark(masked(*mark)), Expression::SetMark(masked(*mark))];
+            direction.into_iter().chain(marks).collect()
+        }
         NftRuleKind::AcceptMetadataPort { transport, port } => vec![
             from_pods,
             metadata,

@@ -42,11 +42,16 @@ pub enum NftRuleKind {
         /// Its mark.
         mark: Mark,
     },
-    /// Answers in a connection of this mark get it too, for the rule that routes by it. After addresses are translated
-    /// back, and only for answers, so what a pod asks is never led astray.
-    MarkAnswers {
+    /// Packets of connections of this mark get it too, for the rule that routes by it. After addresses are translated:
+    /// what is on its way to a Service's address is not looked at, for it has none of our marks.
+    MarkPackets {
         /// A VNIC's mark.
         mark: Mark,
+        /// Answers alone. What is asked by a secondary VNIC may have to go to where the VNIC's table does not lead (a
+        /// container's bridge). By the primary VNIC both are marked: what asks is routed by the main table anyway, and
+        /// who checks with the mark whether the way back is by the same link (firewalld's IPv6_rpfilter,
+        /// src_valid_mark) finds that it is.
+        answers: bool,
     },
     /// The rest of 169.254.0.0/16 is the host's own (iSCSI boot disks): dropped from pods.
     DropLinkLocal,
@@ -95,7 +100,10 @@ impl fmt::Display for NftRuleKind {
                 write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} udp {port}: accept")
             }
             Self::RememberWayIn { link, mark } => write!(f, "in by {link} for this host: connection mark {mark}"),
-            Self::MarkAnswers { mark } => write!(f, "answers in connections of mark {mark}: mark {mark}"),
+            Self::MarkPackets { mark, answers: true } => {
+                write!(f, "answers in connections of mark {mark}: mark {mark}")
+            }
+            Self::MarkPackets { mark, answers: false } => write!(f, "in connections of mark {mark}: mark {mark}"),
             Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
         }
     }

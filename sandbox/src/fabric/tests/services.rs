@@ -8,7 +8,7 @@ use super::world::{
     A, A_IP, A2, NOW, POD_IP, PODS_ROUTER, ROUTER, SERVICES, arp_answer, arp_question, dropped, fabric, ping,
 };
 use crate::fabric::frame::{self, Pair};
-use crate::fabric::{DropReason, SERVICES_V4};
+use crate::fabric::{BOOT_DISK_V4, DropReason, SERVICES_V4};
 
 #[test]
 fn a_primary_vnic_reaches_the_services_and_they_answer() {
@@ -28,8 +28,16 @@ fn a_secondary_vnic_does_not() {
 }
 
 #[test]
+fn the_boot_disk_is_the_primary_vnics_too() {
+    let from = |mac, address, router| ping(Pair { from: (mac, address), to: (router, BOOT_DISK_V4) });
+    assert_eq!(fabric().handle(NOW, A.0, &from(A.1, A_IP, ROUTER.0)).len(), 1);
+    let secondary = from(A2.1, POD_IP, PODS_ROUTER.0);
+    assert_eq!(dropped(&mut fabric(), A2.0, &secondary), ("a2".into(), DropReason::MetadataFromSecondary));
+}
+
+#[test]
 fn other_link_local_addresses_have_no_service() {
-    let other = Ipv4Addr::new(169, 254, 0, 2);
+    let other = Ipv4Addr::new(169, 254, 0, 3);
     let frame = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, other) });
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoSuchService(other.into()));
 }

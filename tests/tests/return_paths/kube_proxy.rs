@@ -1,0 +1,68 @@
+//! kube-proxy's rules, as it writes them, for one Service with one endpoint.
+
+use std::net::IpAddr;
+
+use vcn::Family;
+
+use crate::world::{PORT, Server, World};
+
+/// The port on every node of the Service with externalTrafficPolicy Local.
+pub(crate) const LOCAL: u16 = 30080;
+/// Of the one with Cluster.
+pub(crate) const CLUSTER: u16 = 30081;
+/// The port of the Service's own address.
+pub(crate) const SERVICE_PORT: u16 = 81;
+
+/// How kube-proxy does its work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    Iptables,
+    Nftables,
+}
+
+impl Mode {
+    /// Makes the Service's endpoint this pod, for both families.
+    pub(crate) fn publish(self, world: &World, endpoint: &Server) {
+        for family in Family::ALL {
+            let Some(pod) = endpoint.address.of(family) else { continue };
+            let (program, template) = match (self, family) {
+                (Self::Iptables, Family::Ipv4) => ("iptables-restore", include_str!("rules/iptables.rules")),
+                (Self::Iptables, Family::Ipv6) => ("ip6tables-restore", include_str!("rules/iptables.rules")),
+                (Self::Nftables, _) => ("nft", include_str!("rules/nftables.nft")),
+            };
+            let arguments: &[&str] = if matches!(self, Self::Nftables) { &["-f", "-"] } else { &[] };
+            world.on_node(program, arguments, &filled_in(template, *pod, &world.own_addresses(family)));
+        }
+    }
+}
+
+/// The Service's own address.
+pub(crate) fn cluster_ip(family: Family) -> IpAddr {
+    let text = match family {
+        Family::Ipv4 => "10.96.0.10",
+        Family::Ipv6 => "fd00:96::10",
+    };
+    text.parse().unwrap()
+}
+
+pub(crate) fn filled_in(template: &str, pod: IpAddr, node: &[IpAddr]) -> String {
+    let family = Family::of(pod);
+    let (table, header, kind, pods) = match family {
+        Family::Ipv4 => ("ip", "ip", "ipv4_addr", "10.0.32.0/24"),
+        Family::Ipv6 => ("ip6", "ip6", "ipv6_addr", "2603:c020:0:2::/64"),
+    };
+    let node: Vec<_> = node.iter().map(ToString::to_string).collect();
+    [
+        ("@FAMILY@", table.to_owned()),
+        ("@IP@", header.to_owned()),
+        ("@TYPE@", kind.to_owned()),
+        ("@POD@", pod.to_string()),
+        ("@POD_PORT@", std::net::SocketAddr::new(pod, PORT).to_string()),
+        ("@POD_DASHED@", pod.to_string().replace(':', ".")),
+        ("@POD_NETWORK@", pods.to_owned()),
+        ("@CLUSTER_IP@", cluster_ip(family).to_string()),
+        ("@NODE_IPS@", node.join(", ")),
+    ]
+    .into_iter()
+    .fold(template.to_owned(), |text, (name, value)| text.replace(name, &value))
+}

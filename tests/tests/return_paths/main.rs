@@ -1,0 +1,11 @@
+//! What is asked of a node's own address and answered by a pod leaves by the VNIC it came in by: proved by packets, with
+//! the real agent and plugin, in a fabric that drops what a VNIC sends in another's name.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::panic, reason = "likewise")]
+
+mod host_ports;
+mod kube_proxy;
+mod node_ports;
+mod surroundings;
+mod world;

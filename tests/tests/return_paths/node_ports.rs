@@ -1,0 +1,87 @@
+//! NodePorts, with kube-proxy's rules in each of its modes.
+
+use std::net::IpAddr;
+
+use vcn::Family;
+
+use crate::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
+use crate::world::{Connection, Server, World};
+
+/// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
+fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
+    let [one, two] = world.servers();
+    let elsewhere = world.server(&world.other, "elsewhere");
+    for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
+        mode.publish(world, server);
+        for family in Family::ALL {
+            let client = world.client.address(family).unwrap();
+            for address in world.own_addresses(family) {
+                for port in ports {
+                    let what = format!("{mode:?}, {} asked by {address} port {port}", server.label);
+                    let mut connection = world.works(&what, world.ask(address, *port));
+                    // Local keeps the client's address, Cluster puts one of the node's in its place.
+                    assert_eq!(connection.seen == client, *port == LOCAL, "{what}: seen as {}", connection.seen);
+                    world.works(&what, connection.echo());
+                }
+            }
+        }
+    }
+    world.assert_nothing_spoofed();
+}
+
+#[test]
+fn a_node_port_answers_where_it_was_asked_with_iptables() {
+    a_node_port_answers_where_it_was_asked(Mode::Iptables, &World::start());
+}
+
+#[test]
+fn a_node_port_answers_where_it_was_asked_with_nftables() {
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start());
+}
+
+/// WireGuard's tools, among others, have the kernel look at marks when it asks for the way back.
+#[test]
+fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path() {
+    let world = World::start();
+    world.on_node("tee", &["/proc/sys/net/ipv4/conf/all/src_valid_mark"], "1");
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &world);
+}
+
+fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
+    server.pod.run(|| Connection::open((to, port).into())).unwrap()
+}
+
+/// A pod asks a Service: nothing of it comes in by a VNIC for this host, so none of it is steered.
+fn pods_reach_services(mode: Mode) {
+    let world = World::start();
+    let [one, two] = world.servers();
+    let elsewhere = world.server(&world.other, "elsewhere");
+    for endpoint in [&one, &two, &elsewhere] {
+        mode.publish(&world, endpoint);
+        for asking in [&one, &two] {
+            let itself = asking.address == endpoint.address;
+            for family in Family::ALL {
+                let what = format!("{mode:?}, {} asks the Service of {}", asking.label, endpoint.label);
+                let mut connection = world.works(&what, from(asking, cluster_ip(family), SERVICE_PORT));
+                let own = asking.address.of(family) == Some(&connection.seen);
+                assert_eq!(own, !itself, "{what}: seen as {}", connection.seen);
+                world.works(&what, connection.echo());
+                for address in world.own_addresses(family) {
+                    let mut connection = world.works(&what, from(asking, address, CLUSTER));
+                    world.works(&what, connection.echo());
+                }
+            }
+        }
+    }
+    world.assert_nothing_spoofed();
+}
+
+#[test]
+fn pods_reach_services_of_others_and_their_own_with_iptables() {
+    pods_reach_services(Mode::Iptables);
+}
+
+#[test]
+fn pods_reach_services_of_others_and_their_own_with_nftables() {
+    pods_reach_services(Mode::Nftables);
+}
