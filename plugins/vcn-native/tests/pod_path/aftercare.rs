@@ -4,7 +4,6 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::node::{Families, Node, Pod, ip, name};
@@ -57,7 +56,6 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
     service(&node, "10.0.0.8");
     // What has no pod leaves by the primary VNIC and is dropped by the fabric.
     shell(&node.host, "ip route add default via 10.0.1.1 dev ens6 onlink");
-    let listeners = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         let connecting = scope
             .spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(), Duration::from_secs(8))).unwrap());
@@ -73,14 +71,10 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
             service(&node, "10.0.0.9");
         }
         assert_eq!(node.add(&next)["ips"][0]["address"], "10.0.0.8/32", "nothing else is free");
-        for (pod, answer) in [(&next, "next"), (&present, "present")] {
-            listeners
-                .lock()
-                .unwrap()
-                .push((pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap(), answer));
-        }
+        let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap();
+        let listeners = [(listen(&next), "next"), (listen(&present), "present")];
         let mut connection = connecting.join().unwrap().expect("the client's next try succeeds");
-        for (listener, name) in listeners.lock().unwrap().iter() {
+        for (listener, name) in &listeners {
             listener.set_nonblocking(true).unwrap();
             if let Ok((mut accepted, _)) = listener.accept() {
                 accepted.write_all(name.as_bytes()).unwrap();
