@@ -7,6 +7,7 @@
 )]
 
 mod aftercare;
+mod chain;
 mod check;
 mod faults;
 mod node;
