@@ -10,5 +10,7 @@ mod aftercare;
 mod chain;
 mod check;
 mod faults;
+mod gc;
 mod node;
+mod status;
 mod verbs;

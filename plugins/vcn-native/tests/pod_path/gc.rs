@@ -1,0 +1,136 @@
+//! GC frees what the runtime no longer knows, and nothing else.
+
+use std::os::fd::AsFd;
+
+use crate::node::{Families, Node, Pod, assert_success, error_of, json_of, name};
+use ipam::{BootId, BootTime, Store};
+use netlink::{LinkChange, LinkKind, NewLink, Peer, Socket};
+use serde_json::{Value, json};
+use vcn::Family;
+
+/// As if every ADD had been long ago.
+fn age(node: &Node) {
+    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    let aged = store.update(|held| {
+        held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
+        Ok::<_, ipam::Error>(())
+    });
+    aged.unwrap();
+}
+
+fn gc(node: &Node, key: &str, valid: &Value) -> std::process::Output {
+    let mut conf = node.conf("1.1.0");
+    conf[key] = valid.clone();
+    node.call(&[("CNI_COMMAND", "GC")], &conf)
+}
+
+fn held(node: &Node) -> Vec<String> {
+    let mut held: Vec<_> = node.allocations().allocations.iter().map(|it| it.key.to_string()).collect();
+    held.sort();
+    held
+}
+
+#[test]
+fn either_name_of_the_list_of_attachments_is_understood() {
+    for key in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
+        let node = Node::new(Families::Dual);
+        let before = node.snapshot();
+        let (dead, alive) = (Pod::new("dead"), Pod::new("alive"));
+        node.add(&dead);
+        node.add(&alive);
+        age(&node);
+        assert_success(&gc(&node, key, &json!([{"containerID": "alive", "ifname": "eth0"}])));
+        assert_eq!(held(&node), ["vcn-native/alive/eth0"], "{key}");
+        assert!(!dead.reaches("10.0.0.1") && alive.reaches("10.0.1.1"), "{key}");
+        assert_success(&gc(&node, key, &json!([])));
+        assert_eq!(node.snapshot(), before, "an empty list means that none is valid");
+    }
+}
+
+#[test]
+fn without_the_list_nothing_is_touched() {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    age(&node);
+    for conf in [node.conf("1.1.0"), {
+        let mut conf = node.conf("1.1.0");
+        conf["cni.dev/valid-attachments"] = Value::Null;
+        conf
+    }] {
+        let (code, text) = error_of(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+        assert!(code == 7 && text.contains("cni.dev/valid-attachments"), "{code} {text}");
+        assert_eq!(held(&node).len(), 1);
+    }
+    assert!(pod.reaches("10.0.0.1"));
+}
+
+#[test]
+fn other_networks_the_young_and_a_network_that_says_no_are_spared() {
+    let node = Node::new(Families::V4);
+    let (other, young) = (Pod::new("other"), Pod::new("young"));
+    let mut conf = node.conf("1.1.0");
+    conf["name"] = "another".into();
+    json_of(&node.cni("ADD", &other, &conf));
+    age(&node);
+    node.add(&young);
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([])));
+    assert_eq!(held(&node), ["another/other/eth0", "vcn-native/young/eth0"]);
+
+    age(&node);
+    let mut conf = node.conf("1.1.0");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    conf["disableGC"] = true.into();
+    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+    assert_eq!(held(&node).len(), 2);
+    assert!(other.reaches("10.0.0.1") && young.reaches("10.0.1.1"));
+}
+
+#[test]
+fn one_attachment_that_resists_is_named_and_keeps_no_other() {
+    let node = Node::new(Families::V4);
+    let (stuck, dead) = (Pod::new("stuck"), Pod::new("dead"));
+    let link = node.add(&stuck)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    node.add(&dead);
+    age(&node);
+    // Somebody else has a link of that name by now.
+    node.in_host(|socket| {
+        socket.delete_link_named(&name(&link)).unwrap();
+        socket.add_link(&NewLink::new(name(&link), LinkKind::Bridge)).unwrap();
+    });
+    let (code, text) = error_of(&gc(&node, "cni.dev/valid-attachments", &json!([])));
+    assert!(code == 103 && text.contains(&link), "{text}");
+    assert_eq!(held(&node), ["vcn-native/stuck/eth0"]);
+    node.in_host(|socket| socket.delete_link_named(&name(&link)).unwrap());
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([])));
+    assert!(held(&node).is_empty() && node.pod_rules(Family::Ipv4).is_empty());
+}
+
+#[test]
+fn a_namespace_that_is_gone_is_no_obstacle() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    node.add(&pod);
+    drop(pod);
+    age(&node);
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([])));
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn a_link_between_pods_of_the_same_name_is_not_taken_for_ours() {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    let foreign = Pod::new("foreign");
+    let peer = Peer { name: name("eth0"), mac: None, mtu: None, netns: Some(foreign.netns.as_fd()) };
+    node.in_host(|socket| {
+        socket.add_link(&NewLink::new(name("vcnforeign"), LinkKind::Veth(peer))).unwrap();
+    });
+    age(&node);
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([])));
+    assert!(node.in_host(|socket| socket.index_of(&name("vcnforeign")).is_ok()));
+    let mut inside = Socket::open_in(&foreign.netns).unwrap();
+    inside.change_link_named(&name("eth0"), &[LinkChange::Up]).unwrap();
+}
