@@ -1,14 +1,18 @@
 //! Which address a pod gets. Decisions are pure ([`Allocations::reserve`] and friends take the pools and the time);
-//! [`Store`] applies them to one file under one lock.
+//! [`Store`] applies them to files under one lock.
 //!
 //! ```text
 //!   pools.json (agent writes) ──▶ Pools ─┐
 //!                                        ├─▶ reserve ─▶ Allocation ─▶ commit … release ─▶ cooling ─▶ free
-//!   allocations.json (plugins) ─▶ Store ─┘      (tentative, expires)
+//!   allocations.json ──┐                 │      (tentative, expires)
+//!     who holds what   ├──▶ Store ───────┘
+//!   allocations/*.json ┘
+//!     a record for each attachment
 //! ```
 //!
-//! Both files live in the state directory on tmpfs and carry the boot id: what an earlier boot wrote is void, because
-//! its pods are gone. No lock is held over anything but the file update.
+//! A verb reads the index, which is addresses only, and the one record that is its own: what others hold it need not
+//! understand. All files live in the state directory on tmpfs and carry the boot id: what an earlier boot wrote is void,
+//! because its pods are gone. No lock is held over anything but the file update.
 
 mod address_map;
 mod allocations;

@@ -19,6 +19,10 @@ use crate::{BootId, Error, write_atomically};
 const VERSION: u32 = 1;
 const FILE: &str = "pools.json";
 
+/// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
+const VNIC_FIELDS: [&str; 8] = ["vnicId", "link", "mac", "mtu", "table", "purpose", "ipv4", "ipv6"];
+const FAMILY_FIELDS: [&str; 3] = ["router", "reserved", "addresses"];
+
 /// The node's VNICs that pods may use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -101,16 +105,20 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Writes `pools.json` in `state_dir`; returns whether it changed.
+    /// Writes `pools.json` in `state_dir`; returns whether it changed. What a newer build said of a VNIC that is still
+    /// there stays.
     ///
     /// # Errors
     /// [`Error::Write`]; the old file is then intact.
     pub fn write(&self, state_dir: &Path) -> Result<bool, Error> {
         let path = state_dir.join(FILE);
         let wrap = |source: io::Error| Error::Write { path: path.clone(), source };
-        let mut content = serde_json::to_vec_pretty(self).map_err(|error| wrap(error.into()))?;
+        let old = fs::read(&path).unwrap_or_default();
+        let mut document = serde_json::to_value(self).map_err(|error| wrap(error.into()))?;
+        keep_unknown(&mut document, &serde_json::from_slice(&old).unwrap_or_default());
+        let mut content = serde_json::to_vec_pretty(&document).map_err(|error| wrap(error.into()))?;
         content.push(b'\n');
-        if fs::read(&path).is_ok_and(|old| old == content) {
+        if old == content {
             return Ok(false);
         }
         write_atomically(&path, &content).map_err(wrap)?;
@@ -147,5 +155,27 @@ impl FamilyPool {
 
     fn has_any(&self) -> bool {
         self.candidates().next().is_some()
+    }
+}
+
+/// Takes over what the old document says of VNICs that are in both and we know nothing about.
+fn keep_unknown(new: &mut Value, old: &Value) {
+    let before = old.get("vnics").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for vnic in new.get_mut("vnics").and_then(Value::as_array_mut).into_iter().flatten() {
+        let same = |old: &&Value| old.get("vnicId").is_some_and(|id| Some(id) == vnic.get("vnicId"));
+        let Some(old) = before.iter().find(same) else { continue };
+        take_over(vnic, old, &VNIC_FIELDS);
+        for family in ["ipv4", "ipv6"] {
+            if let (Some(new), Some(old)) = (vnic.get_mut(family), old.get(family)) {
+                take_over(new, old, &FAMILY_FIELDS);
+            }
+        }
+    }
+}
+
+fn take_over(new: &mut Value, old: &Value, known: &[&str]) {
+    if let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) {
+        let unknown = old.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+        new.extend(unknown.map(|(name, value)| (name.clone(), value.clone())));
     }
 }

@@ -1,8 +1,8 @@
 //! allocations/: a record for each attachment. It is `<name>.tentative` until its ADD has succeeded and `<name>.json` from
 //! then on, so that a commit is one rename.
 //!
-//! What an address is held for is said by the index. A record comes after its entry in the index and goes before it, so
-//! whatever a record says of its addresses holds; an entry without record is an ADD or a DEL that was killed.
+//! A record comes after its entry in the index and goes before it. So whatever a record says of its addresses holds, though
+//! the index be lost, and an entry without record is an ADD or a DEL that was killed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -11,6 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use cni::AttachmentKey;
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -86,21 +87,16 @@ impl Records {
             if version > Allocations::VERSION {
                 return Err(Error::TooNew { path, found: version, known: Allocations::VERSION });
             }
+            if name_of(&allocation.key) != name {
+                let source = serde_json::Error::custom(format!("it is of {}", allocation.key));
+                return Err(Error::Damaged { path, source });
+            }
             if state == LASTING {
                 allocation.tentative_until = None;
             }
             return Ok((boot_id == self.boot).then_some(allocation));
         }
         Ok(None)
-    }
-
-    /// The record of an attachment; another one's of the same name is an error.
-    pub(crate) fn of(&self, key: &AttachmentKey) -> Result<Option<Allocation>, Error> {
-        let name = name_of(key);
-        match self.read(&name)? {
-            Some(other) if other.key != *key => Err(self.collision(&other, key)),
-            record => Ok(record),
-        }
     }
 
     /// That an attachment's record would have another one's name.

@@ -19,8 +19,12 @@ pub const COOLDOWN: Duration = Duration::from_secs(130);
 /// How long an unfinished ADD keeps its address: twice the time a runtime waits for one.
 pub const TENTATIVE_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How many freed addresses are remembered; only large IPv6 ranges ever reach it.
-const FREED_MEMORY: usize = 4096;
+/// How many freed addresses are remembered although they are as good as never used: rested, and forgotten by the kernel.
+/// More than a node's pods have IPv4 addresses; large IPv6 ranges would go on for ever.
+const FREED_MEMORY: usize = 512;
+
+/// How many are remembered at all. Nothing but IPv6 ranges without an agent ever gets there.
+const FREED_LIMIT: usize = 4096;
 
 /// Who asks for addresses.
 #[derive(Clone, Debug)]
@@ -53,12 +57,14 @@ impl Allocations {
     /// Reserves one address of every family the pools offer, all on one VNIC, for an attachment.
     ///
     /// Among VNICs that can serve every family: those with a rested address first, then the one with the fewest
-    /// addresses in use. On it, per family: an address never used in this boot, else the one freed longest ago.
+    /// addresses in use, then the one whose address has rested longest. On it, per family: an address never used in
+    /// this boot, else the one freed longest ago.
     ///
     /// # Errors
     /// [`Error::Exhausted`] with the numbers behind it.
     pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
         self.expire(now);
+        self.trim(pools, now);
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
             // The namespace may be a new one under the same key; the addresses stay.
             existing.netns = request.netns;
@@ -82,7 +88,7 @@ impl Allocations {
             .for_pods()
             .filter(|_| !families.is_empty())
             .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
-            .min_by_key(|choice| (choice.cooling(now), choice.load));
+            .min_by_key(|choice| (choice.cooling(self.anew, now), choice.load, choice.newest()));
         let Some(choice) = choice else {
             return Err(Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
@@ -101,10 +107,14 @@ impl Allocations {
             netns: request.netns,
         };
         let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
-        let unforgotten =
-            self.freed.extract_if(.., taken).filter(|freed| !freed.forgotten).map(|freed| freed.address).collect();
+        let used: Vec<Freed> = self.freed.extract_if(.., taken).collect();
+        let clean = |address: &IpAddr| match used.iter().find(|freed| freed.address == *address) {
+            Some(freed) => freed.forgotten,
+            None => self.anew.is_none(),
+        };
+        let unforgotten = allocation.held().into_iter().filter(|address| !clean(address)).collect();
         self.allocations.push(allocation.clone());
-        Ok(Reservation { allocation, existing: false, rested: choice.cooling(now), unforgotten })
+        Ok(Reservation { allocation, existing: false, rested: choice.cooling(self.anew, now), unforgotten })
     }
 
     /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by
@@ -117,6 +127,9 @@ impl Allocations {
         let held_by_others = self.others.iter().flat_map(|held| &held.addresses).any(|held| addresses.contains(held));
         if assigned.is_empty() || held_by_others || self.allocations.iter().any(on_record) {
             return false;
+        }
+        if self.is_empty() && self.anew.is_none() {
+            self.anew = Some(now);
         }
         self.freed.retain(|freed| !addresses.contains(&freed.address));
         self.allocations.push(Allocation {
@@ -132,7 +145,7 @@ impl Allocations {
     }
 
     /// All addresses that somebody holds.
-    fn in_use(&self) -> impl Iterator<Item = IpAddr> {
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = IpAddr> {
         let known = self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address));
         self.others.iter().flat_map(|held| held.addresses.iter().copied()).chain(known)
     }
@@ -143,13 +156,28 @@ impl Allocations {
         self.in_use().chain(self.freed.iter().map(|freed| freed.address)).find(|address| !seen.insert(*address))
     }
 
-    /// Takes back what ADDs that never finished had reserved, and forgets freed addresses beyond the memory's bound.
-    fn expire(&mut self, now: BootTime) {
+    /// Takes back what ADDs that never finished had reserved.
+    pub(crate) fn expire(&mut self, now: BootTime) {
         let void = |held: &Allocation| held.tentative_until.is_some_and(|until| until <= now);
         for allocation in self.allocations.extract_if(.., |held| void(held)).collect::<Vec<_>>() {
             self.cool(&allocation.held(), now);
         }
-        let surplus = self.freed.len().saturating_sub(FREED_MEMORY);
+    }
+
+    /// Drops freed addresses that are not worth remembering.
+    fn trim(&mut self, pools: &Pools, now: BootTime) {
+        let rested = |freed: &Freed| now.since(freed.at) >= COOLDOWN;
+        // Those that left the pools come to the front, for they are not taken from there.
+        let left =
+            self.freed.iter().take_while(|freed| rested(freed) && assigned(pools, freed.address).is_none()).count();
+        self.freed.drain(..left);
+        let mut surplus = self.freed.len().saturating_sub(FREED_MEMORY);
+        self.freed.retain(|freed| {
+            let dropped = surplus > 0 && freed.forgotten && rested(freed);
+            surplus -= usize::from(dropped);
+            !dropped
+        });
+        let surplus = self.freed.len().saturating_sub(FREED_LIMIT);
         self.freed.drain(..surplus);
     }
 }
@@ -193,8 +221,15 @@ impl<'a> Choice<'a> {
     }
 
     /// How long the least rested address has rested, when that is less than the cooldown. `None` (rested) sorts first.
-    fn cooling(&self, now: BootTime) -> Option<Duration> {
-        self.addresses.iter().filter_map(|(_, at)| at.map(|at| now.since(at))).filter(|rest| *rest < COOLDOWN).min()
+    /// In a record that was made `anew`, what is not in it may have been in use until then.
+    fn cooling(&self, anew: Option<BootTime>, now: BootTime) -> Option<Duration> {
+        let rest = |(_, at): &(IpAddr, Option<BootTime>)| at.or(anew).map(|at| now.since(at));
+        self.addresses.iter().filter_map(rest).filter(|rest| *rest < COOLDOWN).min()
+    }
+
+    /// When the last of its addresses was freed.
+    fn newest(&self) -> Option<BootTime> {
+        self.addresses.iter().filter_map(|&(_, at)| at).max()
     }
 
     fn assigned(&self) -> Vec<Assigned> {

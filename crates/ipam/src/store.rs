@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use crate::allocations::Held;
 use crate::file::{beside, stage};
 use crate::records::{Records, name_of};
-use crate::{Allocation, Allocations, BootId, BootTime, Error};
+use crate::{Allocation, Allocations, BootId, BootTime, Error, Freed};
 
 const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
@@ -70,7 +70,7 @@ impl Store {
     /// # Errors
     /// As [`Self::read`].
     pub fn find(&self, key: &AttachmentKey) -> Result<Option<Allocation>, Error> {
-        self.records.of(key)
+        Ok(self.records.read(&name_of(key))?.filter(|record| record.key == *key))
     }
 
     /// Changes the allocations under the lock; what is written is what changed, and only when `change` succeeds.
@@ -80,12 +80,9 @@ impl Store {
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
         let mut opened = self.open(|_| true, BootTime::now()?)?;
+        let gone = self.restore(&mut opened)?;
         let answer = change(&mut opened.means)?;
-        let mut strays = self.records.names()?;
-        opened.means.allocations.iter().for_each(|known| {
-            strays.remove(&name_of(&known.key));
-        });
-        self.keep(&opened, strays)?;
+        self.keep(&opened, gone)?;
         Ok(answer)
     }
 
@@ -110,16 +107,38 @@ impl Store {
             overdue && held.until.is_some()
         };
         let mut opened = self.open(|held| held.name == name || overdue(held), now)?;
-        if let Some(other) = opened.records.iter().find(|other| other.key != *key && name_of(&other.key) == name) {
-            return Err(E::from(self.records.collision(other, key)));
-        }
         let answer = change(&mut opened.means)?;
-        let strays = match opened.means.find(key) {
-            Some(_) => BTreeSet::new(),
-            None => BTreeSet::from([name]),
+        let namesake = opened.records.iter().find(|other| other.key != *key && name_of(&other.key) == name);
+        let gone = match (opened.means.find(key), namesake) {
+            (Some(_), Some(other)) => return Err(E::from(self.records.collision(other, key))),
+            (None, None) => BTreeSet::from([name]),
+            _ => BTreeSet::new(),
         };
-        self.keep(&opened, strays)?;
+        self.keep(&opened, gone)?;
         Ok(answer)
+    }
+
+    /// Notes that the connections of freed addresses are forgotten, as [`Allocations::forget`] does. Answers how many.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn forget(&self, freed: &[Freed]) -> Result<usize, Error> {
+        let _lock = self.lock()?;
+        let mut opened = self.open(|_| false, BootTime::default())?;
+        let noted = freed.iter().filter(|freed| opened.means.forget(freed.address, freed.at)).count();
+        self.keep(&opened, BTreeSet::new())?;
+        Ok(noted)
+    }
+
+    /// Frees what ADDs and DELs that were killed have left on record, where nobody has repeated them.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn sweep(&self, now: BootTime) -> Result<(), Error> {
+        self.update(|all| {
+            all.expire(now);
+            Ok(())
+        })
     }
 
     /// Marks an allocation that was reserved here as lasting.
@@ -147,7 +166,10 @@ impl Store {
             Ok(None) => return Ok(None),
             Err(Error::Damaged { .. }) => {
                 let aside = beside(&self.index, "damaged");
+                let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
+                self.stage(&[], &Opened { index: None, records: Vec::new(), means })?;
                 fs::rename(&self.index, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
+                self.replace_index()?;
                 return Ok(Some(aside));
             }
             Err(other) => return Err(other),
@@ -156,6 +178,11 @@ impl Store {
         for held in &means.others {
             if matches!(self.record(held), Err(Error::Damaged { .. })) {
                 aside = Some(self.records.set_aside(&held.name)?);
+            }
+        }
+        for name in self.strays(&means)? {
+            if matches!(self.stray(&name, &means), Err(Error::Damaged { .. })) {
+                aside = Some(self.records.set_aside(&name)?);
             }
         }
         if aside.is_some() {
@@ -195,6 +222,48 @@ impl Store {
         Ok(())
     }
 
+    /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers
+    /// those that mean nothing.
+    fn restore(&self, opened: &mut Opened) -> Result<BTreeSet<String>, Error> {
+        let mut void = BTreeSet::new();
+        for name in self.strays(&opened.means)? {
+            match self.stray(&name, &opened.means)? {
+                Some(record) => {
+                    opened
+                        .means
+                        .freed
+                        .retain(|freed| record.addresses.iter().all(|held| held.address != freed.address));
+                    opened.means.allocations.push(record.clone());
+                    opened.records.push(record);
+                }
+                None => {
+                    void.insert(name);
+                }
+            }
+        }
+        Ok(void)
+    }
+
+    /// The names of the records that the index lacks.
+    fn strays(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
+        let mut strays = self.records.names()?;
+        let others = means.others.iter().map(|held| held.name.clone());
+        for known in means.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
+            strays.remove(&known);
+        }
+        Ok(strays)
+    }
+
+    fn stray(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
+        match self.records.read(name)? {
+            Some(record) if means.in_use().any(|address| record.held().contains(&address)) => {
+                let source = serde_json::Error::custom("another attachment has its addresses");
+                Err(Error::Damaged { path: self.records.path_of(&record), source })
+            }
+            record => Ok(record),
+        }
+    }
+
     /// The record of an entry of the index; under the lock, so that they belong together.
     fn record(&self, held: &Held) -> Result<Option<Allocation>, Error> {
         match self.records.read(&held.name)? {
@@ -227,10 +296,14 @@ impl Store {
         };
         gone.iter().try_for_each(|name| self.records.remove(name))?;
         if index_changed {
-            let wrap = |source| Error::Write { path: self.index.clone(), source };
-            fs::rename(beside(&self.index, "new"), &self.index).map_err(wrap)?;
+            self.replace_index()?;
         }
         changed.iter().try_for_each(|(record, _)| self.records.publish(record))
+    }
+
+    fn replace_index(&self) -> Result<(), Error> {
+        let wrap = |source| Error::Write { path: self.index.clone(), source };
+        fs::rename(beside(&self.index, "new"), &self.index).map_err(wrap)
     }
 
     /// Writes all that is to be written beside its place; whether the index is among it.

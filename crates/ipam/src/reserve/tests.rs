@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::{COOLDOWN, Request, TENTATIVE_LIFETIME};
-use crate::{Allocations, BootId, BootTime, Error, FamilyPool, Pools, VnicPool};
+use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, Freed, Pools, VnicPool};
 
 const START: BootTime = BootTime(1_000_000);
 
@@ -189,6 +189,142 @@ fn who_gets_an_address_that_was_used_is_told_to_flush_its_connections_until_some
     assert!(!held.forget(address, freed), "it is held");
     let expired = freed.after(TENTATIVE_LIFETIME);
     assert_eq!(held.reserve(&one, request("d"), expired).unwrap().unforgotten, [address], "an ADD that never finished");
+}
+
+#[test]
+fn over_all_vnics_the_address_freed_longest_ago_comes_first() {
+    let two = pools(vec![vnic(1, &["10.0.1.8/31"], &[]), vnic(2, &["10.0.2.8/31"], &[])]);
+    let mut held = none();
+    let ids = ["a", "b", "c", "d"];
+    ids.iter().for_each(|id| drop(add(&mut held, &two, id, START)));
+    // Freed in an order that is neither the pools' nor the VNICs'.
+    let order = ["10.0.2.9", "10.0.1.8", "10.0.2.8", "10.0.1.9"];
+    for (second, address) in order.iter().enumerate() {
+        let holds = |held: &&Allocation| held.addresses[0].address.to_string() == *address;
+        let holder = held.allocations.iter().find(holds).unwrap().key.clone();
+        held.release(&holder, START.after(Duration::from_secs(second as u64))).unwrap();
+    }
+    let later = START.after(COOLDOWN * 2);
+    let got: Vec<_> = ids.iter().flat_map(|id| add(&mut held, &two, id, later)).collect();
+    assert_eq!(got, order);
+}
+
+#[test]
+fn a_vnic_that_serves_the_host_or_applications_gives_nothing_even_when_all_else_is_taken() {
+    let (mut host, mut kept) = (vnic(2, &["10.0.2.8/29"], &[]), vnic(3, &["10.0.3.8/29"], &["2001:db8::/64"]));
+    (host.purpose, kept.purpose) = (Purpose::Host, Purpose::Attach);
+    let pools = pools(vec![host, vnic(1, &["10.0.1.8/32"], &[]), kept]);
+    let mut held = none();
+    assert_eq!(
+        add(&mut held, &pools, "a", START),
+        ["10.0.1.8"],
+        "and IPv6, which only the kept one has, is not asked for"
+    );
+    assert!(matches!(held.reserve(&pools, request("b"), START), Err(Error::Exhausted(_))));
+}
+
+#[test]
+fn a_ranges_first_and_last_address_are_pods_unless_the_host_says_that_they_are_not() {
+    let all = |pools: &Pools| {
+        let mut held = none();
+        let got = (0..).map_while(|id| held.reserve(pools, request(&format!("p{id}")), START).ok());
+        got.map(|got| got.allocation.addresses[0].address.to_string()).collect::<Vec<_>>()
+    };
+    let mut block = pools(vec![vnic(1, &["10.0.1.8/30"], &[])]);
+    assert_eq!(all(&block), ["10.0.1.8", "10.0.1.9", "10.0.1.10", "10.0.1.11"]);
+    let reserved = ["10.0.1.8", "10.0.1.11"].map(|address| address.parse::<IpAddr>().unwrap());
+    block.vnics[0].families.ipv4.as_mut().unwrap().reserved.extend(reserved);
+    assert_eq!(all(&block), ["10.0.1.9", "10.0.1.10"]);
+}
+
+#[test]
+fn a_pool_that_shrinks_takes_nothing_from_anybody_and_gives_nothing_that_left_it() {
+    let wide = pools(vec![vnic(1, &["10.0.1.8/30"], &[]), vnic(2, &["10.0.2.8/31"], &[])]);
+    let narrow = pools(vec![vnic(1, &["10.0.1.10/31"], &[])]);
+    let mut held = none();
+    let before: Vec<_> = (0..6).flat_map(|id| add(&mut held, &wide, &format!("p{id}"), START)).collect();
+    assert!(held.reserve(&narrow, request("more"), START).is_err(), "those that are left are held");
+    assert_eq!(held.allocations.len(), 6);
+    let same = held.reserve(&narrow, request("p1"), START).unwrap();
+    assert_eq!(same.allocation.addresses[0].address.to_string(), before[1], "also on the VNIC that is gone");
+    let released: Vec<_> = (0..6).map(|id| held.release(&key(&format!("p{id}")), START).unwrap()).collect();
+    assert!(released.iter().any(|gone| gone.addresses[0].vnic_link.as_str() == "ens2"), "enough to take it down");
+    let later = START.after(COOLDOWN);
+    let got: Vec<_> = ["x", "y"].iter().flat_map(|id| add(&mut held, &narrow, id, later)).collect();
+    assert_eq!(got, ["10.0.1.10", "10.0.1.11"]);
+    assert!(held.reserve(&narrow, request("z"), later).is_err());
+    assert_eq!(held.freed, [], "those that left are remembered no longer than they cool down");
+}
+
+#[test]
+fn an_address_that_leaves_the_pool_and_comes_back_has_still_to_rest() {
+    let (there, gone) = (pools(vec![vnic(1, &["10.0.1.8/32"], &[])]), pools(vec![vnic(1, &["10.0.1.9/32"], &[])]));
+    let mut held = none();
+    add(&mut held, &there, "a", START);
+    held.release(&key("a"), START);
+    add(&mut held, &gone, "b", START.after(Duration::from_secs(3)));
+    let early = held.reserve(&there, request("c"), START.after(Duration::from_secs(7))).unwrap();
+    assert_eq!(early.rested, Some(Duration::from_secs(7)));
+}
+
+#[test]
+fn a_clock_that_went_backwards_ends_no_cooldown_and_no_lease() {
+    let two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
+    let mut held = none();
+    add(&mut held, &two, "a", START);
+    held.release(&key("a"), START);
+    for before in [BootTime(0), BootTime(START.0 - 1)] {
+        let mut held = held.clone();
+        assert_eq!(add(&mut held, &two, "b", before), ["10.0.1.9"]);
+        let cooling = held.reserve(&two, request("c"), before).unwrap();
+        assert_eq!(cooling.rested, Some(Duration::ZERO));
+        assert!(held.reserve(&two, request("d"), before).is_err(), "the lease lasts");
+    }
+    assert_eq!(BootTime(u64::MAX).after(COOLDOWN), BootTime(u64::MAX));
+}
+
+#[test]
+fn an_ipv6_range_is_walked_only_as_far_as_it_was_used_and_what_is_forgotten_leaves_the_memory() {
+    let huge = pools(vec![vnic(1, &[], &["2001:db8::/64", "2001:db8:1::/48"])]);
+    let (mut held, mut now) = (none(), START);
+    for id in 0..3_000 {
+        let key = key(&format!("p{id}"));
+        held.reserve(&huge, request(&format!("p{id}")), now).unwrap();
+        held.commit(&key).unwrap();
+        let gone = held.release(&key, now).unwrap();
+        let rested = now.after(COOLDOWN);
+        // As the agent does, when the cooldown has ended.
+        assert!(held.forget(gone.addresses[0].address, now));
+        now = rested;
+    }
+    assert!(held.freed.len() < 600, "{} are remembered", held.freed.len());
+    let far: IpAddr = "2001:db8:1:ffff::1".parse().unwrap();
+    assert!(held.adopt(&huge, request("far"), &[far], now), "contained without walking there");
+}
+
+#[test]
+fn without_an_agent_unforgotten_addresses_are_remembered_up_to_a_bound() {
+    let huge = pools(vec![vnic(1, &[], &["2001:db8::/64"])]);
+    let mut held = none();
+    let of = |number: u32| IpAddr::from(((0x2001_0db8_u128 << 96) + u128::from(number)).to_be_bytes());
+    held.freed.extend((0..5_000).map(|number| Freed { address: of(number), at: BootTime(1), forgotten: false }));
+    held.reserve(&huge, request("a"), START).unwrap();
+    assert_eq!(held.freed.len(), super::FREED_LIMIT);
+}
+
+#[test]
+fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
+    let three = pools(vec![vnic(1, &["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"], &[])]);
+    let mut held = none();
+    let running: IpAddr = "10.0.1.9".parse().unwrap();
+    assert!(held.adopt(&three, request("a"), &[running], START));
+    assert!(!held.adopt(&three, request("a"), &[running], START), "it is on record already");
+    assert!(!held.adopt(&three, request("b"), &[running], START), "somebody has it");
+    let early = held.reserve(&three, request("c"), START.after(Duration::from_secs(5))).unwrap();
+    assert_eq!(early.rested, Some(Duration::from_secs(5)));
+    assert_eq!(early.unforgotten, ["10.0.1.8".parse::<IpAddr>().unwrap()]);
+    let rested = held.reserve(&three, request("d"), START.after(COOLDOWN)).unwrap();
+    assert_eq!((rested.rested, rested.unforgotten.len()), (None, 1));
 }
 
 #[derive(Clone, Debug)]

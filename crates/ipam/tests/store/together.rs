@@ -1,47 +1,14 @@
-//! The allocations file under parallel writers, damage and reboots.
-
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+//! Writers one beside the other, of other boots and of other versions.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use cni::{AttachmentKey, ContainerId, NetworkName};
 use ipam::{
-    Allocations, BootId, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Request, Store, VnicPool,
+    Allocations, BootId, BootTime, COOLDOWN, Error, Freed, NetnsRecord, PodRecord, Pools, Store, TENTATIVE_LIFETIME,
 };
-use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
+use serde_json::Value;
 
-fn boot() -> BootId {
-    BootId::from_text("this")
-}
-
-fn pools(range: &str) -> Pools {
-    let pool =
-        FamilyPool { router: "10.9.0.1".parse().unwrap(), reserved: vec![], addresses: vec![range.parse().unwrap()] };
-    let vnic = VnicPool {
-        vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
-        link: IfName::new("ens5").unwrap(),
-        mac: "02:00:17:00:00:01".parse().unwrap(),
-        mtu: Mtu::VCN,
-        table: TableId(1001),
-        purpose: Purpose::Pods,
-        families: PerFamily { ipv4: Some(pool), ipv6: None },
-    };
-    Pools::new(boot(), vec![vnic], None)
-}
-
-fn request(id: &str) -> Request {
-    let key = AttachmentKey {
-        network: NetworkName::new("vcn-native").unwrap(),
-        container_id: ContainerId::new(id).unwrap(),
-        ifname: IfName::new("eth0").unwrap(),
-    };
-    Request { key, pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None }
-}
-
-fn reserve(store: &Store, pools: &Pools, id: &str) -> Result<ipam::Reservation, Error> {
-    store.update(|held| held.reserve(pools, request(id), BootTime(1)))
-}
+use crate::node::{boot, everything, pools, record, request, reserve};
 
 #[test]
 fn fifty_writers_at_once_get_fifty_addresses() {
@@ -69,29 +36,6 @@ fn what_an_earlier_boot_held_is_void() {
     pools("10.9.1.0/26").write(dir.path()).unwrap();
     let error = Pools::read(dir.path(), &BootId::from_text("next")).unwrap_err();
     assert!(matches!(error, Error::NoPools { .. }));
-}
-
-#[test]
-fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("allocations.json");
-    fs::write(&path, "{\"version\":1,").unwrap();
-    let error = reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap_err();
-    assert!(error.to_string().contains("allocations.json is damaged"), "{error}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"version\":1,");
-    let store = Store::new(dir.path(), boot());
-    let aside = store.set_aside().unwrap().unwrap();
-    assert_eq!(fs::read_to_string(aside).unwrap(), "{\"version\":1,");
-    assert_eq!((store.set_aside().unwrap(), store.read().unwrap()), (None, Allocations::none(boot())));
-}
-
-/// The only file of that kind in the folder of records.
-fn record(dir: &Path, extension: &str) -> PathBuf {
-    let files = fs::read_dir(dir.join("allocations")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files = files.filter(|file| file.extension().is_some_and(|its| its == extension));
-    let (first, second) = (files.next().unwrap(), files.next());
-    assert_eq!(second, None);
-    first
 }
 
 #[test]
@@ -200,4 +144,112 @@ fn pools_are_written_only_when_they_changed() {
     assert!(pools.write(dir.path()).unwrap());
     assert!(!pools.write(dir.path()).unwrap());
     assert_eq!(Pools::read(dir.path(), &boot()).unwrap(), pools);
+}
+
+#[test]
+fn what_a_newer_agent_says_of_a_vnic_stays_as_long_as_the_vnic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pools.json");
+    let mut all = pools("10.9.1.0/26");
+    all.write(dir.path()).unwrap();
+    let mut document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    document["vnics"][0]["weight"] = 3.into();
+    document["vnics"][0]["ipv4"]["gone"] = true.into();
+    fs::write(&path, serde_json::to_vec_pretty(&document).unwrap()).unwrap();
+
+    all.vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.9.1.0/27".parse().unwrap()];
+    assert!(all.write(dir.path()).unwrap());
+    assert!(!all.write(dir.path()).unwrap(), "it is not written again for what we do not know");
+    document["vnics"][0]["ipv4"]["addresses"][0] = "10.9.1.0/27".into();
+    assert_eq!(serde_json::from_slice::<Value>(&fs::read(&path).unwrap()).unwrap(), document);
+
+    all.vnics[0].vnic_id = "ocid1.vnic.oc1.iad.b".parse().unwrap();
+    all.write(dir.path()).unwrap();
+    assert!(!fs::read_to_string(&path).unwrap().contains("weight"), "another VNIC");
+}
+
+#[test]
+fn the_cooldown_survives_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let pools = pools("10.9.1.0/31");
+    let store = || Store::new(dir.path(), boot());
+    let (freed, key) = (BootTime(500_000), request("a").key);
+    let reserve = |id: &str, now: BootTime| {
+        let key = request(id).key;
+        let reservation = store().update_for(&key, now, |held| held.reserve(&pools, request(id), now)).unwrap();
+        store().commit(&key).unwrap();
+        reservation
+    };
+    let first = reserve("a", BootTime(1)).allocation.addresses;
+    store().update_for(&key, freed, |held| Ok::<_, Error>(held.release(&key, freed))).unwrap();
+    let soon = freed.after(Duration::from_secs(9));
+    assert_ne!(reserve("b", soon).allocation.addresses, first);
+    let third = reserve("c", soon);
+    assert_eq!((third.allocation.addresses, third.rested), (first.clone(), Some(Duration::from_secs(9))));
+    let key = request("c").key;
+    store().update_for(&key, soon, |held| Ok::<_, Error>(held.release(&key, soon))).unwrap();
+    let rested = reserve("d", soon.after(COOLDOWN));
+    assert_eq!((rested.allocation.addresses, rested.rested), (first, None));
+}
+
+#[test]
+fn a_lease_that_ran_out_is_taken_back_by_whoever_comes_next_and_the_late_add_learns_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/32"));
+    let reserve =
+        |id: &str, now| store.update_for(&request(id).key, now, |held| held.reserve(&pools, request(id), now));
+    let late = BootTime(1).after(TENTATIVE_LIFETIME);
+    reserve("a", BootTime(1)).unwrap();
+    assert!(matches!(reserve("b", BootTime(2)), Err(Error::Exhausted(_))));
+    let got = reserve("b", late).unwrap();
+    assert_eq!((got.rested, got.unforgotten.len()), (Some(Duration::ZERO), 1));
+    assert!(matches!(store.commit(&request("a").key), Err(Error::NoAllocation(_))));
+    assert_eq!(store.find(&request("a").key).unwrap(), None);
+    // One that was committed lasts, however much later it is looked at.
+    store.commit(&request("b").key).unwrap();
+    let much_later = late.after(TENTATIVE_LIFETIME * 2);
+    assert!(matches!(reserve("c", much_later), Err(Error::Exhausted(_))));
+    store.sweep(much_later).unwrap();
+    assert_eq!(store.find(&request("b").key).unwrap().unwrap().tentative_until, None);
+}
+
+#[test]
+fn no_file_knows_what_time_it_is_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, now) = (Store::new(dir.path(), boot()), BootTime::now().unwrap());
+    let pools = pools("10.9.1.0/26");
+    for id in ["a", "b"] {
+        store.update_for(&request(id).key, now, |held| held.reserve(&pools, request(id), now)).unwrap();
+    }
+    store.update_for(&request("b").key, now, |held| Ok::<_, Error>(held.release(&request("b").key, now))).unwrap();
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let uptime: f64 = fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(u128::from(now.0).abs_diff((uptime * 1000.0) as u128) < 60_000, "{now:?} is the time since boot");
+    for path in [dir.path().join("allocations.json"), record(dir.path(), "tentative")] {
+        let text = fs::read_to_string(path).unwrap();
+        let numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
+        let latest = numbers.max().unwrap();
+        assert!(u128::from(latest) < wall.as_millis() / 100, "{text}");
+    }
+}
+
+#[test]
+fn an_attachment_whose_record_would_have_anothers_name_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    // Found by trying: the first 13 characters are alike, and so is the hash of all.
+    let (first, second) = ("0123456789abc179599", "0123456789abc362382");
+    reserve(&store, &pools, first).unwrap();
+    store.commit(&request(first).key).unwrap();
+    store.sweep(BootTime(1)).unwrap();
+    let before = everything(dir.path());
+    let key = request(second).key;
+    let refused = store.update_for(&key, BootTime(2), |held| held.reserve(&pools, request(second), BootTime(2)));
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains(first) && text.ends_with(&format!("so {key} can have none")), "{text}");
+    // Its DEL has nothing to do, and does nothing to the other.
+    assert_eq!(store.find(&key).unwrap(), None);
+    let released = store.update_for(&key, BootTime(2), |held| Ok::<_, Error>(held.release(&key, BootTime(2))));
+    assert_eq!(released.unwrap(), None);
+    assert_eq!(everything(dir.path()), before);
 }

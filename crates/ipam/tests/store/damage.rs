@@ -1,0 +1,198 @@
+//! Files that are not what was written: refused by name, set aside, healed; never believed to be empty.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipam::{BootTime, Error, Pools, Store};
+
+use crate::node::{boot, everything, pools, record, request, reserve};
+
+const LATER: BootTime = BootTime(9);
+
+/// Three pods, one of them under way, and an address that was freed.
+fn worn(dir: &Path, pools: &Pools) -> Store {
+    let store = Store::new(dir, boot());
+    for id in ["a", "b", "c", "d"] {
+        reserve(&store, pools, id).unwrap();
+    }
+    for id in ["a", "b", "d"] {
+        store.commit(&request(id).key).unwrap();
+    }
+    store.update(|held| Ok::<_, Error>(held.release(&request("d").key, BootTime(2)))).unwrap();
+    store
+}
+
+fn add(store: &Store, pools: &Pools, id: &str) -> Result<IpAddr, Error> {
+    let key = request(id).key;
+    let got = store.update_for(&key, LATER, |held| held.reserve(pools, request(id), LATER))?;
+    store.commit(&key)?;
+    Ok(got.allocation.addresses[0].address)
+}
+
+fn held(store: &Store) -> BTreeSet<IpAddr> {
+    let all = store.read().unwrap();
+    all.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address)).collect()
+}
+
+fn files(dir: &Path) -> BTreeSet<String> {
+    let names = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names(dir).chain(names(&dir.join("allocations"))).collect()
+}
+
+#[test]
+fn a_damaged_file_is_an_error_that_names_it_until_it_is_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("allocations.json");
+    fs::write(&path, "{\"version\":1,").unwrap();
+    let error = reserve(&Store::new(dir.path(), boot()), &pools("10.9.1.0/26"), "a").unwrap_err();
+    assert!(error.to_string().contains("allocations.json is damaged"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"version\":1,");
+    let store = Store::new(dir.path(), boot());
+    let aside = store.set_aside().unwrap().unwrap();
+    assert_eq!(fs::read_to_string(aside).unwrap(), "{\"version\":1,");
+    assert_eq!(store.set_aside().unwrap(), None);
+    assert!(store.read().unwrap().is_empty());
+    let next = reserve(&store, &pools("10.9.1.0/26"), "a").unwrap();
+    assert_eq!(next.unforgotten.len(), 1, "nobody knows who had the address before");
+    assert!(next.rested.is_some(), "nor for how long it has rested");
+}
+
+#[test]
+fn an_index_cut_off_anywhere_is_refused_and_made_anew_from_the_records() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = worn(dir.path(), &pools);
+    let before = held(&store);
+    let path = dir.path().join("allocations.json");
+    let whole = fs::read(&path).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        for error in [store.read().unwrap_err(), add(&store, &pools, "e").unwrap_err()] {
+            assert!(matches!(&error, Error::Damaged { path: named, .. } if *named == path), "{length}: {error}");
+        }
+        assert!(store.find(&request("a").key).unwrap().is_some(), "a DEL needs no index");
+        assert_eq!(store.set_aside().unwrap(), Some(dir.path().join("allocations.json.damaged")));
+        store.update(|_| Ok::<_, Error>(())).unwrap();
+        assert_eq!(held(&store), before, "{length}");
+        assert!(!before.contains(&add(&store, &pools, "e").unwrap()));
+        store.update(|held| Ok::<_, Error>(held.release(&request("e").key, LATER))).unwrap();
+    }
+}
+
+#[test]
+fn a_record_cut_off_anywhere_is_refused_concerns_no_other_pod_and_is_set_aside() {
+    for length in 0.. {
+        let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+        let store = worn(dir.path(), &pools);
+        let path = record(dir.path(), "tentative");
+        let whole = fs::read(&path).unwrap();
+        if length == whole.len() {
+            break;
+        }
+        let key = request("c").key;
+        let address = store.find(&key).unwrap().unwrap().addresses[0].address;
+        fs::write(&path, &whole[..length]).unwrap();
+        for error in [store.read().unwrap_err(), store.find(&key).unwrap_err(), add(&store, &pools, "c").unwrap_err()] {
+            assert!(matches!(&error, Error::Damaged { path: named, .. } if *named == path), "{length}: {error}");
+        }
+        assert_ne!(add(&store, &pools, "e").unwrap(), address, "it is held nevertheless");
+        let aside = store.set_aside().unwrap().unwrap();
+        assert_eq!(fs::read(aside).unwrap(), &whole[..length]);
+        assert_eq!(store.set_aside().unwrap(), None);
+        assert!(store.read().unwrap().freed.iter().any(|freed| freed.address == address && !freed.forgotten));
+    }
+}
+
+/// Whoever gets an address that a pod has must be found out: by an error here, or by the next look at all records.
+#[test]
+fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
+    let (dir, pools) = (tempfile::tempdir_in("/dev/shm").unwrap(), pools("10.9.1.0/28"));
+    let store = worn(dir.path(), &pools);
+    let before = held(&store);
+    let index = dir.path().join("allocations.json");
+    let kept = record(dir.path(), "tentative");
+    let (whole, whole_record) = (fs::read(&index).unwrap(), fs::read(&kept).unwrap());
+    let snapshot = everything(dir.path());
+    let (mut refused, mut unharmed) = (0, 0);
+    for (path, bytes) in [(&index, &whole), (&kept, &whole_record)] {
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(path, &flipped).unwrap();
+            // An empty record is not believed: it is made anew before anything is handed out.
+            if store.read().is_ok_and(|held| held.is_empty()) {
+                store.update(|_| Ok::<_, Error>(())).unwrap();
+            }
+            match add(&store, &pools, "e") {
+                Ok(address) if before.contains(&address) => {
+                    let noticed = store.sweep(LATER).unwrap_err();
+                    assert!(matches!(noticed, Error::Damaged { .. }), "bit {bit}: {noticed}");
+                }
+                Ok(_) => unharmed += 1,
+                Err(Error::Damaged { path: named, .. } | Error::TooNew { path: named, .. }) => {
+                    assert!(files(dir.path()).contains(named.file_name().unwrap().to_str().unwrap()));
+                    refused += 1;
+                }
+                Err(other) => panic!("bit {bit}: {other}"),
+            }
+            // As it was.
+            fs::remove_dir_all(dir.path().join("allocations")).unwrap();
+            fs::create_dir(dir.path().join("allocations")).unwrap();
+            snapshot.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+        }
+    }
+    assert!(refused > 500 && unharmed > 500, "{refused} {unharmed}");
+}
+
+#[test]
+fn an_address_listed_twice_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    for text in [
+        r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"]],["b-2",["10.9.1.1"]]],"freed":[]}"#,
+        r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"]]],"freed":[["10.9.1.1",5]]}"#,
+        r#"{"version":1,"bootId":"this","held":[],"freed":[["10.9.1.1",5],["10.9.1.1",6]]}"#,
+        r#"{"version":1,"bootId":"this","held":[["../../../etc/passwd",["10.9.1.1"]]],"freed":[]}"#,
+    ] {
+        fs::write(dir.path().join("allocations.json"), text).unwrap();
+        assert!(matches!(Store::new(dir.path(), boot()).read(), Err(Error::Damaged { .. })), "{text}");
+    }
+}
+
+#[test]
+fn the_elements_of_the_lists_may_be_longer_than_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"],7,{"x":1},2]],
+                   "freed":[["10.9.1.2",5,false,"later"],["10.9.1.3",6,true,[]]]}"#;
+    fs::write(dir.path().join("allocations.json"), text).unwrap();
+    let freed = Store::new(dir.path(), boot()).read().unwrap().freed;
+    assert_eq!(freed.iter().map(|freed| (freed.at.0, freed.forgotten)).collect::<Vec<_>>(), [(5, false), (6, true)]);
+}
+
+#[test]
+fn records_outlive_a_lost_index() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = worn(dir.path(), &pools);
+    let before = store.read().unwrap().allocations;
+    fs::remove_file(dir.path().join("allocations.json")).unwrap();
+    assert!(store.read().unwrap().is_empty(), "so that whoever reads it makes sure first");
+    store.update(|_| Ok::<_, Error>(())).unwrap();
+    let mut after = store.read().unwrap().allocations;
+    after.sort_by(|a, b| a.key.cmp(&b.key));
+    assert_eq!(after, before);
+}
+
+#[test]
+fn what_killed_verbs_left_on_record_is_swept_up() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = worn(dir.path(), &pools);
+    let folder = dir.path().join("allocations");
+    // A DEL that removed its record and did not get to the index, an ADD that staged its record and no more.
+    fs::remove_file(record(dir.path(), "tentative")).unwrap();
+    fs::write(folder.join("x-1.new"), "{").unwrap();
+    assert_eq!(held(&store).len(), 2);
+    store.sweep(LATER).unwrap();
+    let all = store.read().unwrap();
+    assert_eq!((all.allocations.len(), all.freed.len()), (2, 2), "its address cools down");
+    assert!(files(dir.path()).iter().all(|file| !file.ends_with(".new")), "{:?}", files(dir.path()));
+}

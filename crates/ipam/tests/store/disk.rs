@@ -1,0 +1,136 @@
+//! Disks that take nothing more, and folders that are not there.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use ipam::{BootTime, Error, Store};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::node::{boot, everything, pools, request, reserve};
+
+const PAGE: usize = 4096;
+
+/// Runs `body` with a file system of its own, in memory and of 256 KiB, that nobody else sees.
+fn on_a_small_disk(body: impl FnOnce(&Path) + Send) {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = None::<&str>;
+    std::thread::scope(|scope| {
+        let with_disk = || {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            mount(nowhere, "/", nowhere, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nowhere).unwrap();
+            mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=256k")).unwrap();
+            body(dir.path());
+        };
+        scope.spawn(with_disk).join().unwrap();
+    });
+}
+
+/// Leaves so many pages free.
+fn fill(dir: &Path, free: usize) {
+    let path = dir.join("ballast");
+    let mut ballast = fs::File::create(&path).unwrap();
+    while ballast.write_all(&[0; PAGE]).is_ok() {}
+    let full = fs::metadata(&path).unwrap().len();
+    ballast.set_len(full - u64::try_from(free * PAGE).unwrap()).unwrap();
+}
+
+#[test]
+fn on_a_full_disk_every_change_fails_and_leaves_everything_as_it_was() {
+    on_a_small_disk(|dir| {
+        let (store, all) = (Store::new(dir, boot()), pools("10.9.1.0/26"));
+        for id in ["a", "b"] {
+            reserve(&store, &all, id).unwrap();
+        }
+        store.commit(&request("a").key).unwrap();
+        all.write(dir).unwrap();
+        let now = BootTime(5);
+        // The record and the index take a page each.
+        for free in [0, 1] {
+            fill(dir, free);
+            let before = everything(dir);
+            let key = request("c").key;
+            let added = store.update_for(&key, now, |held| held.reserve(&all, request("c"), now)).map(drop);
+            let full = |error: &Error| {
+                let kind = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+                kind.is_some_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
+            };
+            assert!(added.as_ref().is_err_and(full), "{free}: {added:?}");
+            assert_eq!(everything(dir), before, "{free}");
+            assert_eq!(store.find(&key).unwrap(), None);
+        }
+        fill(dir, 0);
+        let before = everything(dir);
+        let key = request("a").key;
+        let released = store.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now)));
+        assert!(matches!(&released, Err(Error::Write { .. })), "{released:?}");
+        let published = pools("10.9.1.0/27").write(dir);
+        let text = published.as_ref().unwrap_err().to_string();
+        assert!(text.contains("pools.json (the previous content is intact)"), "{text}");
+        assert_eq!(everything(dir), before);
+        // What takes no room works: a lasting pod is looked up, and an ADD under way succeeds.
+        assert!(store.find(&key).unwrap().is_some());
+        store.commit(&request("b").key).unwrap();
+        // And with room everything does.
+        fs::remove_file(dir.join("ballast")).unwrap();
+        assert!(store.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().is_some());
+        assert!(reserve(&store, &all, "c").is_ok());
+    });
+}
+
+#[test]
+fn on_a_read_only_disk_the_record_is_read_and_every_change_fails_by_name() {
+    on_a_small_disk(|dir| {
+        let (store, all) = (Store::new(dir, boot()), pools("10.9.1.0/26"));
+        reserve(&store, &all, "a").unwrap();
+        let nowhere = None::<&str>;
+        mount(nowhere, dir, nowhere, MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, nowhere).unwrap();
+        let (before, key) = (everything(dir), request("a").key);
+        assert_eq!(store.read().unwrap().allocations.len(), 1);
+        assert!(store.find(&key).unwrap().is_some());
+        let failures = [
+            reserve(&store, &all, "b").map(drop),
+            store.commit(&key),
+            store.update_for(&key, BootTime(5), |held| Ok::<_, Error>(held.release(&key, BootTime(5)))).map(drop),
+            store.sweep(BootTime(5)),
+            store.set_aside().map(drop),
+        ];
+        for failure in failures {
+            let text = failure.unwrap_err().to_string();
+            assert!(text.starts_with("cannot lock ") && text.ends_with("/allocations.lock"), "{text}");
+        }
+        assert!(matches!(all.write(dir), Err(Error::Write { .. })));
+        assert_eq!(everything(dir), before);
+    });
+}
+
+#[test]
+fn a_state_directory_that_is_missing_is_made_by_who_writes_and_empty_for_who_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run/vcn-native");
+    let store = Store::new(&path, boot());
+    assert!(store.read().unwrap().is_empty());
+    assert_eq!(store.find(&request("a").key).unwrap(), None);
+    assert!(!path.exists());
+    assert!(reserve(&store, &pools("10.9.1.0/26"), "a").is_ok());
+    assert_eq!(store.read().unwrap().allocations.len(), 1);
+}
+
+#[test]
+fn something_else_in_the_place_of_a_directory_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    fs::write(&path, "").unwrap();
+    let text = reserve(&Store::new(&path, boot()), &pools("10.9.1.0/26"), "a").unwrap_err().to_string();
+    assert!(text.contains("/state/allocations.lock"), "{text}");
+
+    let folder = dir.path().join("allocations");
+    fs::write(&folder, "").unwrap();
+    let store = Store::new(dir.path(), boot());
+    let key = request("a").key;
+    let now = BootTime(1);
+    let error = store.update_for(&key, now, |held| held.reserve(&pools("10.9.1.0/26"), request("a"), now)).unwrap_err();
+    assert!(error.to_string().contains("/allocations/a-"), "{error}");
+    assert!(!dir.path().join("allocations.json").exists(), "nothing is held of which nothing is known");
+}

@@ -1,0 +1,13 @@
+//! The state files: parallel writers, reboots, damage, full and read-only disks, killed writers.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking, its helper functions too"
+)]
+
+mod damage;
+mod disk;
+mod killed;
+mod node;
+mod together;
