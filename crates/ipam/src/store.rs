@@ -3,6 +3,8 @@
 //! A change is written beside what it replaces first, so that a full disk is met before anything is changed. Then come
 //! the renames, in an order that may be cut off anywhere: records that go, the index, records that come.
 
+mod mend;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -63,6 +65,14 @@ impl Store {
             }
         }
         Ok(all)
+    }
+
+    /// What was freed in this boot, oldest first. Needs no lock, and no record.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn freed(&self) -> Result<Vec<Freed>, Error> {
+        Ok(self.index()?.map(|(_, all)| all.freed).unwrap_or_default())
     }
 
     /// What one attachment holds. Needs no lock, and nothing of the others.
@@ -130,17 +140,6 @@ impl Store {
         Ok(noted)
     }
 
-    /// Frees what ADDs and DELs that were killed have left on record, where nobody has repeated them.
-    ///
-    /// # Errors
-    /// As [`Self::update`].
-    pub fn sweep(&self, now: BootTime) -> Result<(), Error> {
-        self.update(|all| {
-            all.expire(now);
-            Ok(())
-        })
-    }
-
     /// Marks an allocation that was reserved here as lasting.
     ///
     /// # Errors
@@ -152,47 +151,6 @@ impl Store {
             true => Ok(()),
             false => Err(Error::NoAllocation(key.to_string())),
         }
-    }
-
-    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What it held is then missing,
-    /// to be rebuilt from the kernel; `None` where nothing is damaged any more.
-    ///
-    /// # Errors
-    /// When it cannot be moved.
-    pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
-        let _lock = self.lock()?;
-        let (index, means) = match self.index() {
-            Ok(Some(index)) => index,
-            Ok(None) => return Ok(None),
-            Err(Error::Damaged { .. }) => {
-                let aside = beside(&self.index, "damaged");
-                let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
-                self.stage(&[], &Opened { index: None, records: Vec::new(), means })?;
-                fs::rename(&self.index, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
-                self.replace_index()?;
-                return Ok(Some(aside));
-            }
-            Err(other) => return Err(other),
-        };
-        let mut aside = None;
-        for held in &means.others {
-            if matches!(self.record(held), Err(Error::Damaged { .. })) {
-                aside = Some(self.records.set_aside(&held.name)?);
-            }
-        }
-        for name in self.strays(&means)? {
-            if matches!(self.stray(&name, &means), Err(Error::Damaged { .. })) {
-                aside = Some(self.records.set_aside(&name)?);
-            }
-        }
-        if aside.is_some() {
-            // Of those that are gone now, the addresses start to cool down.
-            let records = Vec::new();
-            let mut opened = Opened { index: Some(index), records, means };
-            self.understand(&mut opened, |_| true, BootTime::now()?)?;
-            self.keep(&opened, BTreeSet::new())?;
-        }
-        Ok(aside)
     }
 
     /// The allocations, with the records of those that are `wanted`.
@@ -220,48 +178,6 @@ impl Store {
         }
         means.allocations.clone_from(records);
         Ok(())
-    }
-
-    /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers
-    /// those that mean nothing.
-    fn restore(&self, opened: &mut Opened) -> Result<BTreeSet<String>, Error> {
-        let mut void = BTreeSet::new();
-        for name in self.strays(&opened.means)? {
-            match self.stray(&name, &opened.means)? {
-                Some(record) => {
-                    opened
-                        .means
-                        .freed
-                        .retain(|freed| record.addresses.iter().all(|held| held.address != freed.address));
-                    opened.means.allocations.push(record.clone());
-                    opened.records.push(record);
-                }
-                None => {
-                    void.insert(name);
-                }
-            }
-        }
-        Ok(void)
-    }
-
-    /// The names of the records that the index lacks.
-    fn strays(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
-        let mut strays = self.records.names()?;
-        let others = means.others.iter().map(|held| held.name.clone());
-        for known in means.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
-            strays.remove(&known);
-        }
-        Ok(strays)
-    }
-
-    fn stray(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
-        match self.records.read(name)? {
-            Some(record) if means.in_use().any(|address| record.held().contains(&address)) => {
-                let source = serde_json::Error::custom("another attachment has its addresses");
-                Err(Error::Damaged { path: self.records.path_of(&record), source })
-            }
-            record => Ok(record),
-        }
     }
 
     /// The record of an entry of the index; under the lock, so that they belong together.

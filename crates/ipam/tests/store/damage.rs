@@ -180,6 +180,8 @@ fn records_outlive_a_lost_index() {
     let mut after = store.read().unwrap().allocations;
     after.sort_by(|a, b| a.key.cmp(&b.key));
     assert_eq!(after, before);
+    let next = store.update_for(&request("e").key, LATER, |held| held.reserve(&pools, request("e"), LATER)).unwrap();
+    assert_eq!((next.unforgotten.len(), next.rested.is_some()), (1, true), "what else there was is not known any more");
 }
 
 #[test]

@@ -80,9 +80,24 @@ fn that_an_address_is_forgotten_is_remembered() {
         Ok::<_, Error>(held.forget(freed[1], BootTime(2)).then_some(freed))
     });
     let [a, b] = freed.unwrap().unwrap();
-    let freed = Store::new(dir.path(), boot()).read().unwrap().freed;
+    let freed = Store::new(dir.path(), boot()).freed().unwrap();
     let expected = [(a, false), (b, true)].map(|(address, forgotten)| Freed { address, at: BootTime(2), forgotten });
     assert_eq!(freed, expected);
+}
+
+#[test]
+fn what_was_forgotten_is_noted_unless_somebody_has_had_the_address_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/30"));
+    ["a", "b", "c"].iter().for_each(|id| drop(reserve(&store, &pools, id).unwrap()));
+    for (id, at) in [("a", 2), ("b", 3), ("c", 4)] {
+        store.update(|held| Ok::<_, Error>(held.release(&request(id).key, BootTime(at)))).unwrap();
+    }
+    let mut freed = store.freed().unwrap();
+    freed[1].at = BootTime(1);
+    assert_eq!(store.forget(&freed).unwrap(), 2);
+    let noted: Vec<_> = store.freed().unwrap().iter().map(|freed| freed.forgotten).collect();
+    assert_eq!(noted, [true, false, true]);
 }
 
 #[test]

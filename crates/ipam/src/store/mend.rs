@@ -1,0 +1,112 @@
+//! What was lost, damaged or left is put right, as far as the files themselves can tell; the rest the kernel knows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::de::Error as _;
+
+use super::{Opened, Store};
+use crate::file::beside;
+use crate::records::name_of;
+use crate::{Allocation, Allocations, BootTime, Error};
+
+impl Store {
+    /// Frees what ADDs and DELs that were killed have left on record, where nobody has repeated them.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn sweep(&self, now: BootTime) -> Result<(), Error> {
+        self.update(|all| {
+            all.expire(now);
+            Ok(())
+        })
+    }
+
+    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What it held is then missing,
+    /// to be rebuilt from the kernel; `None` where nothing is damaged any more.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
+        let _lock = self.lock()?;
+        let (index, means) = match self.index() {
+            Ok(Some(index)) => index,
+            Ok(None) => return Ok(None),
+            Err(Error::Damaged { .. }) => {
+                let aside = beside(&self.index, "damaged");
+                let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
+                self.stage(&[], &Opened { index: None, records: Vec::new(), means })?;
+                fs::rename(&self.index, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
+                self.replace_index()?;
+                return Ok(Some(aside));
+            }
+            Err(other) => return Err(other),
+        };
+        let mut aside = None;
+        for held in &means.others {
+            if matches!(self.record(held), Err(Error::Damaged { .. })) {
+                aside = Some(self.records.set_aside(&held.name)?);
+            }
+        }
+        for name in self.strays(&means)? {
+            if matches!(self.stray(&name, &means), Err(Error::Damaged { .. })) {
+                aside = Some(self.records.set_aside(&name)?);
+            }
+        }
+        if aside.is_some() {
+            // Of those that are gone now, the addresses start to cool down.
+            let records = Vec::new();
+            let mut opened = Opened { index: Some(index), records, means };
+            self.understand(&mut opened, |_| true, BootTime::now()?)?;
+            self.keep(&opened, BTreeSet::new())?;
+        }
+        Ok(aside)
+    }
+
+    /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers
+    /// those that mean nothing.
+    pub(super) fn restore(&self, opened: &mut Opened) -> Result<BTreeSet<String>, Error> {
+        let mut void = BTreeSet::new();
+        let lost = opened.index.is_none();
+        for name in self.strays(&opened.means)? {
+            match self.stray(&name, &opened.means)? {
+                Some(record) => {
+                    opened
+                        .means
+                        .freed
+                        .retain(|freed| record.addresses.iter().all(|held| held.address != freed.address));
+                    opened.means.allocations.push(record.clone());
+                    opened.records.push(record);
+                }
+                None => {
+                    void.insert(name);
+                }
+            }
+        }
+        if lost && !opened.records.is_empty() {
+            opened.means.anew = Some(BootTime::now()?);
+        }
+        Ok(void)
+    }
+
+    /// The names of the records that the index lacks.
+    fn strays(&self, means: &Allocations) -> Result<BTreeSet<String>, Error> {
+        let mut strays = self.records.names()?;
+        let others = means.others.iter().map(|held| held.name.clone());
+        for known in means.allocations.iter().map(|known| name_of(&known.key)).chain(others) {
+            strays.remove(&known);
+        }
+        Ok(strays)
+    }
+
+    fn stray(&self, name: &str, means: &Allocations) -> Result<Option<Allocation>, Error> {
+        match self.records.read(name)? {
+            Some(record) if means.in_use().any(|address| record.held().contains(&address)) => {
+                let source = serde_json::Error::custom("another attachment has its addresses");
+                Err(Error::Damaged { path: self.records.path_of(&record), source })
+            }
+            record => Ok(record),
+        }
+    }
+}
