@@ -141,9 +141,15 @@ fn the_nft_table_reads_as_the_plan_does() {
         for rule in ["vcn* to 169.254.169.254 udp 53: accept", "pods to 169.254.169.254 by ens3: masquerade"] {
             assert!(listing.contains(&format!("comment \"{rule}\"")), "{listing}");
         }
-        assert!(
-            listing.contains("iifname \"vcn*\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop"),
-            "{listing}"
-        );
+        for line in [
+            "type filter hook prerouting priority dstnat - 10; policy accept;",
+            "iifname \"ens5\" ct direction original ct mark & 0x00001046 != 0x00001004 fib daddr type local \
+             ct mark set ct mark & 0xffffffbd | 0x00001004",
+            "type filter hook prerouting priority dstnat + 10; policy accept;",
+            "ct direction reply ct mark & 0x00001046 == 0x00001004 meta mark set meta mark & 0xffffffbd | 0x00001004",
+            "iifname \"vcn*\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
+        ] {
+            assert!(listing.contains(line), "{line}: {listing}");
+        }
     });
 }

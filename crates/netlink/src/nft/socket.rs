@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
 use super::{Table, TableState, encode, observed};
-use crate::error::{Cause, Result};
+use crate::error::{Cause, Refusal, Result};
 use crate::netns::Netns;
 use crate::transport::{Request, Transport};
 
@@ -99,6 +99,10 @@ impl Socket {
         let (request, body) = message(0, NfTablesMessage::GetTable(table));
         let handle = match self.transport.one(request, &body, observed::table) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => return Ok(None),
+            // Netfilter without nf_tables (IPVS and sets bring it) calls a message of an unknown kind invalid.
+            Err(cause) if cause.errno() == Some(Errno::EINVAL) => {
+                return Err(Cause::Refused(Refusal { errno: Errno::EOPNOTSUPP, text: None }));
+            }
             found => found?,
         };
         let chain = ChainMessage { attributes: vec![ChainAttribute::Table(name.to_owned())] };
