@@ -60,6 +60,8 @@ pub enum Reason {
     NoUsableAddress,
     /// A state file could not be read or written.
     StateFailed,
+    /// A running pod lacks something on the host, and it could not be repaired.
+    PodNetworkBroken,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,
 }
@@ -68,7 +70,14 @@ impl Reason {
     /// Whether looking again within seconds may end it, without any event telling us.
     #[must_use]
     pub const fn is_retried_soon(self) -> bool {
-        matches!(self, Self::HostNetworkFailed | Self::NftFailed | Self::StateFailed | Self::InstallerFailed)
+        matches!(
+            self,
+            Self::HostNetworkFailed
+                | Self::NftFailed
+                | Self::StateFailed
+                | Self::InstallerFailed
+                | Self::PodNetworkBroken
+        )
     }
 }
 

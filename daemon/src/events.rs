@@ -1,5 +1,5 @@
 //! Which events of the kernel are worth a look: those about what the agent keeps. Pods' links, routes and rules come and
-//! go by the hundred and are the plugins'.
+//! go by the hundred and are the plugins'; of them only what is taken away is a sign that something may be wrong.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,10 +8,13 @@ use netlink::{Event, Groups, Monitor};
 use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::readable::Readable;
+use crate::suspects::Suspects;
 
 /// What the events were about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concern {
+    /// The host's own network is concerned. If not, only [`Events::signs`] are there to be looked into.
+    pub host: bool,
     /// Links came, went or changed: a VNIC may have been plugged or unplugged.
     pub links: bool,
 }
@@ -21,6 +24,7 @@ pub struct Concern {
 pub struct Events {
     monitor: Monitor,
     readable: Readable,
+    signs: Suspects,
 }
 
 impl Events {
@@ -31,7 +35,7 @@ impl Events {
     pub fn open() -> io::Result<Self> {
         let groups = Groups { links: true, addresses: true, routes: true, rules: true, neighbours: false };
         let monitor = Monitor::open(groups).map_err(io::Error::other)?;
-        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor })
+        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor, signs: Suspects::default() })
     }
 
     /// Waits for something worth a look. May be dropped while it waits; no event is lost for good, because whoever looks
@@ -40,21 +44,29 @@ impl Events {
     /// # Errors
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let monitor = &mut self.monitor;
+        let Self { monitor, signs, .. } = self;
         let read = || {
-            let (mut concerning, mut links) = (false, false);
+            let (mut host, mut links, mut suspicious) = (false, false, false);
             loop {
                 let events = monitor.drain().map_err(io::Error::other)?;
                 if events.is_empty() {
-                    return Ok(concerning.then_some(Concern { links }));
+                    return Ok((host || suspicious).then_some(Concern { host, links }));
                 }
-                for event in events.iter().filter(|event| concerns_host(event)) {
-                    concerning = true;
-                    links |= matches!(event, Event::Link(..) | Event::Overrun);
+                for event in &events {
+                    suspicious |= signs.note(event);
+                    if concerns_host(event) {
+                        host = true;
+                        links |= matches!(event, Event::Link(..) | Event::Overrun);
+                    }
                 }
             }
         };
         self.readable.wait(read).await
+    }
+
+    /// The signs so far that something of running pods was taken away; they are told once.
+    pub fn signs(&mut self) -> Suspects {
+        std::mem::take(&mut self.signs)
     }
 }
 

@@ -38,6 +38,7 @@ pub mod settings;
 pub mod show;
 pub mod slots;
 pub mod status;
+pub mod suspects;
 pub mod transitions;
 pub mod usage;
 pub mod verbs;

@@ -3,13 +3,15 @@
 //! ```text
 //!   world ─┐                                 ┌─▶ host's network ─┐
 //!   links ─┼─▶ slots, whose pods ─▶ desired ─┤                   ├─▶ installer ─▶ Pass
-//!   files ─┘                                 └─▶ pools.json ─────┘
+//!   files ─┘                                 ├─▶ pools.json ─────┘
+//!                                            └─▶ running pods
 //! ```
 //!
 //! Every stage is tried, whatever became of the one before; what failed is a condition of the pass. A preview runs the same
 //! stages and changes nothing.
 
 mod installation;
+pub(crate) mod pods;
 mod stages;
 
 use std::fs::DirBuilder;
@@ -17,7 +19,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::host::HostVnic;
 use ipam::{BootId, Pools, Store};
@@ -30,8 +32,11 @@ use crate::pass::{Cause, Pass, VnicState};
 use crate::pools;
 use crate::settings::Settings;
 use crate::slots::{SlotError, SlotFile, Slots};
+use crate::suspects::Suspects;
 use crate::usage::Usage;
 use crate::world::World;
+
+pub use pods::Attention;
 
 /// Whoever makes the node as it should be. There is one per node.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ pub struct Reconciler {
     /// `None` until the file was read.
     slots: Option<Slots>,
     installation: installation::Installation,
+    pods: pods::Pods,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
     /// When this reconciler was made.
@@ -62,8 +68,10 @@ impl Reconciler {
     /// # Errors
     /// When not even the boot id can be had.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
+        let boot = BootId::current()?;
         Ok(Self {
-            boot: BootId::current()?,
+            pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
+            boot,
             host: Host::new(&settings.sysctl_root),
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
@@ -105,6 +113,10 @@ impl Reconciler {
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
+        // Where the pod network is somebody else's, he may have given the addresses to others.
+        if ours {
+            self.pods.stage(cause, &mut findings);
+        }
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
         let pod_network = self.installation.stage(&self.settings, world, (usable, cause), &mut findings);
@@ -125,6 +137,17 @@ impl Reconciler {
             usable,
             pod_network: Some(pod_network),
         }
+    }
+
+    /// Whether signs of trouble with running pods are worth a pass, and when to ask again.
+    pub fn attention(&mut self, signs: Suspects) -> Attention {
+        self.pods.attention(signs)
+    }
+
+    /// When [`Self::attention`] is due after a pass although nothing happens.
+    #[must_use]
+    pub fn attention_again(&self) -> Option<Duration> {
+        self.pods.again()
     }
 
     /// pools.json as it should be; whether it offers any address.

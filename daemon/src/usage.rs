@@ -111,18 +111,23 @@ impl Usage {
 
 impl Holding {
     fn of(allocation: &Allocation, now: BootTime) -> Self {
-        let holder = match &allocation.pod {
-            Some(pod) => format!("{}/{}", pod.namespace, pod.name),
-            None => allocation.key.container_id.to_string(),
-        };
         Self {
-            holder,
+            holder: holder(allocation),
             interface: allocation.key.ifname.clone(),
             addresses: allocation.addresses.iter().map(|held| held.address).collect(),
             link: allocation.addresses.first().map(|held| held.vnic_link.clone()),
             age_seconds: now.since(allocation.since).as_secs(),
             tentative: allocation.tentative_until.is_some(),
         }
+    }
+}
+
+/// The pod that holds an allocation, or its container where no pod is known.
+#[must_use]
+pub fn holder(allocation: &Allocation) -> String {
+    match &allocation.pod {
+        Some(pod) => format!("{}/{}", pod.namespace, pod.name),
+        None => allocation.key.container_id.to_string(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! When to run a pass: at the start, when a source says something new, when the kernel's network changes, after a failure,
-//! and on a slow timer. One task; passes never overlap.
+//! When to run a pass: at the start, when a source says something new, when the kernel's network changes, when a running
+//! pod seems to lack something, after a failure, and on a slow timer. One task; passes never overlap.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
-use crate::events::Events;
+use crate::events::{Concern, Events};
 use crate::metrics::Metrics;
 use crate::pass::{Cause, Pass};
-use crate::reconcile::Reconciler;
+use crate::reconcile::pods::SETTLED;
+use crate::reconcile::{Attention, Reconciler};
 use crate::settings::Settings;
 use crate::transitions;
 use crate::world::World;
@@ -58,8 +59,9 @@ impl Loop {
         let mut cause = Cause::Start;
         let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());
         loop {
-            let (returned, pass) = work(reconciler, world.clone(), cause).await?;
+            let (returned, pass) = run_pass(reconciler, world.clone(), cause).await?;
             reconciler = returned;
+            let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
@@ -85,6 +87,11 @@ impl Loop {
                     }
                     heard = events.concerning() => {
                         match heard {
+                            Ok(Concern { host: false, .. }) => {
+                                let soon = Instant::now() + SETTLED;
+                                attention = Some(attention.map_or(soon, |planned| planned.min(soon)));
+                                continue;
+                            }
                             Ok(concern) => {
                                 if concern.links {
                                     plugged.notify_one();
@@ -99,8 +106,18 @@ impl Loop {
                         }
                         break Cause::Kernel;
                     }
+                    () = sleep_until(attention.unwrap_or(next)), if attention.is_some() => {
+                        let signs = events.signs();
+                        let asked = work(reconciler, move |reconciler| reconciler.attention(signs));
+                        let (returned, Attention { look, again }) = asked.await?;
+                        reconciler = returned;
+                        attention = again.map(|wait| Instant::now() + wait);
+                        if look {
+                            break Cause::Kernel;
+                        }
+                    }
                     Some(asker) = previews.recv() => {
-                        let (returned, pass) = work(reconciler, world.clone(), Cause::Preview).await?;
+                        let (returned, pass) = run_pass(reconciler, world.clone(), Cause::Preview).await?;
                         reconciler = returned;
                         // Whoever asked may have gone.
                         let _ = asker.send(pass);
@@ -111,13 +128,20 @@ impl Loop {
     }
 }
 
+async fn run_pass(reconciler: Reconciler, world: World, cause: Cause) -> io::Result<(Reconciler, Pass)> {
+    work(reconciler, move |reconciler| reconciler.pass(&world, cause)).await
+}
+
 /// Kernel and files are short but synchronous work: not on the thread that answers health checks.
-async fn work(mut reconciler: Reconciler, world: World, cause: Cause) -> io::Result<(Reconciler, Pass)> {
-    let pass = tokio::task::spawn_blocking(move || {
-        let pass = reconciler.pass(&world, cause);
-        (reconciler, pass)
+async fn work<T: Send + 'static>(
+    mut reconciler: Reconciler,
+    act: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
+) -> io::Result<(Reconciler, T)> {
+    let done = tokio::task::spawn_blocking(move || {
+        let answer = act(&mut reconciler);
+        (reconciler, answer)
     });
-    pass.await.map_err(io::Error::other)
+    done.await.map_err(io::Error::other)
 }
 
 fn pause(failures: u32, resync: Duration) -> Duration {

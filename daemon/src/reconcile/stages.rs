@@ -120,7 +120,7 @@ fn condition(part: &Part, error: &datapath::Error) -> Condition {
     }
 }
 
-fn changed(step: &Step) -> Changed {
+pub(super) fn changed(step: &Step) -> Changed {
     let object = match &step.change {
         Change::Add(object) | Change::Delete(object) | Change::Replace { to: object, .. } => object,
     };

@@ -27,12 +27,12 @@ fn tell(node: &Node, verb: &str, addresses: &[&str]) {
     assert_eq!(Sink::new(node.path("run")).send(&record), Delivery::Agent);
 }
 
-/// Someone on the VNIC's subnet.
-fn raise_neighbour(node: &Node) {
+/// Someone on the VNIC's subnet: its router.
+pub(crate) fn raise_neighbour(node: &Node) {
     node.on_fabric(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
         socket.change_link(index, &[LinkChange::Up]).unwrap();
-        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64"] {
+        for address in ["10.0.33.1/24", "2603:c020:0:33::1/64", "fe80::200:17ff:fe00:1/64"] {
             socket.add_address(&Address { nodad: true, ..Address::new(index, address.parse().unwrap()) }).unwrap();
         }
     });
@@ -50,7 +50,7 @@ fn believed(socket: &mut Socket, address: IpAddr) -> Option<MacAddr> {
     all.into_iter().find(|entry| entry.address == address).and_then(|entry| entry.mac)
 }
 
-fn dual_stack_node() -> Node {
+pub(crate) fn dual_stack_node() -> Node {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
@@ -137,7 +137,7 @@ fn track(node: &Node) {
     assert!(node.inside(|| std::process::Command::new("nft").arg(rules).status().unwrap()).success());
 }
 
-fn store(node: &Node) -> Store {
+pub(crate) fn store(node: &Node) -> Store {
     Store::new(&node.path("run"), BootId::current().unwrap())
 }
 

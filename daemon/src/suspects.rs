@@ -1,0 +1,143 @@
+//! Signs that something of a running pod's was taken away or changed: what is seen of it in the kernel's events. Most such
+//! signs are only a DEL at work; whether the pod is still there is for whoever looks into them to find out.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use datapath::pods::host_mac;
+use netlink::{Change, Event};
+use vcn::{HOST_LINK_PREFIX, IfName, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
+
+/// The most signs of a kind that are kept; more than a full node's are a storm, and a look at everything is due anyway.
+const KEPT: usize = 4096;
+
+/// Pods about which there are signs, by what the signs name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspects {
+    /// Pods' addresses: a route to one, or a rule from one, is gone.
+    pub addresses: HashSet<IpAddr>,
+    /// Host ends of pods' links: lowered, or under another Ethernet address.
+    pub links: HashSet<IfName>,
+    /// Indices of links that lost the pods' IPv6 gateway.
+    pub indices: HashSet<u32>,
+}
+
+impl Suspects {
+    /// Takes in an event; says whether it is a sign.
+    pub fn note(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Rule(Change::Gone, rule)
+                if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD =>
+            {
+                rule.from.is_some_and(|from| keep(&mut self.addresses, from.ip()))
+            }
+            // Of a route that was replaced, only the new one is told.
+            Event::Route(Change::Gone, route) if route.table == PODS_TABLE => {
+                keep(&mut self.addresses, route.destination.ip())
+            }
+            Event::Route(Change::Present, route) if route.table == PODS_TABLE && route.protocol != PROTOCOL => {
+                keep(&mut self.addresses, route.destination.ip())
+            }
+            Event::Address(Change::Gone, address) if address.address.ip() == IpAddr::V6(POD_GATEWAY_V6) => {
+                keep(&mut self.indices, address.index)
+            }
+            Event::Link(change, link) if link.name.as_str().starts_with(HOST_LINK_PREFIX) => match change {
+                Change::Present if !link.up || host_mac(&link.name) != link.mac => {
+                    keep(&mut self.links, link.name.clone())
+                }
+                Change::Present => false,
+                // Nothing of a pod without link can be mended.
+                Change::Gone => {
+                    self.links.remove(&link.name);
+                    self.indices.remove(&link.index);
+                    false
+                }
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.links.is_empty() && self.indices.is_empty()
+    }
+}
+
+fn keep<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, sign: T) -> bool {
+    set.len() < KEPT && set.insert(sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink::{Address, Route, Rule};
+    use vcn::{Family, MacAddr, TableId};
+
+    use super::*;
+    use crate::fixture::link;
+
+    const NAME: &str = "vcn0123456789ab";
+
+    fn rule(change: Change) -> Event {
+        let from = Some("10.0.33.33/32".parse().unwrap());
+        Event::Rule(change, Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(1000), PROTOCOL) })
+    }
+
+    fn route(change: Change, table: TableId, protocol: u8) -> Event {
+        Event::Route(change, Route::new("10.0.33.33/32".parse().unwrap(), 7, table, protocol))
+    }
+
+    fn pod_link(change: Change, up: bool, mac: MacAddr) -> Event {
+        Event::Link(change, netlink::Link { up, mac: Some(mac), ..link(NAME, 7) })
+    }
+
+    fn noted(events: &[Event]) -> Suspects {
+        let mut suspects = Suspects::default();
+        for event in events {
+            suspects.note(event);
+        }
+        suspects
+    }
+
+    #[test]
+    fn what_a_pod_loses_is_a_sign() {
+        let address: IpAddr = "10.0.33.33".parse().unwrap();
+        for event in
+            [rule(Change::Gone), route(Change::Gone, PODS_TABLE, PROTOCOL), route(Change::Present, PODS_TABLE, 4)]
+        {
+            assert_eq!(noted(&[event]).addresses, HashSet::from([address]));
+        }
+        let mine = host_mac(&NAME.parse().unwrap()).unwrap();
+        for event in [pod_link(Change::Present, false, mine), pod_link(Change::Present, true, MacAddr([2; 6]))] {
+            assert_eq!(noted(&[event]).links.len(), 1);
+        }
+        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
+        assert_eq!(noted(&[Event::Address(Change::Gone, gateway)]).indices, HashSet::from([7]));
+    }
+
+    #[test]
+    fn what_comes_with_an_add_is_none() {
+        let mine = host_mac(&NAME.parse().unwrap()).unwrap();
+        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
+        let events = [
+            pod_link(Change::Present, true, mine),
+            Event::Address(Change::Present, gateway),
+            route(Change::Present, PODS_TABLE, PROTOCOL),
+            rule(Change::Present),
+            route(Change::Gone, TableId::MAIN, PROTOCOL),
+        ];
+        assert!(noted(&events).is_empty());
+    }
+
+    #[test]
+    fn a_link_that_is_gone_is_no_longer_suspect() {
+        let mac = MacAddr([2; 6]);
+        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
+        let events = [
+            pod_link(Change::Present, false, mac),
+            Event::Address(Change::Gone, gateway),
+            pod_link(Change::Gone, false, mac),
+        ];
+        assert!(noted(&events).is_empty());
+    }
+}

@@ -1,0 +1,96 @@
+//! A pod as the plugin makes and removes it, in steps that a test can stop between.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+
+use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
+use datapath::{Change, Places, Step, apply, dismantle, plan, pod};
+use ipam::{Allocation, BootId, BootTime, Pools, Request};
+use netlink::Netns;
+use vcn::{IfName, Mtu};
+
+use crate::aftercare::store;
+use crate::node::{Node, name};
+
+/// A pod on a node.
+pub(crate) struct Pod {
+    netns: Netns,
+    allocation: Allocation,
+    network: PodNetwork,
+}
+
+impl Pod {
+    /// ADD.
+    pub(crate) fn add(node: &Node, container: &str) -> Self {
+        let key = format!("vcn-native/{container}/eth0");
+        let ends = LinkEnds::of(&key, name("eth0"));
+        let request = Request { key: key.parse().unwrap(), pod: None, host_link: ends.host.clone(), netns: None };
+        let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
+        let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+        let mut allocation = reserved.allocation;
+        let address = |assigned: &ipam::Assigned| PodAddress {
+            address: assigned.address,
+            vnic_link: assigned.vnic_link.clone(),
+            table: assigned.table,
+        };
+        let network = PodNetwork { ends, mtu: Mtu::VCN, addresses: allocation.addresses.iter().map(address).collect() };
+        let netns = Netns::create().unwrap();
+        node.inside(|| {
+            let pod = Netns::open(&path_of(&netns)).unwrap();
+            let mut places = Places::host(Path::new("/proc/sys")).unwrap().with_pod(pod).unwrap();
+            apply(&plan(&pod::desired(&network), &[]), &mut places).unwrap();
+        });
+        store(node).commit(&allocation.key).unwrap();
+        allocation.tentative_until = None;
+        Self { netns, allocation, network }
+    }
+
+    /// DEL.
+    pub(crate) fn del(&self, node: &Node) {
+        self.take_down(node, |_| true);
+        self.release(node);
+    }
+
+    /// The part of a DEL that removes these things.
+    pub(crate) fn take_down(&self, node: &Node, those: impl Fn(&Step) -> bool + Send) {
+        node.inside(|| {
+            let mut places = Places::host(Path::new("/proc/sys")).unwrap();
+            let recorded = pod::recorded(&self.network, &mut places).unwrap();
+            let steps: Vec<Step> = plan(&[], &recorded).into_iter().filter(those).collect();
+            assert!(dismantle(&steps, &mut places).is_empty());
+        });
+    }
+
+    /// The last part of a DEL.
+    pub(crate) fn release(&self, node: &Node) {
+        let now = BootTime::now().unwrap();
+        store(node).update(|held| Ok::<_, ipam::Error>(held.release(&self.allocation.key, now))).unwrap();
+    }
+
+    pub(crate) fn host_link(&self) -> &IfName {
+        &self.network.ends.host
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        self.network.addresses.iter().map(|address| address.address).collect()
+    }
+
+    /// Whether it reaches its routers.
+    pub(crate) fn is_connected(&self) -> bool {
+        ["10.0.33.1", "2603:c020:0:33::1"].iter().all(|router| {
+            let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1", router]).output().unwrap();
+            self.netns.run(ping).unwrap().status.success()
+        })
+    }
+}
+
+/// Whether a step of a DEL removes a pod's link.
+pub(crate) fn is_link(step: &Step) -> bool {
+    matches!(&step.change, Change::Delete(datapath::Object::Link(_)))
+}
+
+fn path_of(netns: &Netns) -> std::path::PathBuf {
+    use std::os::fd::{AsFd, AsRawFd};
+    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd()).into()
+}

@@ -1,0 +1,166 @@
+//! What somebody else breaks of running pods' network is mended, and nothing else of theirs is touched: judged by packets
+//! and by what is left when pods have gone.
+
+use std::time::{Duration, Instant};
+
+use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
+use vcn::{Family, HOST_LINK_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities};
+
+use crate::aftercare::dual_stack_node;
+use crate::node::{Agent, Node, wait_for};
+use crate::pod::{Pod, is_link};
+
+/// So that only events can be the cause of what is seen within seconds.
+fn node_and_agent() -> (Node, Agent) {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    (node, agent)
+}
+
+/// What the host has of pods.
+fn left(node: &Node) -> Vec<String> {
+    node.on(|socket| {
+        let links = socket.links().unwrap();
+        let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));
+        let mut lines: Vec<String> = of_pods.map(|it| format!("{} {:?} {}", it.name, it.mac, it.up)).collect();
+        for family in Family::ALL {
+            let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
+            lines.extend(socket.routes(&filter).unwrap().iter().map(ToString::to_string));
+            let rules = socket.rules(family).unwrap();
+            lines.extend(rules.iter().filter(|it| it.priority == RulePriorities::FROM_POD).map(ToString::to_string));
+        }
+        let proxies = NeighbourFilter { proxy: true, ..NeighbourFilter::default() };
+        lines.extend(socket.neighbours(&proxies).unwrap().iter().map(ToString::to_string));
+        lines.sort();
+        lines
+    })
+}
+
+fn flush_rules(socket: &mut Socket) {
+    for family in Family::ALL {
+        for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.protocol == PROTOCOL) {
+            socket.delete_rule(rule).unwrap();
+        }
+    }
+}
+
+fn mended(break_it: impl Fn(&mut Socket, &Pod) + Send + Sync) -> (Node, Agent) {
+    let (node, agent) = node_and_agent();
+    let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
+    let whole = left(&node);
+    // What is sent before the kernel has taken note of a new link's carrier is lost.
+    wait_for("the pods to be connected", || pods.iter().all(Pod::is_connected), || agent.log());
+    node.on(|socket| break_it(socket, &pods[0]));
+    let took = wait_for(
+        "the repair",
+        || left(&node) == whole && pods[0].is_connected(),
+        || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log()),
+    );
+    println!("mended after {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(pods.iter().all(Pod::is_connected));
+    (node, agent)
+}
+
+fn said(agent: &Agent, change: &str) -> bool {
+    agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().starts_with(change))
+}
+
+#[test]
+fn rules_that_a_network_manager_flushed_come_back_within_a_second() {
+    let (node, agent) = mended(|socket, _| flush_rules(socket));
+    assert!(said(&agent, "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{}", agent.log());
+    let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
+    assert!(node.get("/metrics").1.contains(counted));
+}
+
+#[test]
+fn the_rules_of_pods_alone_come_back_as_well() {
+    mended(|socket, _| {
+        for family in Family::ALL {
+            for rule in socket.rules(family).unwrap().iter().filter(|it| it.priority == RulePriorities::FROM_POD) {
+                socket.delete_rule(rule).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_host_end_that_udev_gave_another_ethernet_address_gets_its_own_back() {
+    let (_node, agent) = mended(|socket, pod| {
+        let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
+        socket.change_link_named(pod.host_link(), &[mac]).unwrap();
+    });
+    assert!(said(&agent, "link set vcn"), "{}", agent.log());
+}
+
+#[test]
+fn routes_that_somebody_deleted_come_back_within_a_second() {
+    mended(|socket, pod| {
+        for family in Family::ALL {
+            let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
+            let routes = socket.routes(&filter).unwrap();
+            for route in routes.iter().filter(|it| pod.addresses().contains(&it.destination.ip())) {
+                socket.delete_route(route).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_host_end_that_somebody_lowered_is_raised_with_all_that_it_carried() {
+    // The pod's own end has lost its carrier meanwhile, but nothing else.
+    mended(|socket, pod| socket.change_link_named(pod.host_link(), &[LinkChange::Down]).unwrap());
+}
+
+#[test]
+fn pods_that_come_and_go_cost_no_pass() {
+    let (node, agent) = node_and_agent();
+    let before = node.passes("kernel");
+    for number in 0..30 {
+        Pod::add(&node, &format!("c{number}")).del(&node);
+    }
+    let settled = || node.passes("kernel");
+    assert!(settled() <= before + 2, "{} passes after {before}\n{}", settled(), agent.log());
+    assert!(agent.events("host.repaired").is_empty(), "{}", agent.log());
+}
+
+#[test]
+fn a_del_that_is_slower_than_the_repair_leaves_nothing_behind() {
+    let (node, agent) = node_and_agent();
+    let nothing = left(&node);
+    let pods: Vec<Pod> = (0..12).map(|number| Pod::add(&node, &format!("c{number}"))).collect();
+    let whole = left(&node);
+    pods.iter().for_each(|pod| pod.take_down(&node, |step| !is_link(step)));
+    // The agent cannot know that these are DELs half done, and mends what they took.
+    wait_for("the repair", || left(&node) == whole, || agent.log());
+    for pod in &pods {
+        pod.take_down(&node, is_link);
+        pod.release(&node);
+    }
+    wait_for(
+        "the repair to be taken back",
+        || left(&node) == nothing,
+        || format!("{:#?}\n{}", left(&node), agent.log()),
+    );
+}
+
+#[test]
+fn a_del_at_any_moment_of_a_repair_leaves_nothing_behind() {
+    let (node, agent) = node_and_agent();
+    let nothing = left(&node);
+    for number in 0..50 {
+        let pod = Pod::add(&node, &format!("c{number}"));
+        let broken = Instant::now();
+        node.on(flush_rules);
+        // A repair takes some 300 ms: the DELs are spread over it and what follows.
+        while broken.elapsed() < Duration::from_millis(10) * number {
+            std::thread::yield_now();
+        }
+        pod.del(&node);
+    }
+    wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
+    let fine = || node.conditions().is_empty();
+    wait_for("no condition to stay", fine, || format!("{:?}\n{}", node.conditions(), agent.log()));
+}
