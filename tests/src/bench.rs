@@ -9,6 +9,7 @@ mod agent;
 mod args;
 mod burst;
 mod contender;
+mod listener;
 mod machine;
 mod node;
 mod pod;

@@ -11,9 +11,13 @@ use serde_json::json;
 use vcn::{Family, IfName, NETWORK_NAME};
 
 use super::args::Args;
+use super::listener;
 use super::node;
 use super::pod::Pod;
 use super::verb::{self, Run};
+
+/// The state directory in which nobody listens.
+const ALONE: &str = "alone";
 
 /// Who.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,9 @@ impl Contender {
         let ours = |directory: &str, families: &[Family]| -> anyhow::Result<serde_json::Value> {
             let state = state.join(directory);
             std::fs::create_dir(&state)?;
+            if directory != ALONE {
+                listener::listen(&state)?;
+            }
             node::write_pools(&state, families)?;
             wear_in(&state, args.held).with_context(|| format!("prepare the state in {}", state.display()))?;
             Ok(json!({"cniVersion": "1.0.0", "name": NETWORK_NAME, "type": "vcn-native", "stateDir": state}))
@@ -79,12 +86,17 @@ impl Contender {
         });
         let ipv4 = ours("ipv4", &[Family::Ipv4])?;
         let dual = ours("dual", &Family::ALL)?;
+        let alone = ours(ALONE, &[Family::Ipv4])?;
         let none = serde_json::Value::Null;
         let mut all = vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
             of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, none.clone()),
-            Self { families: Family::ALL.to_vec(), ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin, dual) },
+            Self {
+                families: Family::ALL.to_vec(),
+                ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin.clone(), dual)
+            },
+            of(Kind::Ours, "vcn-native, no agent listens", "alone", plugin, alone),
             of(Kind::Empty, "empty static main", "empty", found(&args.empty)?, none),
         ];
         if let Some(rival) = &args.rival {
@@ -175,6 +187,10 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
             used.push(key);
         }
         used.iter().for_each(|key| drop(all.release(key, long_ago)));
+        // As the agent does when they have rested.
+        for freed in all.freed.clone() {
+            all.forget(freed.address, freed.at);
+        }
         Ok(())
     })
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::ensure;
 use ipam::{BootId, FamilyPool, Pools, VnicPool};
-use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Socket, Sysctls};
+use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket, Sysctls};
 use serde_json::Value;
-use vcn::{Family, IfName, Mtu, PROTOCOL, PerFamily, Purpose, TableId};
+use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
 
 use super::contender::{self, Contender};
 use super::pod::Pod;
@@ -33,6 +33,9 @@ impl Node {
             let mut socket = Socket::open()?;
             up(&mut socket, &name("lo")?)?;
             let sysctls = Sysctls::default();
+            for family in Family::ALL {
+                socket.add_rule(&Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, PROTOCOL))?;
+            }
             sysctls.write(&["net", "ipv4", "ip_forward"], "1")?;
             sysctls.write(&["net", "ipv6", "conf", "all", "forwarding"], "1")?;
             (0..VNICS).zip(&routers).try_for_each(|(number, router)| host_side(number, router, &mut socket))
