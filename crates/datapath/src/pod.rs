@@ -187,8 +187,9 @@ pub const fn everything(family: Family) -> IpNetwork {
     }
 }
 
-/// The gateway as an address of the host end.
-pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = IpNetwork::V6(match Ipv6Network::new_checked(POD_GATEWAY_V6, 64) {
+/// The gateway as an address of the host end. Without a prefix: a router also listens to the anycast address of a prefix, and
+/// leaving that costs a DEL a second grace period, 10-20 ms.
+pub(crate) const LINK_LOCAL_GATEWAY: IpNetwork = IpNetwork::V6(match Ipv6Network::new_checked(POD_GATEWAY_V6, 128) {
     Some(net) => net,
     None => panic!(),
 });

@@ -128,7 +128,7 @@ fn a_host_end_that_udev_renumbered_or_somebody_lowered_is_as_before() {
     assert!(said[0].starts_with(&format!("link set {} address {} up", ends.host, ends.host_mac)), "{said:#?}");
     let said = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
     // With it went what it carried.
-    for part in ["link set ", "addr add fe80::1/64", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
+    for part in ["link set ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
         assert!(said.iter().any(|step| step.starts_with(part)), "{part} is not in {said:#?}");
     }
 }
@@ -141,7 +141,7 @@ fn ipv6_that_was_switched_off_on_a_host_end_comes_back_with_what_it_took() {
     });
     let host = pod_number(0).ends.host;
     assert_eq!(said[0], format!("sysctl net/ipv6/conf/{host}/disable_ipv6=0 (was 1)"));
-    assert!(said.iter().any(|step| step.starts_with("addr add fe80::1/64")), "{said:#?}");
+    assert!(said.iter().any(|step| step.starts_with("addr add fe80::1/128")), "{said:#?}");
 }
 
 #[test]

@@ -189,30 +189,6 @@ fn check_passes_after_add_and_names_what_is_broken() {
 }
 
 #[test]
-fn gc_frees_what_the_runtime_no_longer_knows_but_spares_the_young() {
-    let node = Node::new(Families::V4);
-    let pod = Pod::new("a");
-    node.add(&pod);
-    let mut conf = node.conf("1.1.0");
-    assert!(!node.call(&[("CNI_COMMAND", "GC")], &conf).status.success(), "no list: refused");
-    conf["cni.dev/valid-attachments"] = json!([]);
-    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
-    assert_eq!(node.allocations().allocations.len(), 1, "younger than 30 s");
-
-    let path = node.state.path().join("allocations.json");
-    let mut held: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    held["allocations"][0]["since"] = json!(0);
-    std::fs::write(&path, held.to_string()).unwrap();
-    conf["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
-    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
-    assert_eq!(node.allocations().allocations.len(), 1, "still valid");
-    conf["cni.dev/valid-attachments"] = json!([]);
-    assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
-    assert!(node.allocations().allocations.is_empty());
-    assert!(node.pod_rules(Family::Ipv4).is_empty());
-}
-
-#[test]
 fn forty_adds_at_once_give_forty_pods_that_work() {
     let node = Node::new(Families::V6);
     // /121 instead of /125: 128 addresses on each VNIC.
