@@ -11,6 +11,9 @@ use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteF
 use serde_json::{Value, json};
 use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
 
+/// The program under test.
+pub(crate) const PLUGIN: &str = env!("CARGO_BIN_EXE_vcn-native");
+
 /// Which families the node's pools offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Families {
@@ -93,6 +96,8 @@ impl Node {
             let sysctls = Sysctls::new("/proc/sys".as_ref());
             sysctls.write(&["net", "ipv6", "conf", link.as_str(), "proxy_ndp"], "1").unwrap();
             sysctls.write(&["net", "ipv4", "conf", link.as_str(), "rp_filter"], "2").unwrap();
+            sysctls.write(&["net", "ipv4", "neigh", link.as_str(), "proxy_delay"], "0").unwrap();
+            sysctls.write(&["net", "ipv6", "neigh", link.as_str(), "proxy_delay"], "0").unwrap();
         });
         router
             .run(|| {
@@ -151,18 +156,24 @@ impl Node {
 
     /// Starts the plugin as a runtime does.
     pub(crate) fn start(&self, verb: &str, pod: &Pod, conf: &Value) -> Child {
-        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), pod.netns.as_fd().as_raw_fd()));
-        self.spawn(&[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", path.to_str().unwrap())], conf)
+        self.start_by(Command::new(PLUGIN), verb, pod, conf)
+    }
+
+    /// Starts the plugin by a program that starts it.
+    pub(crate) fn start_by(&self, program: Command, verb: &str, pod: &Pod, conf: &Value) -> Child {
+        let netns = pod.path();
+        let netns = netns.to_str().unwrap();
+        self.spawn(program, &[("CNI_COMMAND", verb), ("CNI_CONTAINERID", &pod.id), ("CNI_NETNS", netns)], conf)
     }
 
     pub(crate) fn call(&self, environment: &[(&str, &str)], conf: &Value) -> Output {
-        self.spawn(environment, conf).wait_with_output().unwrap()
+        self.spawn(Command::new(PLUGIN), environment, conf).wait_with_output().unwrap()
     }
 
-    fn spawn(&self, environment: &[(&str, &str)], conf: &Value) -> Child {
+    pub(crate) fn spawn(&self, mut program: Command, environment: &[(&str, &str)], conf: &Value) -> Child {
         self.host
             .run(|| {
-                let mut child = Command::new(env!("CARGO_BIN_EXE_vcn-native"))
+                let mut child = program
                     .env_clear()
                     .env("CNI_IFNAME", "eth0")
                     .env("CNI_PATH", "/nonexistent")
@@ -218,6 +229,11 @@ impl Pod {
             })
             .unwrap();
         Self { netns, id: id.to_owned() }
+    }
+
+    /// Where a runtime finds its namespace.
+    pub(crate) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd()))
     }
 
     /// Whether `target` answers an echo request of this pod within a second.

@@ -1,0 +1,201 @@
+//! Where faults happen: a node with a pod that lives through all of them, and what must be true after each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ipam::{BootId, BootTime, Store};
+use serde_json::{Value, json};
+use vcn::Family;
+
+use crate::node::{Families, Node, Pod, assert_success};
+use crate::traced::{Call, Run};
+
+pub(crate) struct Scene {
+    pub(crate) node: Node,
+    resident: Pod,
+    answer: Value,
+    before: Vec<String>,
+}
+
+/// How a run ended that something befell.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Success,
+    /// One answer that says what went wrong.
+    Error,
+    /// It gave no answer.
+    Died,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let node = Node::new(Families::Dual);
+        // Enough for each case to get addresses that nobody has had.
+        let mut vnics = node.pools().vnics;
+        for (number, vnic) in vnics.iter_mut().enumerate() {
+            let ranges = [3, 4, 5, 6].map(|bit| format!("10.0.{number}.{}/{}", 1 << bit, 32 - bit).parse().unwrap());
+            vnic.families.ipv4.as_mut().unwrap().addresses = ranges.into();
+            vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::/112").parse().unwrap()];
+        }
+        node.write_pools(vnics);
+        let resident = Pod::new("resident");
+        let answer = node.add(&resident);
+        settle(&node);
+        let before = everything(&node);
+        Self { node, resident, answer, before }
+    }
+
+    /// A verb about a pod; GC by a runtime that knows the resident only, STATUS of the node.
+    pub(crate) fn run(&self, verb: &str, pod: &Pod) -> Run<'_> {
+        let mut conf = self.node.conf("1.1.0");
+        let mut environment = vec![("CNI_COMMAND", verb.to_owned())];
+        if verb == "GC" {
+            conf["cni.dev/valid-attachments"] = json!([{"containerID": "resident", "ifname": "eth0"}]);
+        } else if verb != "STATUS" {
+            environment.push(("CNI_CONTAINERID", pod.id.clone()));
+            environment.push(("CNI_NETNS", pod.path().to_str().unwrap().to_owned()));
+        }
+        if verb == "CHECK" {
+            conf["prevResult"] = self.answer.clone();
+        }
+        Run { node: &self.node, environment, conf }
+    }
+
+    /// The calls of an undisturbed ADD into a namespace that was prepared.
+    pub(crate) fn calls_of_add(&self, below: Option<&'static str>, prepare: fn(&Pod)) -> Vec<Call> {
+        let pod = Pod::new("pod");
+        prepare(&pod);
+        self.run("ADD", &pod).calls(below)
+    }
+
+    /// A pod that has run for so long that GC would take it.
+    pub(crate) fn old_pod(&self, case: &str) -> Pod {
+        let pod = Pod::new("pod");
+        let output = self.run("ADD", &pod).plain();
+        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
+        let aged = self.store().update(|held| {
+            held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
+            Ok::<_, ipam::Error>(())
+        });
+        aged.unwrap();
+        pod
+    }
+
+    /// As if somebody had emptied the state directory but for the pools.
+    pub(crate) fn lose_record(&self) {
+        fs::remove_file(self.node.state.path().join("allocations.json")).unwrap();
+        let _ = fs::remove_dir_all(self.node.state.path().join("allocations"));
+    }
+
+    pub(crate) const fn resident(&self) -> &Pod {
+        &self.resident
+    }
+
+    fn store(&self) -> Store {
+        Store::new(self.node.state.path(), BootId::current().unwrap())
+    }
+
+    /// Links, routes, rules, neighbours, nft and settings are as before, and the record holds the resident alone.
+    pub(crate) fn assert_as_before(&self, case: &str) {
+        let now = everything(&self.node);
+        // A record that was lost need not have been made anew.
+        let lost = |line: &str| line.starts_with("file ") && !self.node.state.path().join("allocations.json").exists();
+        let gone: Vec<_> = self.before.iter().filter(|line| !now.contains(line) && !lost(line)).collect();
+        let left: Vec<_> = now.iter().filter(|line| !self.before.contains(line)).collect();
+        assert!(gone.is_empty() && left.is_empty(), "{case}: gone {gone:#?}, left {left:#?}");
+        let held = self.node.allocations().allocations;
+        assert!(held.iter().all(|held| held.key.container_id.as_str() == "resident"), "{case}: {held:?}");
+    }
+
+    /// DEL of a pod succeeds and leaves nothing.
+    pub(crate) fn delete(&self, pod: &Pod, case: &str) {
+        let output = self.run("DEL", pod).plain();
+        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
+        self.assert_as_before(case);
+    }
+
+    /// Whether a pod reaches the router of its VNIC by both families.
+    pub(crate) fn works(&self, pod: &Pod) -> bool {
+        let held = self.node.allocations().allocations;
+        let Some(allocation) = held.iter().find(|held| held.key.container_id.as_str() == pod.id) else { return false };
+        let number = if allocation.addresses[0].vnic_link.as_str() == "ens5" { 0 } else { 1 };
+        pod.reaches(&format!("10.0.{number}.1")) && pod.reaches(&format!("2001:db8:{number}::1"))
+    }
+
+    /// The resident has lived through it.
+    pub(crate) fn assert_resident_works(&self) {
+        assert!(self.works(&self.resident));
+        assert_success(&self.run("CHECK", &self.resident).plain());
+    }
+}
+
+/// How a run ended. Two answers, or one that no runtime understands, are a failure of the test.
+pub(crate) fn end(output: &std::process::Output, case: &str) -> End {
+    if output.status.success() {
+        return End::Success;
+    }
+    if output.stdout.is_empty() {
+        return End::Died;
+    }
+    let error: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{case}: {error}: {}", String::from_utf8_lossy(&output.stdout)));
+    assert!(error["code"].as_u64().is_some_and(|code| code > 0), "{case}: {error}");
+    assert!(error["msg"].as_str().is_some_and(|text| !text.is_empty()), "{case}: {error}");
+    End::Error
+}
+
+/// Waits until the host has checked its link-local addresses for duplicates: they come with routes of their own.
+fn settle(node: &Node) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while node.in_host(|socket| socket.addresses(None).unwrap().iter().any(|address| address.tentative)) {
+        assert!(Instant::now() < deadline, "an address stays tentative");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All that a verb could change on a host, whoever it belongs to.
+fn everything(node: &Node) -> Vec<String> {
+    let mut lines = node.snapshot();
+    node.host
+        .run(|| {
+            for family in Family::ALL {
+                let folder = if family == Family::Ipv4 { "ipv4" } else { "ipv6" };
+                for part in ["conf", "neigh"] {
+                    settings(&Path::new("/proc/sys/net").join(folder).join(part), &mut lines);
+                }
+            }
+            let nft = std::process::Command::new("nft").args(["-a", "list", "ruleset"]).output().unwrap();
+            lines.push(String::from_utf8(nft.stdout).unwrap());
+        })
+        .unwrap();
+    files(node.state.path(), &mut lines);
+    lines
+}
+
+/// The files of the state directory; what runs tell of themselves is no state.
+fn files(folder: &Path, lines: &mut Vec<String>) {
+    for path in sorted(folder) {
+        if path.is_dir() {
+            files(&path, lines);
+        } else if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("verbs.log")) {
+            lines.push(format!("file {}", path.display()));
+        }
+    }
+}
+
+fn sorted(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    entries
+}
+
+fn settings(folder: &Path, lines: &mut Vec<String>) {
+    for path in sorted(folder) {
+        if path.is_dir() {
+            settings(&path, lines);
+        } else if let Ok(value) = fs::read_to_string(&path) {
+            lines.push(format!("{}={}", path.display(), value.trim()));
+        }
+    }
+}
