@@ -103,7 +103,7 @@ impl Worker {
 
     /// Forgets the connections of addresses that were freed just now, unless somebody has them already.
     fn forget_freed(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        let freed = self.store.read().map_err(|error| chain(&error))?.freed;
+        let freed = self.store.freed().map_err(|error| chain(&error))?;
         self.flush(&freed.iter().map(|freed| freed.address).filter(|address| addresses.contains(address)).collect())
     }
 
@@ -112,7 +112,7 @@ impl Worker {
     /// many it was about.
     fn look(&mut self) -> Result<(usize, Option<Duration>), (usize, String)> {
         let of_none = |error: ipam::Error| (0, chain(&error));
-        let freed = self.store.read().map_err(of_none)?.freed;
+        let freed = self.store.freed().map_err(of_none)?;
         let now = BootTime::now().map_err(of_none)?;
         let unforgotten = freed.into_iter().filter(|freed| !freed.forgotten);
         let (ended, cooling): (Vec<Freed>, Vec<Freed>) = unforgotten.partition(|freed| now.since(freed.at) >= COOLDOWN);
@@ -122,11 +122,8 @@ impl Worker {
         }
         let of_all = |error| (ended.len(), error);
         self.flush(&ended.iter().map(|freed| freed.address).collect()).map_err(of_all)?;
-        let noted = self.store.update(|held| {
-            // One that somebody got meanwhile is not noted.
-            Ok::<_, ipam::Error>(ended.iter().filter(|freed| held.forget(freed.address, freed.at)).count())
-        });
-        noted.map_err(|error| of_all(chain(&error)))?;
+        // One that somebody got meanwhile is not noted.
+        self.store.forget(&ended).map_err(|error| of_all(chain(&error)))?;
         Ok((ended.len(), next))
     }
 

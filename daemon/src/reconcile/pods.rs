@@ -215,9 +215,9 @@ impl Pods {
         let gone: Vec<IfName> =
             self.repaired.iter().filter(|(_, it)| matches!(find(it), Ok(None))).map(|(link, _)| link.clone()).collect();
         if !gone.is_empty()
-            && let Ok(held) = self.store.read()
+            && let Ok(freed) = self.store.freed()
         {
-            let free: HashSet<IpAddr> = held.freed.iter().map(|freed| freed.address).collect();
+            let free: HashSet<IpAddr> = freed.iter().map(|freed| freed.address).collect();
             for repaired in gone.iter().filter_map(|link| self.repaired.remove(link)) {
                 for (_, step) in repaired.added.iter().filter(|(address, _)| free.contains(address)) {
                     let undo = step.undo();
