@@ -52,7 +52,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     match built {
         Ok(()) => Ok(success(&network, &request.netns, request).into()),
         Err(error) if settled => Err(error),
-        Err(error) => Err(give_up(error, request, &node, &allocation)),
+        Err(error) => Err(give_up(error, request, &node, &allocation, report)),
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
 fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
     let mut sure = false;
     loop {
-        let reserved = node.store.update(|held| match held.is_empty() && !sure {
+        let reserved = node.store.update_for(&asked.key, node.now, |held| match held.is_empty() && !sure {
             true => Ok(None),
             false => held.reserve(pools, asked.clone(), node.now).map(Some),
         });
@@ -145,13 +145,19 @@ impl Leftover<'_> {
 }
 
 /// The address goes back; the error stays the first one.
-fn give_up(error: Error, request: &AddRequest<Conf>, node: &Node<'_>, allocation: &Allocation) -> Error {
+fn give_up(
+    error: Error,
+    request: &AddRequest<Conf>,
+    node: &Node<'_>,
+    allocation: &Allocation,
+    report: &mut Report,
+) -> Error {
     if let Ok(mut places) = Places::host(Path::new(SYSCTL_ROOT))
         && let Ok(observed) = node::observe(&request.key, Some(allocation), None, &mut places)
     {
         dismantle(&plan(&[], &observed), &mut places);
     }
-    match node.store.update(|held| Ok::<_, ipam::Error>(held.release(&request.key, node.now))) {
+    match node.release(&request.key, report) {
         Ok(_) => error,
         Err(release) => error.with_details("the address could not be given back").caused_by(&release),
     }

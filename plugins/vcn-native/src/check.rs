@@ -22,10 +22,10 @@ use crate::report::Report;
 pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result<(), Error> {
     let netns = Netns::open(&request.netns).map_err(|error| failure::of_netns(&request.netns, &error))?;
     let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
-    let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
-    let allocation = held.find(&request.key).ok_or_else(|| {
+    let allocation = node.store.find(&request.key).map_err(|error| failure::of_ipam(&error))?.ok_or_else(|| {
         Error::new(code::NOT_ALLOCATED, format!("{} holds no address; delete and add the pod", request.key))
     })?;
+    let allocation = &allocation;
     report.addresses(&allocation.addresses);
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("record");

@@ -19,10 +19,7 @@ pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) 
     let known = recorded(request, &node, report);
     report.mark("record");
     take_down(&request.key, known.as_ref(), &node, report)?;
-    let released = node
-        .store
-        .update(|held| Ok::<_, ipam::Error>(held.release(&request.key, node.now)))
-        .map_err(|error| failure::of_ipam(&error))?;
+    let released = node.release(&request.key, report).map_err(|error| failure::of_ipam(&error))?;
     report.mark("ipam");
     let Some(allocation) = released else { return Ok(()) };
     report.addresses(&allocation.addresses);
@@ -36,7 +33,7 @@ pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) 
 /// The record of the attachment. An unreadable one must not keep the pod from going: nothing can be handed out from it
 /// either, and the host link's name still leads to what there is.
 fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) -> Option<Allocation> {
-    let mut read = node.store.read();
+    let mut read = node.store.find(&request.key);
     // The pools are read only then: a DEL has no other use for them.
     if matches!(read, Err(ipam::Error::Damaged { .. }))
         && let Ok(pools) = node.pools()
@@ -44,15 +41,12 @@ fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) ->
         if let Err(error) = node.rebuild_record(&pools, report) {
             report.note(error.to_string());
         }
-        read = node.store.read();
+        read = node.store.find(&request.key);
     }
-    match read {
-        Ok(held) => held.find(&request.key).cloned(),
-        Err(error) => {
-            report.note(error.to_string());
-            None
-        }
-    }
+    read.unwrap_or_else(|error| {
+        report.note(error.to_string());
+        None
+    })
 }
 
 /// Removes an attachment's network. Fails only when something is demonstrably still there, so that trying again helps.

@@ -26,11 +26,8 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     };
     let mut outcome = Ok(());
     for allocation in held.allocations.iter().filter(dead) {
-        let freed = del::take_down(&allocation.key, Some(allocation), &node, report).and_then(|()| {
-            node.store
-                .update(|held| Ok::<_, ipam::Error>(held.release(&allocation.key, node.now)))
-                .map_err(|error| failure::of_ipam(&error))
-        });
+        let freed = del::take_down(&allocation.key, Some(allocation), &node, report)
+            .and_then(|()| node.release(&allocation.key, report).map_err(|error| failure::of_ipam(&error)));
         report.addresses(&allocation.addresses);
         // One that resists must not keep the others.
         outcome = match (outcome, freed) {

@@ -35,6 +35,21 @@ impl<'a> Node<'a> {
         Pools::read(self.state_dir, &self.boot)
     }
 
+    /// Frees what an attachment holds. A damaged index is made anew for that: what is damaged frees nothing.
+    ///
+    /// # Errors
+    /// The files' own troubles.
+    pub(crate) fn release(&self, key: &AttachmentKey, report: &mut Report) -> Result<Option<Allocation>, ipam::Error> {
+        let release = || self.store.update_for(key, self.now, |held| Ok(held.release(key, self.now)));
+        match release() {
+            Err(error @ ipam::Error::Damaged { .. }) => match self.pools() {
+                Ok(pools) if self.rebuild_record(&pools, report).is_ok() => release(),
+                _ => Err(error),
+            },
+            released => released,
+        }
+    }
+
     /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
     /// addresses. What cannot be known any more is how long freed addresses have rested.
     pub(crate) fn rebuild_record(&self, pools: &Pools, report: &mut Report) -> Result<(), Error> {
