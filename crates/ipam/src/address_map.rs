@@ -31,11 +31,11 @@ impl Hasher for AddressHasher {
     }
 
     fn write_u128(&mut self, number: u128) {
-        // Halves of the number: what is cut off here is taken there.
+        // An IPv6 address, in two halves.
         self.write_u64((number >> 64) as u64);
         self.write_u64(number as u64);
     }
 
-    /// Which family it is: told apart by its length well enough.
+    /// Which family it is: the number says that well enough.
     fn write_isize(&mut self, _: isize) {}
 }

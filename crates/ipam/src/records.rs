@@ -67,6 +67,10 @@ pub(crate) fn is_name(text: &str) -> bool {
     text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric()) && text.bytes().all(usual)
 }
 
+const fn state_of(record: &Allocation) -> &'static str {
+    if record.tentative_until.is_some() { TENTATIVE } else { LASTING }
+}
+
 impl Records {
     pub(crate) fn new(state_dir: &Path, boot: BootId) -> Self {
         Self { folder: state_dir.join(FOLDER), boot }
@@ -106,8 +110,7 @@ impl Records {
 
     /// Where a record is.
     pub(crate) fn path_of(&self, record: &Allocation) -> PathBuf {
-        let state = if record.tentative_until.is_some() { TENTATIVE } else { LASTING };
-        self.path(&name_of(&record.key), state)
+        self.path(&name_of(&record.key), state_of(record))
     }
 
     /// Whether there is a record that lasts.
@@ -142,20 +145,18 @@ impl Records {
         write().map_err(|source| Error::Write { path: path.clone(), source })
     }
 
-    /// Puts a staged record in its place.
-    pub(crate) fn publish(&self, allocation: &Allocation) -> Result<(), Error> {
-        let name = name_of(&allocation.key);
-        let (state, other) = match allocation.tentative_until {
-            Some(_) => (TENTATIVE, LASTING),
-            None => (LASTING, TENTATIVE),
-        };
-        self.rename(&name, STAGED, state)?;
-        self.unlink(&name, other)
+    /// Puts a staged record in its place, and in that of `before`.
+    pub(crate) fn publish(&self, after: &Allocation, before: Option<&Allocation>) -> Result<(), Error> {
+        let name = name_of(&after.key);
+        self.rename(&name, STAGED, state_of(after))?;
+        match before.map(state_of).filter(|before| *before != state_of(after)) {
+            Some(before) => self.unlink(&name, before),
+            None => Ok(()),
+        }
     }
 
     /// Takes back what was staged.
     pub(crate) fn discard(&self, allocation: &Allocation) {
-        // The failure that led here is told; this one is met again by whoever stages next.
         let _ = self.unlink(&name_of(&allocation.key), STAGED);
     }
 

@@ -86,7 +86,8 @@ impl Store {
     /// Changes the allocations under the lock; what is written is what changed, and only when `change` succeeds.
     ///
     /// # Errors
-    /// What `change` answers, or the files' own troubles; they then hold what they held before.
+    /// What `change` answers, or the files' own troubles. They then hold what they held before, unless a rename fails for
+    /// which there was room and permission: then the same change again completes it.
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
         let mut opened = self.open(|_| true, BootTime::now()?)?;
@@ -202,19 +203,17 @@ impl Store {
             }
         }
         gone.extend(before.keys().map(|key| name_of(key)));
-        let staged = self.stage(&changed, opened);
-        let index_changed = match staged {
-            Ok(index_changed) => index_changed,
-            Err(error) => {
-                changed.iter().for_each(|(record, _)| self.records.discard(record));
-                return Err(error);
-            }
-        };
-        gone.iter().try_for_each(|name| self.records.remove(name))?;
-        if index_changed {
-            self.replace_index()?;
+        let replaced = self.stage(&changed, opened).and_then(|index_changed| {
+            gone.iter().try_for_each(|name| self.records.remove(name))?;
+            if index_changed { self.replace_index() } else { Ok(()) }
+        });
+        if let Err(error) = replaced {
+            // The failure that led here is told; one of these is met again by whoever writes next.
+            changed.iter().for_each(|(record, _)| self.records.discard(record));
+            let _ = fs::remove_file(beside(&self.index, "new"));
+            return Err(error);
         }
-        changed.iter().try_for_each(|(record, _)| self.records.publish(record))
+        changed.iter().try_for_each(|(record, before)| self.records.publish(record, *before))
     }
 
     fn replace_index(&self) -> Result<(), Error> {
