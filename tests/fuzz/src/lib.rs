@@ -9,6 +9,8 @@
 //!
 //! An input that broke something is added to the corpus under the name of what it broke, so that `make test` keeps it.
 
+#![expect(clippy::panic, reason = "a panic is how a target tells what it found")]
+
 pub mod corpus;
 pub mod mutate;
 pub mod targets;

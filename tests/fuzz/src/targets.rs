@@ -3,6 +3,7 @@
 mod documents;
 mod protocol;
 mod state;
+mod store;
 
 /// Bytes in, nothing out; a panic is a finding.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +24,9 @@ pub fn all() -> Vec<Target> {
         Target { name: "environment", run: protocol::environment, seeds: none },
         Target { name: "previous_result", run: protocol::previous_result, seeds: protocol::results },
         Target { name: "pools", run: state::pools, seeds: state::written_pools },
-        Target { name: "allocations", run: state::index, seeds: state::written_index },
-        Target { name: "allocation", run: state::record, seeds: state::written_records },
-        Target { name: "state_folder", run: state::folder, seeds: state::written_folder },
+        Target { name: "allocations", run: state::index, seeds: store::written_index },
+        Target { name: "allocation", run: state::record, seeds: store::written_records },
+        Target { name: "state_folder", run: store::folder, seeds: store::written_folder },
         Target { name: "native_pod_network", run: documents::native_pod_network, seeds: documents::golden_networks },
         Target { name: "verb_record", run: documents::verb_record, seeds: documents::written_records },
         Target { name: "identifiers", run: documents::identifiers, seeds: none },

@@ -1,30 +1,12 @@
-//! The state files. A file of somebody else's, a damaged one, one of a later version: it is refused by name and left
-//! alone, or understood; and what is understood never gives an address to two pods.
+//! The state documents. What is understood is written as the same, and never gives an address to two pods.
 
-use std::cell::LazyCell;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use cni::AttachmentKey;
-use ipam::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, Pools, Request, Store, VnicPool};
+use ipam::{Allocation, Allocations, BootId, BootTime, FamilyPool, Pools, Request, VnicPool};
 use vcn::{IfName, Mtu, Ocid, PerFamily, Purpose, TableId};
 
-const NOW: BootTime = BootTime(1_000_000);
-
-/// Between the files of one input (ASCII's record separator).
-const SEPARATOR: u8 = 0x1e;
-
-thread_local! {
-    /// A folder of this thread's, in memory, and the files that a store keeps in it.
-    static STATE: LazyCell<(tempfile::TempDir, Vec<(PathBuf, Vec<u8>)>)> = LazyCell::new(|| {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|error| panic!("a folder in /dev/shm: {error}"));
-        fill(folder.path()).unwrap_or_else(|error| panic!("a store in {}: {error}", folder.path().display()));
-        let files = files(folder.path()).unwrap_or_else(|error| panic!("{}: {error}", folder.path().display()));
-        (folder, files)
-    });
-}
+pub(super) const NOW: BootTime = BootTime(1_000_000);
 
 pub(super) fn pools(input: &[u8]) {
     let Ok(pools) = serde_json::from_slice::<Pools>(input) else { return };
@@ -73,148 +55,19 @@ fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> Option
     serde_json::from_slice(&serde_json::to_vec(value).ok()?).ok()
 }
 
-/// The contents of the store's files, in the order of their names.
-pub(super) fn folder(input: &[u8]) {
-    STATE.with(|state| {
-        let (folder, files) = &**state;
-        let contents = input.split(|byte| *byte == SEPARATOR);
-        let written = replace(folder.path(), files.iter().map(|(path, _)| path.as_path()).zip(contents));
-        assert!(written.is_ok(), "{written:?}");
-        read_and_change(folder.path());
-    });
-}
-
-fn read_and_change(folder: &Path) {
-    let store = Store::new(folder, boot());
-    let before = files(folder).ok();
-    // What is damaged goes out of the way, one by one, and is kept for whoever asks.
-    let read = (0..8).map(|_| store.read()).find(|read| match read {
-        Err(Error::Damaged { .. }) => {
-            let aside = store.set_aside();
-            let later = matches!(aside, Err(Error::TooNew { .. }));
-            assert!(later || matches!(&aside, Ok(Some(path)) if path.exists()), "{aside:?}");
-            later
-        }
-        _ => true,
-    });
-    match read {
-        Some(Ok(held)) => change(folder, &store, &held),
-        // Of a later version, or beside one that is.
-        Some(Err(Error::TooNew { .. } | Error::Damaged { .. })) => {
-            let refused = store.update(|held| Ok::<_, Error>(held.freed.clear()));
-            assert!(matches!(refused, Err(Error::TooNew { .. } | Error::Damaged { .. })), "{refused:?}");
-            let after = files(folder).ok();
-            let kept = |file| after.iter().flatten().any(|(_, content)| content == file);
-            assert!(before.iter().flatten().all(|(_, content)| kept(content)), "a later version's file is left alone");
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Every address that is left is given out once; what is given back is given back.
-fn change(folder: &Path, store: &Store, held: &Allocations) {
-    let lives = |held: &&Allocation| held.tentative_until.is_none_or(|until| until > NOW);
-    let addresses = |held: &Allocation| held.addresses.iter().map(|a| a.address).collect::<Vec<_>>();
-    let mut taken: BTreeSet<IpAddr> = held.allocations.iter().filter(lives).flat_map(addresses).collect();
-    let mut keys = (0..6).filter_map(|number| format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>().ok());
-    let mut last = None;
-    while let Some(key) = keys.next() {
-        match store.update_for(&key, NOW, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW)) {
-            Ok(reservation) => {
-                for address in addresses(&reservation.allocation) {
-                    assert!(taken.insert(address), "{address} was given out twice");
-                }
-                last = Some(key);
-            }
-            // A record that only an ADD of this name would meet, or one that belongs to another entry.
-            Err(Error::Exhausted(_) | Error::Damaged { .. } | Error::TooNew { .. } | Error::Collision { .. }) => break,
-            Err(other) => panic!("{other}"),
-        }
-    }
-    let Some(key) = last else { return };
-    let committed = store.commit(&key);
-    assert!(committed.is_ok(), "{committed:?}");
-    let found = Store::new(folder, boot()).find(&key);
-    assert!(matches!(&found, Ok(Some(held)) if held.tentative_until.is_none()), "{found:?}");
-    let released = store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW)));
-    assert!(matches!(released, Ok(Some(_))), "{released:?}");
-    let found = store.find(&key);
-    assert!(matches!(found, Ok(None)), "{found:?}");
-}
-
 pub(super) fn written_pools() -> Vec<Vec<u8>> {
     serde_json::to_vec(&two_vnics()).into_iter().collect()
 }
 
-pub(super) fn written_index() -> Vec<Vec<u8>> {
-    written(|path| path.ends_with("allocations.json"))
-}
-
-pub(super) fn written_records() -> Vec<Vec<u8>> {
-    let documents = written(|path| !path.ends_with("allocations.json"));
-    let records = documents.iter().filter_map(|text| serde_json::from_slice::<serde_json::Value>(text).ok());
-    records.filter_map(|record| record.get("allocation").map(|held| held.to_string().into_bytes())).collect()
-}
-
-pub(super) fn written_folder() -> Vec<Vec<u8>> {
-    vec![written(|_| true).join(&SEPARATOR)]
-}
-
-fn written(wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
-    STATE.with(|state| state.1.iter().filter(|(path, _)| wanted(path)).map(|(_, content)| content.clone()).collect())
-}
-
-/// One allocation that lasts, one that does not yet, one address that was freed.
-fn fill(folder: &Path) -> Result<(), Error> {
-    let store = Store::new(folder, boot());
-    for (name, then) in [("a", 1), ("b", 0), ("c", 2)] {
-        let Ok(key) = format!("vcn-native/{name}/eth0").parse::<AttachmentKey>() else { continue };
-        store.update_for(&key, NOW, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW))?;
-        if then > 0 {
-            store.commit(&key)?;
-        }
-        if then > 1 {
-            store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW)))?;
-        }
-    }
-    Ok(())
-}
-
-/// All files below a folder but empty ones (locks), by name.
-fn files(folder: &Path) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => found.push((path.clone(), fs::read(path)?)),
-            }
-        }
-    }
-    found.retain(|(_, content)| !content.is_empty());
-    found.sort();
-    Ok(found)
-}
-
-/// Makes these the only files.
-fn replace<'a>(folder: &Path, contents: impl Iterator<Item = (&'a Path, &'a [u8])>) -> io::Result<()> {
-    for (path, _) in files(folder)? {
-        fs::remove_file(path)?;
-    }
-    contents.into_iter().try_for_each(|(path, content)| fs::write(path, content))
-}
-
-fn boot() -> BootId {
+pub(super) fn boot() -> BootId {
     BootId::from_text("boot")
 }
 
-fn asked(key: AttachmentKey) -> Request {
+pub(super) fn asked(key: AttachmentKey) -> Request {
     Request { key, pod: None, host_link: link("oci0"), netns: None }
 }
 
-fn two_vnics() -> Pools {
+pub(super) fn two_vnics() -> Pools {
     let vnic = |number: u8| VnicPool {
         vnic_id: id(number),
         link: link(&format!("ens{number}")),
