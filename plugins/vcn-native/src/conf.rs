@@ -10,7 +10,8 @@ use vcn::{Mtu, STATE_DIR};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Conf {
-    /// Where pools and allocations are.
+    /// Where pools and allocations are: absolute, for plugins are started wherever the runtime is.
+    #[serde(deserialize_with = "absolute")]
     pub state_dir: PathBuf,
     /// The largest MTU a pod's link gets; the VNIC's, where that is smaller or nothing is said. A chained plugin that
     /// changes the MTU (tuning) needs the same value here, or CHECK calls it a difference.
@@ -29,6 +30,14 @@ impl Conf {
     pub(crate) fn or_default(conf: &Result<Self, Error>) -> Self {
         conf.as_ref().map_or_else(|_| Self::default(), Clone::clone)
     }
+}
+
+fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(deserializer)?;
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    Err(serde::de::Error::custom(format!("{path:?} is not an absolute path")))
 }
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).

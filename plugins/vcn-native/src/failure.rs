@@ -35,6 +35,9 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
             ErrorCode::TRY_AGAIN_LATER,
             "wait, or look at the node agent: `oke-node-agent status` on the node says what it waits for",
         ),
+        ipam::Error::Exhausted(shortage) if shortage.vnics == 0 => {
+            (code::NO_ADDRESS, "`oke-node-agent status` on the node says which VNICs there are and whom they serve")
+        }
         ipam::Error::Exhausted(_) => {
             (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
         }
@@ -42,7 +45,13 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
         ipam::Error::TooNew { .. } => {
             (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
         }
-        ipam::Error::Damaged { .. } => (code::STATE, "the node agent writes pools.json anew within a minute"),
+        ipam::Error::Damaged { path, .. } if path.ends_with("pools.json") => {
+            (code::STATE, "the node agent writes it anew within a minute")
+        }
+        ipam::Error::Damaged { .. } => {
+            (code::STATE, "the next ADD or DEL sets it aside and makes it anew from what the kernel knows")
+        }
+        ipam::Error::Collision { .. } => (code::STATE, "delete and create one of the two pods: it gets another name"),
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };
     told(code, error, next)
@@ -52,12 +61,20 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
 pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
     let (code, next) = match error {
         _ if error.is_already_exists() => {
-            (code::INTERFACE_EXISTS, "the pod or node has this object already and it is not ours; see the details")
+            (code::INTERFACE_EXISTS, "it is there already and is not ours: see whose it is, and remove or rename it")
         }
-        datapath::Error::Apply { .. } => {
-            (code::STEP_FAILED, "nothing was left behind; the details give the kernel's reason")
+        datapath::Error::Apply { left_over, .. } if left_over.is_empty() => (
+            code::STEP_FAILED,
+            "the details give the kernel's reason, and nothing was left behind; `oke-node-agent plan` on the node says \
+             what the host lacks",
+        ),
+        datapath::Error::Apply { .. } => (
+            code::STEP_FAILED,
+            "the details give the kernel's reason and what could not be undone, which DEL tries again",
+        ),
+        datapath::Error::Observe { .. } => {
+            (code::UNOBSERVABLE, "the details give the kernel's reason; the runtime tries again")
         }
-        datapath::Error::Observe { .. } => (code::UNOBSERVABLE, "try again; the details give the kernel's reason"),
         datapath::Error::Collision { .. } => (code::LINK_COLLISION, "remove or rename that link"),
     };
     let mut answer = told(code, error, next);

@@ -19,6 +19,7 @@ mod gc;
 mod node;
 mod report;
 mod status;
+mod unsupported;
 
 pub use conf::Conf;
 pub use failure::code;
@@ -40,7 +41,7 @@ impl Plugin for VcnNative {
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);
-        let answer = add::add(request, &mut report);
+        let answer = unsupported::refuse(&request.config).and_then(|()| add::add(request, &mut report));
         let aftercare = answer.is_ok().then_some(Aftercare::Announce);
         report.send(&request.conf.state_dir, answer.as_ref().err(), aftercare);
         answer
