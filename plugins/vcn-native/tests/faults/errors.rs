@@ -81,7 +81,7 @@ fn an_add_of_which_any_call_fails_leaves_the_node_as_it_was() {
 }
 
 #[test]
-fn so_does_one_that_cannot_switch_ipv6_on_in_the_pod() {
+fn an_add_that_cannot_switch_ipv6_on_in_the_pod_leaves_the_node_as_it_was() {
     let calls = Scene::new().calls_of_add(Some(IN_POD), switch_ipv6_off);
     assert!(calls.iter().any(|call| call.line.starts_with("write(")), "{calls:#?}");
     on_each(&cases(&calls, 2), |scene, failure, case| {
@@ -123,7 +123,7 @@ fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
         let calls = scene.run(verb, scene.resident()).calls(None);
         on_each(&cases(&calls, 5), |scene, (call, error), case| {
             let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
-            assert_ne!(end(&outcome.output, case), End::Died, "{case}");
+            assert!(may_die(call) || end(&outcome.output, case) != End::Died, "{case}");
             scene.assert_as_before(case);
             outcome.hit
         });

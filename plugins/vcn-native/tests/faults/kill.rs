@@ -48,7 +48,7 @@ fn killed(verb: &str, next: &str, every: usize) {
         let hit = scene.run(verb, &pod).with(call, Fault::Kill).hit;
         let output = scene.run(next, &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
-        scene.assert_as_before(case);
+        scene.assert_as_before_killed(case);
         hit
     });
 }

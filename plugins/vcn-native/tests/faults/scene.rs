@@ -1,14 +1,15 @@
 //! Where faults happen: a node with a pod that lives through all of them, and what must be true after each.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ipam::{BootId, BootTime, Store};
 use serde_json::{Value, json};
-use vcn::Family;
+use vcn::{Family, POD_GATEWAY_V6};
 
-use crate::node::{Families, Node, Pod, assert_success};
+use crate::node::{Families, Node, Pod, assert_success, name};
 use crate::traced::{Call, Run};
 
 pub(crate) struct Scene {
@@ -41,7 +42,7 @@ impl Scene {
         node.write_pools(vnics);
         let resident = Pod::new("resident");
         let answer = node.add(&resident);
-        settle(&node);
+        settle(&node, answer["interfaces"][0]["name"].as_str().unwrap());
         let before = everything(&node);
         Self { node, resident, answer, before }
     }
@@ -96,12 +97,22 @@ impl Scene {
         Store::new(self.node.state.path(), BootId::current().unwrap())
     }
 
-    /// Links, routes, rules, neighbours, nft and settings are as before, and the record holds the resident alone.
+    /// Links, routes, rules, neighbours, nft, settings and files are as before, and the record holds the resident alone.
     pub(crate) fn assert_as_before(&self, case: &str) {
-        let now = everything(&self.node);
-        // A record that was lost need not have been made anew.
-        let lost = |line: &str| line.starts_with("file ") && !self.node.state.path().join("allocations.json").exists();
-        let gone: Vec<_> = self.before.iter().filter(|line| !now.contains(line) && !lost(line)).collect();
+        self.assert_same(everything(&self.node), case);
+    }
+
+    /// The same, but for an index that was written and not put in its place: the next one is written over it.
+    pub(crate) fn assert_as_before_killed(&self, case: &str) {
+        let mut now = everything(&self.node);
+        now.retain(|line| !line.ends_with("/allocations.json.new"));
+        self.assert_same(now, case);
+    }
+
+    fn assert_same(&self, now: Vec<String>, case: &str) {
+        // Where the record was lost, it need not have been made anew.
+        let gone: Vec<_> =
+            self.before.iter().filter(|line| !now.contains(line) && !line.starts_with("file ")).collect();
         let left: Vec<_> = now.iter().filter(|line| !self.before.contains(line)).collect();
         assert!(gone.is_empty() && left.is_empty(), "{case}: gone {gone:#?}, left {left:#?}");
         let held = self.node.allocations().allocations;
@@ -112,7 +123,7 @@ impl Scene {
     pub(crate) fn delete(&self, pod: &Pod, case: &str) {
         let output = self.run("DEL", pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
-        self.assert_as_before(case);
+        self.assert_as_before_killed(case);
     }
 
     /// Whether a pod reaches the router of its VNIC by both families.
@@ -120,7 +131,10 @@ impl Scene {
         let held = self.node.allocations().allocations;
         let Some(allocation) = held.iter().find(|held| held.key.container_id.as_str() == pod.id) else { return false };
         let number = if allocation.addresses[0].vnic_link.as_str() == "ens5" { 0 } else { 1 };
-        pod.reaches(&format!("10.0.{number}.1")) && pod.reaches(&format!("2001:db8:{number}::1"))
+        // A link that was just raised drops what it is given until the kernel's own thread has attached its queue.
+        [format!("10.0.{number}.1"), format!("2001:db8:{number}::1")]
+            .iter()
+            .all(|router| within(Duration::from_secs(5), || pod.reaches(router)))
     }
 
     /// The resident has lived through it.
@@ -145,13 +159,29 @@ pub(crate) fn end(output: &std::process::Output, case: &str) -> End {
     End::Error
 }
 
-/// Waits until the host has checked its link-local addresses for duplicates: they come with routes of their own.
-fn settle(node: &Node) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while node.in_host(|socket| socket.addresses(None).unwrap().iter().any(|address| address.tentative)) {
-        assert!(Instant::now() < deadline, "an address stays tentative");
-        std::thread::sleep(Duration::from_millis(20));
+/// Waits until the resident's link has the link-local address that the kernel gives it, and has checked it for duplicates:
+/// it comes some time after the link, with routes of its own.
+fn settle(node: &Node, link: &str) {
+    let ready = || {
+        node.in_host(|socket| {
+            let index = socket.index_of(&name(link)).unwrap();
+            let addresses = socket.addresses(Some(index)).unwrap();
+            addresses.iter().any(|address| address.address.ip() != IpAddr::V6(POD_GATEWAY_V6) && !address.tentative)
+        })
+    };
+    assert!(within(Duration::from_secs(10), ready), "{link} has no address of its own");
+}
+
+/// Whether something becomes true in time.
+fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
+    true
 }
 
 /// All that a verb could change on a host, whoever it belongs to.

@@ -108,24 +108,6 @@ fn del_of_an_unreadable_record_without_link_still_leaves_nothing() {
 }
 
 #[test]
-fn an_add_killed_at_any_moment_leaves_nothing_after_del() {
-    let node = Node::new(Families::Dual);
-    let before = node.snapshot();
-    let mut killed = 0;
-    for round in 0..120_u64 {
-        let pod = Pod::new(&format!("k{round}"));
-        let mut child = node.start("ADD", &pod, &node.conf("1.0.0"));
-        std::thread::sleep(Duration::from_micros(round * 61 % 7300));
-        let _ = child.kill();
-        killed += u32::from(!child.wait().unwrap().success());
-        node.del(&pod);
-        assert_eq!(node.snapshot(), before, "round {round}");
-    }
-    assert!(killed > 10, "only {killed} were killed: the delays do not fit this machine");
-    assert!(node.allocations().allocations.is_empty());
-}
-
-#[test]
 fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
     let node = Node::new(Families::V4);
     let before = node.snapshot();
