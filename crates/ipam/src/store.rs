@@ -43,6 +43,9 @@ struct Opened {
     means: Allocations,
 }
 
+/// A record as it is to be, and as it was.
+type Changed<'a> = (&'a Allocation, Option<&'a Allocation>);
+
 impl Store {
     /// The store in `state_dir`, in this boot. Touches nothing yet.
     #[must_use]
@@ -195,7 +198,7 @@ impl Store {
     /// Writes what has changed since it was opened; `gone` are records that nothing refers to.
     fn keep(&self, opened: &Opened, mut gone: BTreeSet<String>) -> Result<(), Error> {
         let mut before: HashMap<_, _> = opened.records.iter().map(|record| (&record.key, record)).collect();
-        let mut changed: Vec<(&Allocation, Option<&Allocation>)> = Vec::new();
+        let mut changed: Vec<Changed<'_>> = Vec::new();
         for record in &opened.means.allocations {
             match before.remove(&record.key) {
                 Some(same) if same == record => {}
@@ -205,15 +208,39 @@ impl Store {
         gone.extend(before.keys().map(|key| name_of(key)));
         let replaced = self.stage(&changed, opened).and_then(|index_changed| {
             gone.iter().try_for_each(|name| self.records.remove(name))?;
-            if index_changed { self.replace_index() } else { Ok(()) }
+            match index_changed {
+                true => self.replace_index(),
+                // A DEL of what is not on record: whatever an ADD left that was killed before it was.
+                false if !gone.is_empty() => self.discard_index(),
+                false => Ok(()),
+            }
         });
         if let Err(error) = replaced {
             // The failure that led here is told; one of these is met again by whoever writes next.
             changed.iter().for_each(|(record, _)| self.records.discard(record));
-            let _ = fs::remove_file(beside(&self.index, "new"));
+            let _ = self.discard_index();
             return Err(error);
         }
-        changed.iter().try_for_each(|(record, before)| self.records.publish(record, *before))
+        for (at, (record, before)) in changed.iter().enumerate() {
+            if let Err(error) = self.records.publish(record, *before) {
+                self.take_back(changed.split_at(at), opened);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// As it was, when a record could not be put in its place, as far as that is possible: nobody must hold what nothing
+    /// is known of, and no record stay without what it holds.
+    fn take_back(&self, (published, staged): (&[Changed<'_>], &[Changed<'_>]), opened: &Opened) {
+        let fresh = published.iter().filter(|(_, before)| before.is_none());
+        fresh.for_each(|(record, _)| drop(self.records.remove(&name_of(&record.key))));
+        staged.iter().for_each(|(record, _)| self.records.discard(record));
+        let index = beside(&self.index, "new");
+        let _ = match &opened.index {
+            Some(before) => stage(&index, before).and_then(|()| fs::rename(&index, &self.index)),
+            None => fs::remove_file(&self.index),
+        };
     }
 
     fn replace_index(&self) -> Result<(), Error> {
@@ -221,8 +248,16 @@ impl Store {
         fs::rename(beside(&self.index, "new"), &self.index).map_err(wrap)
     }
 
+    fn discard_index(&self) -> Result<(), Error> {
+        let path = beside(&self.index, "new");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write { path, source: error }),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes all that is to be written beside its place; whether the index is among it.
-    fn stage(&self, changed: &[(&Allocation, Option<&Allocation>)], opened: &Opened) -> Result<bool, Error> {
+    fn stage(&self, changed: &[Changed<'_>], opened: &Opened) -> Result<bool, Error> {
         let wrap = |source: io::Error| Error::Write { path: self.index.clone(), source };
         let written = |means: &Allocations, room: usize| {
             let mut bytes = Vec::with_capacity(room);

@@ -64,6 +64,7 @@ fn kill_9_at_any_moment_then_del_leaves_the_record_as_before() {
         let folder = dir.path().join("allocations");
         let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(files.len(), 1, "round {round}: {files:?}");
+        assert!(!dir.path().join("allocations.json.new").exists(), "round {round}");
         // Nobody else holds anything: all others of the eight addresses can be had.
         let given = (0..7).map(|id| reserve(&store, &pools, &format!("all{id}")).map(drop));
         given.collect::<Result<(), _>>().unwrap();
