@@ -73,7 +73,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
         assert_eq!(node.add(&next)["ips"][0]["address"], "10.0.0.8/32", "nothing else is free");
         let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap();
         let listeners = [(listen(&next), "next"), (listen(&present), "present")];
-        let mut connection = connecting.join().unwrap().expect("the client's next try succeeds");
+        let mut connection = connecting.join().unwrap().unwrap();
         for (listener, name) in &listeners {
             listener.set_nonblocking(true).unwrap();
             if let Ok((mut accepted, _)) = listener.accept() {

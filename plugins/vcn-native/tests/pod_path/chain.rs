@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::node::{Families, Node, Pod};
 use serde_json::{Value, json};
 
+/// From packages.txt: containernetworking-plugins.
 const REFERENCE: &str = "/usr/lib/cni";
 const DEFAULT_ROUTE: [&str; 8] = ["route", "add", "default", "via", "10.0.1.1", "dev", "ens6", "onlink"];
 
@@ -62,7 +63,7 @@ impl Chain<'_> {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
-                .expect("the reference plugins are installed (packages.txt: containernetworking-plugins)");
+                .unwrap();
             child.stdin.take().unwrap().write_all(conf.to_string().as_bytes()).unwrap();
             child.wait_with_output().unwrap()
         };
