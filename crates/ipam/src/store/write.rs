@@ -1,0 +1,102 @@
+//! How a change gets onto the disk.
+//!
+//! A change is written beside what it replaces first, so that a full disk is met before anything is changed. Then come
+//! the renames, in an order that may be cut off anywhere: records that go, the index, records that come.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io;
+
+use super::{Opened, Store};
+use crate::file::{beside, stage};
+use crate::records::name_of;
+use crate::{Allocation, Allocations, Error};
+
+/// What one allocation adds to the index at most, as a rule, in bytes.
+const USUAL_GROWTH: usize = 256;
+
+/// A record as it is to be, and as it was.
+type Changed<'a> = (&'a Allocation, Option<&'a Allocation>);
+
+impl Store {
+    /// Writes what has changed since it was opened; `gone` are records that nothing refers to.
+    pub(super) fn keep(&self, opened: &Opened, mut gone: BTreeSet<String>) -> Result<(), Error> {
+        let mut before: HashMap<_, _> = opened.records.iter().map(|record| (&record.key, record)).collect();
+        let mut changed: Vec<Changed<'_>> = Vec::new();
+        for record in &opened.means.allocations {
+            match before.remove(&record.key) {
+                Some(same) if same == record => {}
+                known => changed.push((record, known)),
+            }
+        }
+        gone.extend(before.keys().map(|key| name_of(key)));
+        let replaced = self.stage(&changed, opened).and_then(|index_changed| {
+            gone.iter().try_for_each(|name| self.records.remove(name))?;
+            match index_changed {
+                true => self.replace_index(),
+                // A DEL of what is not on record: whatever an ADD left that was killed before it was.
+                false if !gone.is_empty() => self.discard_index(),
+                false => Ok(()),
+            }
+        });
+        if let Err(error) = replaced {
+            // The failure that led here is told; one of these is met again by whoever writes next.
+            changed.iter().for_each(|(record, _)| self.records.discard(record));
+            let _ = self.discard_index();
+            return Err(error);
+        }
+        for (at, (record, before)) in changed.iter().enumerate() {
+            if let Err(error) = self.records.publish(record, *before) {
+                self.take_back(changed.split_at(at), opened);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// As it was, when a record could not be put in its place, as far as that is possible: nobody must hold what nothing
+    /// is known of, and no record stay without what it holds.
+    fn take_back(&self, (published, staged): (&[Changed<'_>], &[Changed<'_>]), opened: &Opened) {
+        let fresh = published.iter().filter(|(_, before)| before.is_none());
+        fresh.for_each(|(record, _)| drop(self.records.remove(&name_of(&record.key))));
+        staged.iter().for_each(|(record, _)| self.records.discard(record));
+        let index = beside(&self.index, "new");
+        let _ = match &opened.index {
+            Some(before) => stage(&index, before).and_then(|()| fs::rename(&index, &self.index)),
+            None => fs::remove_file(&self.index),
+        };
+    }
+
+    pub(super) fn replace_index(&self) -> Result<(), Error> {
+        let wrap = |source| Error::Write { path: self.index.clone(), source };
+        fs::rename(beside(&self.index, "new"), &self.index).map_err(wrap)
+    }
+
+    fn discard_index(&self) -> Result<(), Error> {
+        let path = beside(&self.index, "new");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::Write { path, source: error }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes all that is to be written beside its place; whether the index is among it.
+    pub(super) fn stage(&self, changed: &[Changed<'_>], opened: &Opened) -> Result<bool, Error> {
+        let wrap = |source: io::Error| Error::Write { path: self.index.clone(), source };
+        let written = |means: &Allocations, room: usize| {
+            let mut bytes = Vec::with_capacity(room);
+            serde_json::to_writer(&mut bytes, means).map_err(|error| wrap(error.into()))?;
+            Ok::<_, Error>(bytes)
+        };
+        changed.iter().try_for_each(|(record, before)| self.records.stage(record, *before))?;
+        let after = written(&opened.means, opened.index.as_ref().map_or(0, Vec::len) + USUAL_GROWTH)?;
+        let same = match &opened.index {
+            Some(before) => *before == after,
+            None => written(&self.none(), 0)? == after,
+        };
+        if !same {
+            stage(&beside(&self.index, "new"), &after).map_err(wrap)?;
+        }
+        Ok(!same)
+    }
+}
