@@ -6,12 +6,14 @@
 //!   metadata service ─┐            ┌─▶ slots ─▶ desired ─▶ host (links, routes, rules, nft)
 //!   NativePodNetwork ─┼─▶ world ───┤
 //!   kernel events ────┘  (gather)  ├─▶ pools ──▶ pools.json ──▶ plugins
-//!                        (wake)    └─▶ installer ──▶ CNI binaries, conflist
+//!                        (wake)    ├─▶ running pods' host side, as their records say
+//!                                  └─▶ installer ──▶ CNI binaries, conflist
 //!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
+//!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
 //! ```
 //!
-//! Everything that decides (`world`, `slots`, `desired`, `pools`, `usage`) is pure; `reconcile` is the only one that
-//! changes the node.
+//! Everything that decides (`world`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
+//! that changes the node's configuration, and `aftercare` the only one that speaks for pods.
 
 pub mod aftercare;
 pub mod args;

@@ -114,8 +114,9 @@ impl Reconciler {
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         // Where the pod network is somebody else's, he may have given the addresses to others.
-        if ours {
-            self.pods.stage(cause, &mut findings);
+        match ours {
+            true => self.pods.stage(cause, &mut findings),
+            false => self.pods.rest(),
         }
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);

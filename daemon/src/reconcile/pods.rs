@@ -97,6 +97,11 @@ impl Pods {
 
     /// Repairs what was missing before, notes what is missing now.
     pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) {
+        // Whatever comes of this look, what the last one found missing has been looked at.
+        let mut drift = match cause {
+            Cause::Preview => HashMap::new(),
+            _ => std::mem::take(&mut self.drift),
+        };
         let held = match self.store.read() {
             Ok(held) => held,
             // A plugin sets it aside and makes it anew.
@@ -122,7 +127,6 @@ impl Pods {
             return;
         }
         let now = Instant::now();
-        let mut drift = std::mem::take(&mut self.drift);
         let mut failed = std::mem::take(&mut self.failed);
         for (allocation, steps) in broken {
             let link = &allocation.host_link;
@@ -140,11 +144,20 @@ impl Pods {
         findings.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
     }
 
+    /// Nothing is to be repaired here any more, or not yet.
+    pub(super) fn rest(&mut self) {
+        self.drift.clear();
+        self.repaired.clear();
+        self.failed.clear();
+    }
+
     /// Whether something is to be looked at: what was found missing, what the kernel's events (`signs`) say of pods that
     /// are on record, pods that went after they were repaired.
     pub(super) fn attention(&mut self, signs: Suspects) -> Attention {
         let settled = std::mem::replace(&mut self.suspects, signs);
-        let gone = |repaired: &Repaired| !matches!(self.store.find(&repaired.allocation.key), Ok(Some(_)));
+        let gone = |repaired: &Repaired| {
+            repaired.at.elapsed() < WATCHED_FOR && matches!(self.store.find(&repaired.allocation.key), Ok(None))
+        };
         let look = !self.drift.is_empty()
             || (!settled.is_empty() && self.store.read().is_ok_and(|held| concerns(&settled, &held)))
             || self.repaired.values().any(gone);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Change, Places, Step, apply, dismantle, plan, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Request};
+use ipam::{Allocation, BootId, BootTime, Pools, Request, TENTATIVE_LIFETIME};
 use netlink::Netns;
 use vcn::{IfName, Mtu};
 
@@ -66,6 +66,17 @@ impl Pod {
     pub(crate) fn release(&self, node: &Node) {
         let now = BootTime::now().unwrap();
         store(node).update(|held| Ok::<_, ipam::Error>(held.release(&self.allocation.key, now))).unwrap();
+    }
+
+    /// As if its ADD had not finished yet.
+    pub(crate) fn reopen(&self, node: &Node) {
+        let until = BootTime::now().unwrap().after(TENTATIVE_LIFETIME);
+        let reopened = store(node).update(|held| {
+            let mut all = held.allocations.iter_mut();
+            all.find(|it| it.key == self.allocation.key).unwrap().tentative_until = Some(until);
+            Ok::<_, ipam::Error>(())
+        });
+        reopened.unwrap();
     }
 
     pub(crate) fn host_link(&self) -> &IfName {

@@ -115,6 +115,36 @@ fn a_host_end_that_somebody_lowered_is_raised_with_all_that_it_carried() {
 }
 
 #[test]
+fn what_broke_while_the_agent_was_down_is_told_by_plan_and_mended_when_it_starts() {
+    let (node, mut agent) = node_and_agent();
+    let pod = Pod::add(&node, "a");
+    let whole = left(&node);
+    agent.stop();
+    node.on(flush_rules);
+    let (ok, text) = node.run(&["plan"]);
+    assert!(ok && text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let took = wait_for("the repair", || left(&node) == whole && pod.is_connected(), || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn an_add_that_has_not_finished_is_left_alone() {
+    let (node, agent) = node_and_agent();
+    let (pod, other) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
+    let whole = left(&node);
+    pod.reopen(&node);
+    // The other one's repair shows that the first has been looked at.
+    pod.take_down(&node, |step| !is_link(step));
+    let without = left(&node);
+    other.take_down(&node, |step| !is_link(step));
+    wait_for("the other's repair", || left(&node) == without, || agent.log());
+    assert!(whole.len() > without.len());
+    assert!(!agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().ends_with("(pod a)")));
+}
+
+#[test]
 fn pods_that_come_and_go_cost_no_pass() {
     let (node, agent) = node_and_agent();
     let before = node.passes("kernel");
