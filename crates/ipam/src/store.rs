@@ -4,10 +4,13 @@ mod mend;
 mod write;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use cni::AttachmentKey;
 use serde::de::Error as _;
@@ -19,6 +22,10 @@ use crate::{Allocation, Allocations, BootId, BootTime, Error, Freed};
 const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
 
+/// The longest wait for the lock. It is held for file updates alone, less than a millisecond each: 250 pods at once are
+/// through in a fraction of a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The allocations of a node.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -26,6 +33,7 @@ pub struct Store {
     lock: PathBuf,
     records: Records,
     boot: BootId,
+    patience: Duration,
 }
 
 /// The allocations as they are, before a change.
@@ -42,7 +50,13 @@ impl Store {
     #[must_use]
     pub fn new(state_dir: &Path, boot: BootId) -> Self {
         let records = Records::new(state_dir, boot.clone());
-        Self { index: state_dir.join(INDEX), lock: state_dir.join(LOCK), records, boot }
+        Self { index: state_dir.join(INDEX), lock: state_dir.join(LOCK), records, boot, patience: PATIENCE }
+    }
+
+    /// The same with another bound on the wait for the lock.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// What is handed out, as of one moment, but for what was taken down since. Needs no lock.
@@ -211,7 +225,7 @@ impl Store {
         Allocations::none(self.boot.clone())
     }
 
-    /// Freed when the file is closed, so also by kill −9.
+    /// Freed when the file is closed, so also by kill −9. A holder that was stopped must not stop the node's pods for ever.
     fn lock(&self) -> Result<File, Error> {
         let wrap = |source| Error::Lock { path: self.lock.clone(), source };
         let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
@@ -222,7 +236,15 @@ impl Store {
             }
             other => other.map_err(wrap)?,
         };
-        file.lock().map_err(wrap)?;
-        Ok(file)
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(wrap(error)),
+        }
+        // Waiting in the kernel is fairer than asking again and again, and has no deadline: so somebody else waits.
+        let (sender, locked) = mpsc::channel();
+        let waiting = thread::Builder::new().spawn(move || sender.send(file.lock().map(|()| file)));
+        waiting.map_err(wrap)?;
+        locked.recv_timeout(self.patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(wrap)
     }
 }

@@ -56,9 +56,10 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     }
 }
 
-/// Reserves addresses. An empty record may be a lost one: before it is believed, the kernel is asked who has what.
+/// Reserves addresses. An empty record may be a lost one: before it is believed, the kernel is asked who has what. A full
+/// one may hold what killed runs have left.
 fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
-    let mut sure = false;
+    let (mut sure, mut swept) = (false, false);
     loop {
         let reserved = node.store.update_for(&asked.key, node.now, |held| match held.is_empty() && !sure {
             true => Ok(None),
@@ -71,6 +72,10 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
                 sure = true;
             }
             Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
+            Err(ipam::Error::Exhausted(_)) if !swept => {
+                node.store.sweep(node.now).map_err(|error| failure::of_ipam(&error))?;
+                swept = true;
+            }
             Err(error) => return Err(failure::of_ipam(&error)),
         }
     }

@@ -51,6 +51,9 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
         ipam::Error::Damaged { .. } => {
             (code::STATE, "the next ADD or DEL sets it aside and makes it anew from what the kernel knows")
         }
+        ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
+            (ErrorCode::TRY_AGAIN_LATER, "another run of the plugin holds it: see which (`fuser` names it), and end it")
+        }
         ipam::Error::Collision { .. } => (code::STATE, "delete and create one of the two pods: it gets another name"),
         _ => (code::STATE, "check that the state directory is writable and has space"),
     };

@@ -18,6 +18,13 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
         return Ok(());
     }
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
+    if let Err(error) = node.store.sweep(node.now) {
+        match (error, node.pools()) {
+            (ipam::Error::Damaged { .. }, Ok(pools)) => node.rebuild_record(&pools, report)?,
+            (error, _) => return Err(failure::of_ipam(&error)),
+        }
+    }
     let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
     let dead = |held: &&Allocation| {
         held.key.network == request.config.name

@@ -1,6 +1,7 @@
 //! Writers one beside the other, of other boots and of other versions.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use ipam::{
@@ -25,6 +26,23 @@ fn fifty_writers_at_once_get_fifty_addresses() {
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), 50);
+}
+
+#[test]
+fn a_lock_that_somebody_keeps_is_waited_for_and_then_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    reserve(&store, &pools, "a").unwrap();
+    let kept = fs::File::options().write(true).open(dir.path().join("allocations.lock")).unwrap();
+    kept.lock().unwrap();
+    let error = reserve(&store.clone().with_patience(Duration::from_millis(50)), &pools, "b").unwrap_err();
+    assert!(matches!(&error, Error::Lock { source, .. } if source.kind() == ErrorKind::TimedOut), "{error}");
+    assert_eq!(store.read().unwrap().allocations.len(), 1, "reading needs no lock");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| reserve(&store, &pools, "c"));
+        drop(kept);
+        waiting.join().unwrap().unwrap();
+    });
 }
 
 #[test]
