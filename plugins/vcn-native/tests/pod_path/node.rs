@@ -203,6 +203,8 @@ impl Node {
             }
             let proxies = netlink::NeighbourFilter { family: None, index: None, proxy: true };
             lines.extend(socket.neighbours(&proxies).unwrap().iter().map(|n| format!("proxy {n:?}")));
+            // The kernel gives each link an address of its own, when it has checked that for duplicates.
+            lines.retain(|line| !line.contains("fe80:") || line.contains("fe80::1"));
             lines.sort();
             lines
         })
