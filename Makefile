@@ -21,7 +21,7 @@ STATIC_BUILD  = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=sta
 RELEASE       = $(or $(CARGO_TARGET_DIR),target)/$(HOST)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs demo demo-down test bench soak fuzz lint fmt
+.PHONY: help setup build plugins programs demo demo-down test bench soak machine fuzz lint fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,19 +57,26 @@ bench: setup build ## Race the pod path against the reference plugins
 	$(BENCH)
 
 # SOAK=1: tests that take a sample of their cases (every system call that may fail or be the last) take all of them.
-soak: setup ## Run all tests SOAK_ROUNDS times (10), then fuzz, stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    SOAK=1 .ci/test || exit 1; \
 	done
+	@$(MAKE) --no-print-directory machine
 	@$(MAKE) --no-print-directory fuzz
+
+# One kernel with nf_tables, IPVS and VLANs: what runs here and in the guest by halves, and what needs all three.
+machine: setup ## Run the tests of return paths on a kernel of Debian's, under qemu
+	cargo build --package oke-node-agent --package vcn-native --package sandbox --bins
+	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
+	    cargo test --package tests --no-fail-fast --test return_paths --test ipvs -- --include-ignored
 
 fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)
 
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* tests/runner tests/fuzz/run; do bash -n $$script || exit 1; done
+	@for script in .ci/* tests/runner tests/fuzz/run tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

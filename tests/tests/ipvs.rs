@@ -1,8 +1,9 @@
-//! Node ports with kube-proxy in IPVS mode: real IPVS, the real agent and plugin. The guest's kernel has IPVS and no
-//! nf_tables, so here our two marking chains are two iptables rules for each VNIC.
+//! Node ports with kube-proxy in IPVS mode: real IPVS, the real agent and plugin. The guest's kernel (tests/uml) has IPVS and
+//! no nf_tables, so there our two marking chains are two iptables rules for each VNIC. Under tests/qemu/run they are the
+//! agent's own.
 //!
-//! That is the same to a packet. The chains stand on both sides of -100, where destinations are translated, and in IPVS mode
-//! none is on a packet's way in: IPVS translates behind, on input.
+//! The two are the same to a packet. The chains stand on both sides of -100, where destinations are translated, and in IPVS
+//! mode none is on a packet's way in: IPVS translates behind, on input.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::panic, reason = "likewise")]
@@ -24,6 +25,8 @@ const TOOLS: [(Family, &str, &str); 2] =
 
 /// What is there once: rules, the Services' addresses, settings.
 fn start_kube_proxy(world: &World) {
+    // Has the kernel load IPVS, if it was not, and the settings appear.
+    world.on_node("ipvsadm", &["--clear"], "");
     for setting in ["conntrack", "expire_nodest_conn", "expire_quiescent_template"] {
         world.on_node("tee", &[&format!("/proc/sys/net/ipv4/vs/{setting}")], "1");
     }
@@ -49,7 +52,8 @@ fn publish(world: &World, endpoint: &Server) {
         world.on_node("ipset", &["-exist", "restore"], &fill(include_str!("return_paths/rules/ipvs.sets")));
         let rules = fill(include_str!("return_paths/rules/ipvs.rules"));
         world.on_node(&format!("{iptables}-restore"), &[], &rules);
-        let at_node = world.own_addresses(family).into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
+        let at_node =
+            world.own_addresses(family).into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
         let services: String = at_node
             .chain([(cluster_ip(family), SERVICE_PORT)])
             .map(|(address, port)| {
@@ -61,8 +65,12 @@ fn publish(world: &World, endpoint: &Server) {
     }
 }
 
-/// What our nft table's first two chains say, for a kernel without nf_tables.
+/// What our nft table's first two chains say, where the kernel has no nf_tables.
 fn mark_by_iptables(world: &World) {
+    let table = world.node.command("nft").args(["list", "table", "inet", vcn::NFT_TABLE]).output().unwrap();
+    if table.status.success() {
+        return;
+    }
     let vnics = world.node.vnics();
     let marks = [PRIMARY_MARK].into_iter().chain((0..).map_while(|slot| vnic_mark(TableId(TABLE_BASE + slot))));
     for (vnic, mark) in vnics.iter().zip(marks) {

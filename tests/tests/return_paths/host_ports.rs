@@ -21,7 +21,7 @@ fn a_host_port_answers_where_it_was_asked() {
     let runtime = |port| Runtime::of(&node).unwrap().with_capability("portMappings", mappings(port));
     let (one, on_one) = world.server_by(&node, "one", &runtime(9001));
     let (two, on_two) = world.server_by(&node, "two", &runtime(9002));
-    assert_ne!(one.label.rsplit(' ').next(), two.label.rsplit(' ').next(), "pods are spread over VNICs");
+    assert_ne!(world.vnic_of(&one), world.vnic_of(&two), "pods are spread over VNICs");
     // Its rules and kube-proxy's are in the same chains on most nodes.
     for with_kube_proxy in [false, true] {
         if with_kube_proxy {

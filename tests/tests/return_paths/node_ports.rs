@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use vcn::Family;
+use vcn::{Family, MachineKind};
 
 use crate::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
 use crate::world::{Connection, Server, World};
@@ -45,6 +45,12 @@ fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path(
     let world = World::start();
     world.on_node("tee", &["/proc/sys/net/ipv4/conf/all/src_valid_mark"], "1");
     a_node_port_answers_where_it_was_asked(Mode::Nftables, &world);
+}
+
+#[test]
+#[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
+fn a_node_port_answers_where_it_was_asked_on_bare_metal() {
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
 }
 
 fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sandbox::{Agent, Attachment, DropReason, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
-use vcn::{Family, PerFamily};
+use vcn::{Family, MachineKind, PerFamily};
 
 /// The port that pods listen on.
 pub(crate) const PORT: u16 = 8080;
@@ -57,12 +57,18 @@ fn bin_dir() -> PathBuf {
 impl World {
     /// The nodes as they boot, without agents.
     pub(crate) fn booted() -> Self {
+        Self::booted_as(MachineKind::Virtual)
+    }
+
+    fn booted_as(kind: MachineKind) -> Self {
         let subnet =
             |name, ipv4: &str, ipv6: &str| SubnetSpec::new(name, ipv4.parse().unwrap()).with(ipv6.parse().unwrap());
         let node = |name| {
-            NodeSpec::virtual_machine(name, "nodes")
-                .metadata("oke-native-pod-networking", "true")
-                .vnic(VnicSpec::for_pods("pods", 3))
+            let spec = match kind {
+                MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
+                MachineKind::BareMetal => NodeSpec::bare_metal(name, "nodes"),
+            };
+            spec.metadata("oke-native-pod-networking", "true").vnic(VnicSpec::for_pods("pods", 3))
         };
         let vcn = Vcn::builder()
             .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
@@ -76,15 +82,19 @@ impl World {
         let named = |name| vcn.node(name).unwrap();
         let (node, other, client) = (named("node-a"), named("node-b"), named("client"));
         // As Oracle Linux boots.
-        for conf in ["all", "default", "ens3", "ens5", "ens6"] {
-            node.run(|| fs::write(format!("/proc/sys/net/ipv4/conf/{conf}/rp_filter"), "1")).unwrap().unwrap();
-        }
+        let settings = || fs::read_dir("/proc/sys/net/ipv4/conf")?.try_for_each(|link| strict(&link?.path()));
+        node.run(settings).unwrap().unwrap();
         Self { vcn, node, other, client, agents: Vec::new() }
     }
 
     /// The same, ready for pods.
     pub(crate) fn start() -> Self {
-        let mut world = Self::booted();
+        Self::start_as(MachineKind::Virtual)
+    }
+
+    /// Whose nodes are of a kind (the client is a virtual machine).
+    pub(crate) fn start_as(kind: MachineKind) -> Self {
+        let mut world = Self::booted_as(kind);
         for node in [Arc::clone(&world.node), Arc::clone(&world.other)] {
             world.start_agent(&node);
         }
@@ -126,12 +136,13 @@ impl World {
         (server, attachment)
     }
 
-    fn vnic_of(&self, server: &Server) -> Option<String> {
+    /// The VNIC whose address a pod has.
+    pub(crate) fn vnic_of(&self, server: &Server) -> Option<String> {
         let has = |vnic: &sandbox::Vnic| {
             vnic.secondary.ipv4.iter().flatten().any(|address| Some(*address) == server.address.ipv4)
         };
         let vnics = [self.node.vnics(), self.other.vnics()].concat();
-        vnics.iter().find(|vnic| has(vnic)).map(|vnic| vnic.link.to_string())
+        vnics.iter().find(|vnic| has(vnic)).map(|vnic| format!("{} tag {}", vnic.link, vnic.vlan_tag))
     }
 
     /// The addresses of `node` itself, one per VNIC.
@@ -215,6 +226,10 @@ pub(crate) fn serve(at: SocketAddr) {
             });
         }
     });
+}
+
+fn strict(link: &Path) -> io::Result<()> {
+    fs::write(link.join("rp_filter"), "1")
 }
 
 /// Waits until something is so.
