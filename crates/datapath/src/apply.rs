@@ -166,7 +166,8 @@ fn write(place: Place, object: &Object, verb: Verb, places: &mut Places) -> Resu
             let neighbour = match mac {
                 Some(mac) => Neighbour::permanent(index, *address, *mac),
                 None => Neighbour::proxy(index, *address),
-            };
+            }
+            .by(PROTOCOL);
             match verb {
                 Verb::Add | Verb::Replace => socket.replace_neighbour(&neighbour),
                 Verb::Delete => socket.delete_neighbour(&neighbour),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{NeighbourFilter, RouteFilter, Socket};
+use netlink::{Neighbour, NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, owners};
@@ -168,8 +168,10 @@ fn proxies(links: &[IfName], held: &[IpAddr], socket: &mut Socket) -> Result<Vec
         let entries = socket
             .neighbours(&filter)
             .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
+        // Somebody else may answer for the same address on another VNIC's link.
+        let ours = |entry: &Neighbour| entry.protocol == Some(PROTOCOL) && held.contains(&entry.address);
         found.extend(
-            entries.into_iter().filter(|entry| held.contains(&entry.address)).map(|entry| {
+            entries.into_iter().filter(ours).map(|entry| {
                 Object::Neighbour(NeighbourSpec { link: name.clone(), address: entry.address, mac: None })
             }),
         );
