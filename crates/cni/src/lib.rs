@@ -41,6 +41,6 @@ pub use request::{AddRequest, CheckRequest, DelRequest, GcRequest, StatusRequest
 pub use result::{AddResult, Dns, Interface, Ip, Route, Success};
 pub use run::{Exit, run};
 pub use runtime_config::RuntimeConfig;
-pub use trace::TraceContext;
+pub use trace::{ParentSpan, TraceContext};
 pub use verb::Verb;
 pub use version::Version;

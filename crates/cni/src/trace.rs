@@ -11,40 +11,73 @@ pub struct TraceContext {
     pub baggage: Option<String>,
 }
 
+/// The caller's span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParentSpan<'a> {
+    /// The trace: 32 lower-case hexadecimal digits, not all zero.
+    pub trace_id: &'a str,
+    /// The span in it: 16 such digits.
+    pub span_id: &'a str,
+}
+
 impl TraceContext {
-    /// The trace's identifier, 32 lower-case hexadecimal digits; none when TRACEPARENT is missing or malformed.
+    /// The caller's span; none when TRACEPARENT is missing or malformed. A later version of the format may have more parts
+    /// than the first (W3C trace context §3.2.4).
     #[must_use]
-    pub fn trace_id(&self) -> Option<&str> {
-        self.part(1, 32)
+    pub fn parent(&self) -> Option<ParentSpan<'_>> {
+        let mut parts = self.traceparent.as_deref()?.split('-');
+        let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let sound = is_hexadecimal(version, 2)
+            && version != "ff"
+            && is_hexadecimal(trace_id, 32)
+            && is_hexadecimal(span_id, 16)
+            && is_hexadecimal(flags, 2)
+            && (version != "00" || parts.next().is_none());
+        // All zeros means "none".
+        let named = [trace_id, span_id].iter().all(|id| id.bytes().any(|digit| digit != b'0'));
+        (sound && named).then_some(ParentSpan { trace_id, span_id })
     }
+}
 
-    /// The caller's span, 16 lower-case hexadecimal digits.
-    #[must_use]
-    pub fn parent_span_id(&self) -> Option<&str> {
-        self.part(2, 16)
-    }
-
-    /// A part of `version-traceid-spanid-flags`; all zeros means invalid there.
-    fn part(&self, index: usize, length: usize) -> Option<&str> {
-        let part = self.traceparent.as_deref()?.split('-').nth(index)?;
-        let hexadecimal = part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        (part.len() == length && hexadecimal && part.bytes().any(|b| b != b'0')).then_some(part)
-    }
+fn is_hexadecimal(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn context(text: &str) -> TraceContext {
+        TraceContext { traceparent: Some(text.to_owned()), ..TraceContext::default() }
+    }
+
     #[test]
-    fn the_trace_id_is_taken_only_from_a_well_formed_parent() {
-        let context = |text: &str| TraceContext { traceparent: Some(text.to_owned()), ..TraceContext::default() };
-        let good = context("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
-        assert_eq!(good.trace_id(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        assert_eq!(good.parent_span_id(), Some("00f067aa0ba902b7"));
-        for bad in ["", "00", "00-xyz-1-01", "00-00000000000000000000000000000000-0000000000000000-00"] {
-            assert_eq!(context(bad).trace_id(), None, "{bad}");
+    fn a_well_formed_parent_is_understood() {
+        let expected = ParentSpan { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736", span_id: "00f067aa0ba902b7" };
+        for good in [
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-of-a-later-version",
+        ] {
+            assert_eq!(context(good).parent(), Some(expected), "{good}");
         }
-        assert_eq!(TraceContext::default().trace_id(), None);
+    }
+
+    #[test]
+    fn anything_else_is_no_parent() {
+        for bad in [
+            "",
+            "00",
+            "00-xyz-1-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-1",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(context(bad).parent(), None, "{bad}");
+        }
+        assert_eq!(TraceContext::default().parent(), None);
     }
 }

@@ -27,7 +27,9 @@ impl Report {
     pub(crate) fn of_network(verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
         let mut record = VerbRecord::begin("vcn-native", env!("CARGO_PKG_VERSION"), verb);
         record.network = network.to_string();
-        record.trace_id = trace.trace_id().map(str::to_owned);
+        if let Some(parent) = trace.parent() {
+            record.continue_trace(parent.trace_id, parent.span_id);
+        }
         Self { record, phases: Phases::start(), assigned: Vec::new() }
     }
 

@@ -155,5 +155,5 @@ fn a_request_says_whose_attachment_it_is_which_pod_and_which_trace() {
     assert_eq!(request.args.pod_namespace.as_deref(), Some("ns"));
     assert_eq!(request.args.pod_name.as_deref(), Some("web-0"));
     assert_eq!(request.args.pod_uid.as_deref(), Some("u-1"));
-    assert_eq!(request.trace.trace_id(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
+    assert_eq!(request.trace.parent().unwrap().trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
 }

@@ -12,5 +12,6 @@ mod check;
 mod faults;
 mod gc;
 mod node;
+mod seen;
 mod status;
 mod verbs;

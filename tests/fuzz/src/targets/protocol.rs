@@ -19,7 +19,7 @@ impl Plugin for Reader {
     const ABOUT: &'static str = "fuzz: reads";
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
-        let _ = (request.config.ipam(), request.config.args(), request.trace.trace_id());
+        let _ = (request.config.ipam(), request.config.args(), request.trace.parent());
         let _ = request.config.runtime_config.pod_annotations();
         let Some(mut previous) = request.config.prev_result.clone() else { return Ok(sample().into()) };
         let before = previous.read();
