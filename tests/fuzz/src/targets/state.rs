@@ -1,16 +1,20 @@
 //! The state documents. What is understood is written as the same, and never gives an address to two pods.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 use cni::AttachmentKey;
 use ipam::{Allocation, Allocations, BootId, BootTime, FamilyPool, Pools, Request, VnicPool};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use vcn::{IfName, Mtu, Ocid, PerFamily, Purpose, TableId};
 
 pub(super) const NOW: BootTime = BootTime(1_000_000);
 
 pub(super) fn pools(input: &[u8]) {
     let Ok(pools) = serde_json::from_slice::<Pools>(input) else { return };
-    assert_eq!(again(&pools).as_ref(), Some(&pools), "what was read is written and read as the same");
+    is_kept(&pools, input);
     let mut held = Allocations::none(boot());
     let mut given = BTreeSet::new();
     for number in 0..3 {
@@ -30,7 +34,7 @@ pub(super) fn pools(input: &[u8]) {
 /// The index alone, in memory: a hundred times as fast as with its folder.
 pub(super) fn index(input: &[u8]) {
     let Ok(mut held) = serde_json::from_slice::<Allocations>(input) else { return };
-    assert_eq!(again(&held).as_ref(), Some(&held), "what was read is written and read as the same");
+    is_kept(&held, input);
     let mut given = BTreeSet::new();
     for number in 0..3 {
         let Ok(key) = format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>() else { continue };
@@ -47,12 +51,27 @@ pub(super) fn index(input: &[u8]) {
 /// A record alone.
 pub(super) fn record(input: &[u8]) {
     if let Ok(held) = serde_json::from_slice::<Allocation>(input) {
-        assert_eq!(again(&held), Some(held), "what was read is written and read as the same");
+        is_kept(&held, input);
     }
 }
 
-fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> Option<T> {
-    serde_json::from_slice(&serde_json::to_vec(value).ok()?).ok()
+/// What was read is written and read as the same. But for fractions, which no format of ours has: as `serde_json` reads
+/// them their last digit may change (reading them exactly would make a plugin 42 KB larger).
+fn is_kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, input: &[u8]) {
+    if serde_json::from_slice(input).is_ok_and(|document| has_fraction(&document)) {
+        return;
+    }
+    let again: Option<T> = serde_json::to_vec(value).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    assert_eq!(again.as_ref(), Some(value), "what was read is written and read as the same");
+}
+
+fn has_fraction(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64(),
+        Value::Array(items) => items.iter().any(has_fraction),
+        Value::Object(fields) => fields.values().any(has_fraction),
+        _ => false,
+    }
 }
 
 pub(super) fn written_pools() -> Vec<Vec<u8>> {
