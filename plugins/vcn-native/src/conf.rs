@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cni::Error;
+use cni::{Config, Error};
 use serde::{Deserialize, Deserializer};
 use vcn::{Mtu, STATE_DIR};
 
@@ -21,15 +21,26 @@ pub struct Conf {
 
 impl Default for Conf {
     fn default() -> Self {
-        Self { state_dir: PathBuf::from(STATE_DIR), mtu: None }
+        Self { state_dir: state_dir(), mtu: None }
     }
 }
 
 impl Conf {
-    /// DEL and GC clean up whatever has become of the configuration.
-    pub(crate) fn or_default(conf: &Result<Self, Error>) -> Self {
-        conf.as_ref().map_or_else(|_| Self::default(), Clone::clone)
+    /// DEL and GC clean up whatever has become of the configuration: where a field is wrong, the sound ones still count, or
+    /// a slip in the MTU would make DEL look for the pod's record in another directory.
+    pub(crate) fn as_far_as_sound(conf: &Result<Self, Error>, config: &Config) -> Self {
+        match conf {
+            Ok(conf) => conf.clone(),
+            Err(_) => Self {
+                state_dir: config.raw().get("stateDir").and_then(|it| absolute(it).ok()).unwrap_or_else(state_dir),
+                mtu: config.raw().get("mtu").and_then(|it| pod_mtu(it).ok()).flatten(),
+            },
+        }
     }
+}
+
+fn state_dir() -> PathBuf {
+    PathBuf::from(STATE_DIR)
 }
 
 fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {

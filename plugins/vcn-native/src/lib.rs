@@ -48,7 +48,7 @@ impl Plugin for VcnNative {
     }
 
     fn del(&self, request: &DelRequest<Conf>) -> Result<(), Error> {
-        let conf = Conf::or_default(&request.conf);
+        let conf = Conf::as_far_as_sound(&request.conf, &request.config);
         let mut report = Report::of_attachment("DEL", &request.key, &request.args, &request.trace);
         let answer = del::del(request, &conf, &mut report);
         report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));
@@ -67,7 +67,7 @@ impl Plugin for VcnNative {
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
-        let conf = Conf::or_default(&request.conf);
+        let conf = Conf::as_far_as_sound(&request.conf, &request.config);
         let mut report = Report::of_network("GC", &request.config.name, &request.trace);
         let answer = gc::gc(request, &conf, &mut report);
         report.send(&conf.state_dir, answer.as_ref().err(), Some(Aftercare::Forget));

@@ -3,13 +3,13 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipam::{BootId, BootTime, Store};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
-use crate::node::{Families, Node, Pod, assert_success, name};
+use crate::node::{Families, Node, Pod, assert_success, name, within};
 use crate::traced::{Call, Run};
 
 pub(crate) struct Scene {
@@ -170,18 +170,6 @@ fn settle(node: &Node, link: &str) {
         })
     };
     assert!(within(Duration::from_secs(10), ready), "{link} has no address of its own");
-}
-
-/// Whether something becomes true in time.
-fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + time;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    true
 }
 
 /// All that a verb could change on a host, whoever it belongs to.

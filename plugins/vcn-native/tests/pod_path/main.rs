@@ -9,9 +9,11 @@
 mod aftercare;
 mod chain;
 mod check;
+mod deletion;
 mod faults;
 mod gc;
 mod node;
+mod other_hands;
 mod seen;
 mod status;
 mod verbs;

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use ipam::{Allocations, BootId, FamilyPool, Pools, Store, VnicPool};
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket, Sysctls};
@@ -242,6 +243,18 @@ impl Pod {
     pub(crate) fn reaches(&self, target: &str) -> bool {
         reaches(&self.netns, target)
     }
+}
+
+/// Whether something becomes true in time.
+pub(crate) fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 pub(crate) fn reaches(netns: &Netns, target: &str) -> bool {

@@ -187,20 +187,3 @@ fn check_passes_after_add_and_names_what_is_broken() {
     assert_eq!(code, 107, "{text}");
     assert!(text.contains("rule add pref 1536 from 10.0.0.8 lookup 1001"), "{text}");
 }
-
-#[test]
-fn forty_adds_at_once_give_forty_pods_that_work() {
-    let node = Node::new(Families::V6);
-    // /121 instead of /125: 128 addresses on each VNIC.
-    let mut pools = node.pools();
-    for (number, vnic) in pools.vnics.iter_mut().enumerate() {
-        vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::80/121").parse().unwrap()];
-    }
-    node.write_pools(pools.vnics);
-    let pods: Vec<_> = (0..40).map(|id| Pod::new(&format!("p{id}"))).collect();
-    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.add(pod)))));
-    assert_eq!(node.allocations().allocations.len(), 40);
-    assert!(pods.iter().all(|pod| pod.reaches("2001:db8::2")));
-    std::thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.del(pod)))));
-    assert!(node.pod_rules(Family::Ipv6).is_empty());
-}

@@ -1,0 +1,188 @@
+//! DEL in whatever circumstances: no namespace or another one, another configuration, nothing known of the pod.
+
+use std::fs;
+use std::time::Duration;
+
+use ipam::VnicPool;
+use netlink::{LinkKind, NewLink, Peer, Socket};
+use serde_json::{Value, json};
+
+use crate::node::{Families, Node, Pod, assert_success, name, within};
+
+/// DEL of a pod with another namespace's path, or none.
+fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
+    let environment = [("CNI_COMMAND", "DEL"), ("CNI_CONTAINERID", id), ("CNI_NETNS", netns)];
+    assert_success(&node.call(&environment, conf));
+}
+
+fn assert_nothing_left(node: &Node, before: &[String], case: &str) {
+    assert_eq!(node.snapshot(), before, "{case}");
+    assert!(node.allocations().allocations.is_empty(), "{case}");
+}
+
+#[test]
+fn a_path_that_is_another_pods_by_now_costs_that_pod_nothing() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let (gone, other) = (Pod::new("gone"), Pod::new("other"));
+    node.add(&gone);
+    node.add(&other);
+    // The other pod's link has the same name, in the namespace that the path leads to now.
+    del_with(&node, "gone", other.path().to_str().unwrap(), &node.conf("1.0.0"));
+    assert!(other.reaches("10.0.1.1") && other.reaches("2001:db8:1::1"));
+    assert_eq!(node.allocations().allocations.len(), 1);
+    node.del(&other);
+    assert_nothing_left(&node, &before, "both gone");
+}
+
+#[test]
+fn a_foreign_namespace_is_not_touched() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let (pod, foreign) = (Pod::new("a"), Pod::new("foreign"));
+    let links = || Socket::open().unwrap().links().unwrap();
+    let theirs = || {
+        let peer = Peer { name: name("other"), mac: None, mtu: None, netns: None };
+        Socket::open().unwrap().add_link(&NewLink::new(name("eth0"), LinkKind::Veth(peer)))
+    };
+    foreign.netns.run(theirs).unwrap().unwrap();
+    let links_before = foreign.netns.run(links).unwrap();
+    node.add(&pod);
+    for _ in 0..2 {
+        del_with(&node, "a", foreign.path().to_str().unwrap(), &node.conf("1.0.0"));
+        assert_nothing_left(&node, &before, "DEL");
+    }
+    assert_eq!(foreign.netns.run(links).unwrap(), links_before);
+}
+
+#[test]
+fn no_namespace_no_previous_result_and_any_version_are_enough() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    for version in ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
+        for netns in ["", "/run/netns/gone", "/dev/null", "/proc/self/ns/net"] {
+            node.add(&Pod::new("a"));
+            del_with(&node, "a", netns, &node.conf(version));
+            assert_nothing_left(&node, &before, &format!("{version} {netns:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_pod_whose_namespace_died_leaves_nothing() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    let host_end = node.add(&pod)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+    drop(pod);
+    // The kernel takes a namespace down some time after its last holder went, and the link with it.
+    let gone = || node.in_host(|socket| socket.link(&name(&host_end)).is_err_and(|error| error.is_not_found()));
+    assert!(within(Duration::from_secs(10), gone), "the link goes with the namespace");
+    del_with(&node, "a", "", &node.conf("1.0.0"));
+    assert_nothing_left(&node, &before, "DEL");
+}
+
+#[test]
+fn a_link_that_was_deleted_inside_the_pod_leaves_nothing() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    node.add(&pod);
+    pod.netns.run(|| Socket::open().unwrap().delete_link_named(&name("eth0"))).unwrap().unwrap();
+    node.del(&pod);
+    assert_nothing_left(&node, &before, "DEL");
+}
+
+/// A change of the pools, and what it is called.
+type Change = (&'static str, fn(&mut Vec<VnicPool>));
+
+#[test]
+fn pools_that_changed_meanwhile_are_no_obstacle() {
+    let changes: [Change; 5] = [
+        ("no VNIC is left", Vec::clear),
+        ("the VNIC's link has another name", |vnics| vnics.iter_mut().for_each(|vnic| vnic.link = name("ens9"))),
+        ("the VNIC has another table", |vnics| vnics.iter_mut().for_each(|vnic| vnic.table.0 += 10)),
+        ("the VNIC is for something else", |vnics| {
+            vnics.iter_mut().for_each(|vnic| vnic.purpose = vcn::Purpose::Host);
+        }),
+        ("the VNIC has other addresses", |vnics| {
+            let pool = vnics[0].families.ipv4.as_mut().unwrap();
+            pool.addresses = vec!["10.9.9.0/29".parse().unwrap()];
+        }),
+    ];
+    for (case, change) in changes {
+        let node = Node::new(Families::Dual);
+        let before = node.snapshot();
+        let pod = Pod::new("a");
+        node.add(&pod);
+        let mut vnics = node.pools().vnics;
+        change(&mut vnics);
+        node.write_pools(vnics);
+        node.del(&pod);
+        assert_nothing_left(&node, &before, case);
+    }
+}
+
+#[test]
+fn missing_damaged_and_unreadable_pools_are_no_obstacle() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pools = node.state.path().join("pools.json");
+    let text = fs::read(&pools).unwrap();
+    let spoil: [(&str, &dyn Fn()); 3] = [
+        ("missing", &|| fs::remove_file(&pools).unwrap()),
+        ("damaged", &|| fs::write(&pools, "{").unwrap()),
+        ("a folder", &|| {
+            fs::remove_file(&pools).unwrap();
+            fs::create_dir(&pools).unwrap();
+        }),
+    ];
+    for (case, spoil) in spoil {
+        let pod = Pod::new("a");
+        node.add(&pod);
+        spoil();
+        node.del(&pod);
+        assert_nothing_left(&node, &before, case);
+        let _ = fs::remove_dir(&pools);
+        fs::write(&pools, &text).unwrap();
+    }
+}
+
+#[test]
+fn a_configuration_that_changed_meanwhile_is_no_obstacle() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let changes = [
+        ("mtu", json!(1280)),
+        ("mtu", json!("large")),
+        ("ipam", json!({"type": "host-local"})),
+        ("dns", json!(7)),
+        ("prevResult", json!({"cniVersion": "9.9.9", "ips": "none"})),
+        ("args", json!([])),
+        ("unknown", json!({"deep": [{}]})),
+    ];
+    for (field, value) in changes {
+        let pod = Pod::new("a");
+        node.add(&pod);
+        let mut conf = node.conf("1.0.0");
+        conf[field] = value;
+        assert_success(&node.cni("DEL", &pod, &conf));
+        assert_nothing_left(&node, &before, &conf.to_string());
+    }
+}
+
+#[test]
+fn del_before_add_and_between_adds_changes_nothing_for_the_next() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    for round in 0..3 {
+        (0..3).for_each(|_| node.del(&pod));
+        assert_nothing_left(&node, &before, &format!("DEL without ADD, round {round}"));
+        let result = node.add(&pod);
+        let router = if result.to_string().contains("\"10.0.0.") { "10.0.0.1" } else { "10.0.1.1" };
+        assert!(pod.reaches(router), "{result}");
+        node.del(&pod);
+    }
+    assert_nothing_left(&node, &before, "the last");
+}

@@ -1,0 +1,13 @@
+//! Many verbs at once, of many pods and of one: every pod works, no address is given twice, and nothing is left at the end.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking, its helper functions too"
+)]
+
+mod many;
+#[path = "../pod_path/node.rs"]
+#[allow(dead_code, reason = "the pod path's tests use more of it")]
+mod node;
+mod same_key;

@@ -1,0 +1,79 @@
+//! As many pods as a node may have, all at the same moment.
+
+use std::collections::HashSet;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::node::{Families, Node, Pod};
+
+const PODS: usize = 250;
+
+/// A node whose two VNICs have more addresses than there are pods, in the subnets of their routers.
+fn large_node() -> Node {
+    let node = Node::new(Families::Dual);
+    let mut vnics = node.pools().vnics;
+    for (number, vnic) in vnics.iter_mut().enumerate() {
+        let ranges = [3, 4, 5, 6].map(|bit| format!("10.0.{number}.{}/{}", 1 << bit, 32 - bit).parse().unwrap());
+        let more = format!("10.0.{number}.128/26").parse().unwrap();
+        vnic.families.ipv4.as_mut().unwrap().addresses = ranges.into_iter().chain([more]).collect();
+        vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::/112").parse().unwrap()];
+    }
+    node.write_pools(vnics);
+    node
+}
+
+fn address(result: &Value, ip: usize) -> String {
+    result["ips"][ip]["address"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn two_hundred_and_fifty_adds_at_once_give_pods_that_work_and_as_many_dels_leave_nothing() {
+    let node = large_node();
+    let before = node.snapshot();
+    let pods: Vec<_> = (0..PODS).map(|id| Pod::new(&format!("p{id}"))).collect();
+    let results: Vec<Value> = thread::scope(|scope| {
+        let adds: Vec<_> = pods.iter().map(|pod| scope.spawn(|| node.add(pod))).collect();
+        adds.into_iter().map(|add| add.join().unwrap()).collect()
+    });
+    let given: HashSet<String> = results.iter().flat_map(|result| [address(result, 0), address(result, 1)]).collect();
+    assert_eq!(given.len(), 2 * PODS, "no address twice");
+    assert_eq!(node.allocations().allocations.len(), PODS);
+    for (pod, result) in pods.iter().zip(&results) {
+        let number = if address(result, 0).starts_with("10.0.0.") { 0 } else { 1 };
+        assert!(pod.reaches(&format!("10.0.{number}.1")), "{} with {result}", pod.id);
+        assert!(pod.reaches(&format!("2001:db8:{number}::1")), "{} with {result}", pod.id);
+    }
+    thread::scope(|scope| pods.iter().for_each(|pod| drop(scope.spawn(|| node.del(pod)))));
+    assert_eq!(node.snapshot(), before);
+    let held = node.allocations();
+    assert_eq!((held.allocations.len(), held.freed.len()), (0, 2 * PODS), "every address cools down");
+}
+
+#[test]
+fn adds_and_dels_of_many_pods_in_any_order_leave_those_that_stay() {
+    let node = large_node();
+    let pods: Vec<_> = (0..60).map(|id| Pod::new(&format!("p{id}"))).collect();
+    // Every third stays; the others come and go, each on its own, for three rounds.
+    thread::scope(|scope| {
+        for (number, pod) in pods.iter().enumerate() {
+            let node = &node;
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    node.add(pod);
+                    node.del(pod);
+                }
+                if number % 3 == 0 {
+                    node.add(pod);
+                }
+            });
+        }
+    });
+    let held = node.allocations().allocations;
+    assert_eq!(held.len(), 20);
+    for (number, pod) in pods.iter().enumerate().step_by(3) {
+        let own = held.iter().find(|held| held.key.container_id.as_str() == pod.id).unwrap();
+        let router = if own.addresses[0].vnic_link.as_str() == "ens5" { "10.0.0.1" } else { "10.0.1.1" };
+        assert!(pod.reaches(router), "{number}");
+    }
+}

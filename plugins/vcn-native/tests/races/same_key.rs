@@ -1,0 +1,62 @@
+//! Verbs of one attachment at the same time. A runtime should not do that; one that was restarted does.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::node::{Families, Node, Pod, assert_success, error_of};
+
+#[test]
+fn two_adds_of_one_attachment_at_once_make_one_network_that_works() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let conf = node.conf("1.1.0");
+    for round in 0..60_u64 {
+        let pod = Pod::new(&format!("r{round}"));
+        let first = node.start("ADD", &pod, &conf);
+        thread::sleep(Duration::from_micros(round * 173 % 7100));
+        let second = node.start("ADD", &pod, &conf);
+        let outputs = [first, second].map(|child| child.wait_with_output().unwrap());
+        let failed: Vec<_> = outputs.iter().filter(|output| !output.status.success()).map(error_of).collect();
+        // Each answers for what it made: while one of them says that there is a pod, there is one.
+        if failed.len() == 2 {
+            node.add(&pod);
+        }
+        let held = node.allocations().allocations;
+        let router = if held[0].addresses[0].vnic_link.as_str() == "ens5" { "10.0.0.1" } else { "10.0.1.1" };
+        assert!(pod.reaches(router), "round {round}: {failed:?}");
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "round {round}");
+        assert!(node.allocations().allocations.is_empty(), "round {round}");
+    }
+}
+
+#[test]
+fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let conf = node.conf("1.1.0");
+    for round in 0..120_u64 {
+        let pod = Pod::new(&format!("r{round}"));
+        let mut add = node.start("ADD", &pod, &conf);
+        thread::sleep(Duration::from_micros(round * 53 % 7100));
+        assert_success(&node.cni("DEL", &pod, &conf));
+        add.wait().unwrap();
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "round {round}");
+        assert!(node.allocations().allocations.is_empty(), "round {round}");
+    }
+}
+
+#[test]
+fn three_dels_of_one_attachment_at_once_and_three_more_all_succeed() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    for round in 0..20 {
+        let pod = Pod::new(&format!("r{round}"));
+        node.add(&pod);
+        thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| node.del(&pod)))));
+        (0..3).for_each(|_| node.del(&pod));
+        assert_eq!(node.snapshot(), before, "round {round}");
+        assert!(node.allocations().allocations.is_empty(), "round {round}");
+    }
+}
