@@ -104,6 +104,7 @@ impl Settings {
                 return Err(SettingsError::Relative { option, path: path.clone() });
             }
         }
+        let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
         Ok(Self {
             npn_file,
             state_dir: options.state_dir,
@@ -125,7 +126,7 @@ impl Settings {
                 flannel_daemonset: options.flannel_daemonset,
                 ..Signals::default()
             },
-            installer: installer::Settings::new(options.installer)?,
+            installer,
         })
     }
 

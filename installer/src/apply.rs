@@ -1,60 +1,167 @@
-//! Taking the steps of a plan. It has no opinion, save one: without every binary there is no configuration.
+//! Taking the steps of a plan. It has no opinion, save two: without every binary there is no configuration, and what we do
+//! is remembered before it is done.
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use crate::place::{NewFile, place};
-use crate::plan::BINARY_MODE;
-use crate::{Conflist, Digest, Error, Report, Step, conflist};
+use crate::plan::{BINARY_MODE, Purpose, Writing};
+use crate::record::{Before, Configuration, Record, RecordFile};
+use crate::{Conflist, Digest, Error, Report, Step};
 
-/// Takes the steps in order and goes on after a failure; the report says which were taken and what failed.
-pub(crate) fn apply(steps: Vec<Step>, mut report: Report) -> Report {
-    let mut complete = report.failures.is_empty();
-    for step in steps {
-        let writes_conflist = matches!(step, Step::WriteConflist { .. });
-        if writes_conflist && !complete {
-            continue;
-        }
-        match take(&step) {
-            Ok(()) => {
-                if writes_conflist {
-                    report.conflist = Conflist::InPlace;
-                }
-                report.steps.push(step);
+/// Whoever takes the steps.
+#[derive(Debug)]
+pub(crate) struct Applier<'a> {
+    /// What we did so far.
+    pub(crate) record: &'a mut Record,
+    /// Where that is kept.
+    pub(crate) file: &'a RecordFile,
+    /// Whether what is found in our places is an earlier release's, which remembered nothing.
+    pub(crate) inherited: bool,
+    /// The time.
+    pub(crate) now: SystemTime,
+}
+
+impl Applier<'_> {
+    /// Takes the steps in order and goes on after a failure; the report says which were taken and what failed.
+    pub(crate) fn apply(mut self, steps: Vec<Step>, mut report: Report) -> Report {
+        let mut complete = !report.failures.iter().any(Error::concerns_binaries);
+        for step in steps {
+            let needs_binaries = matches!(&step, Step::WriteConflist(writing) if writing.purpose != Purpose::Unchain);
+            if needs_binaries && !complete {
+                continue;
             }
-            Err(error) => {
-                complete &= matches!(step, Step::RemoveStale(_));
-                report.failures.push(error);
+            match self.take(&step, &mut report.failures) {
+                Ok(()) => {
+                    if matches!(&step, Step::WriteConflist(writing) if writing.purpose == Purpose::Ours) {
+                        report.conflist = Conflist::InPlace;
+                    }
+                    report.steps.push(step);
+                }
+                Err(error) => {
+                    complete &= matches!(step, Step::RemoveStale(_) | Step::WriteConflist(_));
+                    report.failures.push(error);
+                }
+            }
+        }
+        report.applied = true;
+        report
+    }
+
+    fn take(&mut self, step: &Step, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let failed = |target: &Path, action| {
+            let target = target.to_path_buf();
+            move |source| Error::Place { target, action, source }
+        };
+        match step {
+            Step::CreateDirectory(path) => fs::create_dir_all(path).map_err(failed(path, "creating the directory")),
+            Step::RemoveStale(path) => match fs::remove_file(path) {
+                // Another installer was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other.map_err(failed(path, "removing the stale file")),
+            },
+            Step::InstallBinary { source, target, digest, replaces } => {
+                let contents =
+                    fs::read(source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+                if Digest::of(&contents) != *digest {
+                    return Err(Error::SourceChanged { path: source.clone() });
+                }
+                self.remember_binary(target, *digest, replaces.is_some(), failures)?;
+                place(NewFile { target, contents: &contents, mode: BINARY_MODE })
+            }
+            Step::SetMode { target, .. } => fs::set_permissions(target, Permissions::from_mode(BINARY_MODE))
+                .map_err(failed(target, "setting its mode")),
+            Step::WriteConflist(writing) => self.write(writing, failures),
+            Step::Forget { name } => {
+                self.record.configurations.remove(name);
+                self.keep(failures);
+                Ok(())
             }
         }
     }
-    report.applied = true;
-    report
-}
 
-fn take(step: &Step) -> Result<(), Error> {
-    let failed = |target: &Path, action| {
-        let target = target.to_path_buf();
-        move |source| Error::Place { target, action, source }
-    };
-    match step {
-        Step::CreateDirectory(path) => fs::create_dir_all(path).map_err(failed(path, "creating the directory")),
-        Step::RemoveStale(path) => match fs::remove_file(path) {
-            // Another installer was faster.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(failed(path, "removing the stale file")),
-        },
-        Step::InstallBinary { source, target, digest, .. } => {
-            let contents = fs::read(source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-            if Digest::of(&contents) != *digest {
-                return Err(Error::SourceChanged { path: source.clone() });
+    fn remember_binary(
+        &mut self,
+        target: &Path,
+        digest: Digest,
+        replaces: bool,
+        failures: &mut Vec<Error>,
+    ) -> Result<(), Error> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let first = !self.record.binaries.contains_key(&name);
+        let before =
+            if first && replaces && !self.inherited { Before::keep(target, self.file.directory())? } else { None };
+        let irreplaceable = before.is_some();
+        let binary = self.record.binaries.entry(name.clone()).or_default();
+        binary.before = before.or(binary.before.take());
+        let digest = Some(digest.to_string());
+        if binary.digest == digest {
+            return Ok(());
+        }
+        binary.digest = digest;
+        if !self.keep(failures) && irreplaceable {
+            // What cannot be given back is not replaced.
+            self.record.binaries.remove(&name);
+            return failures.pop().map_or(Ok(()), Err);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, writing: &Writing, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let Writing { name, target, contents, mode, found, wanted, purpose, disturbed } = writing;
+        let now = match fs::read(target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            other => Some(other.map_err(|source| Error::Read { path: target.clone(), source })?),
+        };
+        // Somebody was faster: what he wrote has to be looked at first.
+        if now != *found {
+            return Err(Error::Raced { target: target.clone() });
+        }
+        let remembered = self.record.configurations.get(name).cloned();
+        if *purpose != Purpose::Unchain {
+            let foreign = *purpose == Purpose::Ours && found.is_some() && remembered.is_none() && !self.inherited;
+            let before = if foreign { Before::keep(target, self.file.directory())? } else { None };
+            let known = self.record.configurations.entry(name.clone()).or_default();
+            known.before = before.or(known.before.take());
+            known.written = Some(contents.clone());
+            known.wanted = Some(wanted.clone());
+            if !disturbed.is_empty() {
+                known.fought(self.now);
             }
-            place(NewFile { target, contents: &contents, mode: BINARY_MODE })
+            self.keep(failures);
         }
-        Step::SetMode { target, .. } => {
-            fs::set_permissions(target, Permissions::from_mode(BINARY_MODE)).map_err(failed(target, "setting its mode"))
+        let placed = place(NewFile { target, contents: contents.as_bytes(), mode: *mode });
+        match (&placed, purpose) {
+            (Ok(()), Purpose::Unchain) => {
+                self.record.configurations.remove(name);
+                self.keep(failures);
+            }
+            (Err(_), Purpose::Ours | Purpose::Chain) => self.take_back(name, remembered, failures),
+            (Ok(()), Purpose::Ours | Purpose::Chain) | (Err(_), Purpose::Unchain) => {}
         }
-        Step::WriteConflist { target, contents, .. } => place(NewFile { target, contents, mode: conflist::MODE }),
+        placed
+    }
+
+    /// What was not written is not remembered as written: it would be taken for somebody's undoing.
+    fn take_back(&mut self, name: &str, remembered: Option<Configuration>, failures: &mut Vec<Error>) {
+        match remembered {
+            Some(known) => self.record.configurations.insert(name.to_owned(), known),
+            None => self.record.configurations.remove(name),
+        };
+        self.keep(failures);
+    }
+
+    /// A node whose data directory cannot be written still gets its pods' network.
+    fn keep(&mut self, failures: &mut Vec<Error>) -> bool {
+        match self.file.keep(self.record) {
+            Ok(()) => true,
+            Err(source) => {
+                failures.push(Error::Unremembered { path: self.file.path(), source: Box::new(source) });
+                false
+            }
+        }
     }
 }

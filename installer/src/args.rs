@@ -3,30 +3,79 @@
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, Subcommand};
 
+use crate::settings::DATA_DIR;
 use crate::{PodNetwork, Seen, Signals};
 
 /// Puts the VCN-native CNI binaries and configuration on this node, where the cluster uses VCN-native pod networking.
 ///
 /// Prints the decision, the signal that decided, and what was (or, with --dry-run, would be) changed. Signals are given
 /// as options, because this command asks no API; the node agent gathers them itself. With none of them, nothing is
-/// touched. Exit status: 0 the node is as decided, 1 something failed, 64 called wrongly.
+/// touched. Exit status: 0 the node is as decided, 1 something failed, 64 called wrongly, 75 refused for now (uninstall).
 #[derive(Clone, Debug, Parser)]
-#[command(name = "oke-cni-installer", version)]
+#[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What else to do than installing
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// What the agent takes too.
     #[command(flatten)]
     pub options: Options,
     /// What is known about the cluster's pod network.
     #[command(flatten)]
     pub signals: SignalArgs,
+    /// Where we keep what we know.
+    #[command(flatten)]
+    pub keeping: Keeping,
     /// A pod could get an address now: write the configuration too, not only the binaries
     #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub usable: bool,
     /// Say what would be done and do nothing
     #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
+}
+
+/// What else can be done.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Take everything of ours off this node: configurations and binaries (what was there before comes back), routes,
+    /// rules, pods' links, the nft table, kernel settings, state
+    ///
+    /// Refuses with exit status 75 while pods of our network live here or the node agent runs, which would put everything
+    /// back. It may be repeated: what is gone already is fine. Exit status 1: something stays, and is named.
+    Uninstall(UninstallArgs),
+}
+
+/// How to uninstall.
+#[derive(Clone, Debug, clap::Args)]
+pub struct UninstallArgs {
+    /// Where things are.
+    #[command(flatten)]
+    pub options: Options,
+    /// Where we keep what we know.
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
+    pub sysctl_root: PathBuf,
+    /// Although pods of our network live here: they lose it
+    #[arg(long)]
+    pub force: bool,
+    /// Say what would be done and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Where we keep what we know; the agent has the same options of its own.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Keeping {
+    /// State of this boot, shared with the plugins
+    #[arg(long, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// What must be known after a reboot: what was written, and what was there before
+    #[arg(long, env = "DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
+    pub data_dir: PathBuf,
 }
 
 /// The options that the agent shares.
@@ -36,19 +85,32 @@ pub struct Options {
     #[arg(long, env = "POD_NETWORK", value_enum, default_value = "auto", value_name = "WHOSE")]
     pub pod_network: PodNetwork,
     /// Install although OKE's own vcn-native-ip-cni is present; it hands out the same addresses, so the node must not
-    /// have pods of its network
+    /// have pods of its network (else it is refused)
     #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub takeover: bool,
-    /// Put portmap into the chain, for host ports, where its binary exists
-    #[arg(long, env = "CNI_PORTMAP", action = ArgAction::Set, default_value = "true", value_name = "true|false")]
-    #[arg(value_parser = BoolishValueParser::new())]
-    pub portmap: bool,
+    /// The plugins behind ours, in order, each where its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
+    /// array of such names and of whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
+    #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
+    pub chain: String,
+    /// The largest MTU of a pod's link; the VNIC's when nothing is said
+    #[arg(long, env = "POD_MTU", value_name = "BYTES")]
+    pub pod_mtu: Option<u32>,
+    /// Where the pod network is not ours: chain vnic-attach into this configuration (10-flannel.conflist). When the option
+    /// goes, it is taken out again
+    #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
+    pub chain_into: Option<String>,
     /// Where the container runtime looks for CNI binaries, as seen from here
     #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]
     pub cni_bin_dir: PathBuf,
     /// Where the container runtime looks for CNI configurations, as seen from here
     #[arg(long, env = "CNI_CONF_DIR", default_value = "/etc/cni/net.d", value_name = "DIR")]
     pub cni_conf_dir: PathBuf,
+    /// Where the container runtime keeps what plugins answered, as seen from here: tells whether pods live here (takeover)
+    #[arg(long, env = "CNI_CACHE_DIR", default_value = "/var/lib/cni", value_name = "DIR")]
+    pub cni_cache_dir: PathBuf,
+    /// Where OKE's own CNI keeps which addresses are used: tells the same
+    #[arg(long, env = "OKE_STATE_DIR", default_value = "/dev/shm/oci-cni", value_name = "DIR")]
+    pub oke_state_dir: PathBuf,
     /// Where the plugin binaries to install are
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
     pub source_dir: PathBuf,

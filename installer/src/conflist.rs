@@ -1,5 +1,5 @@
-//! The text of `05-vcn-native.conflist`. Pure: the same chain and versions give the same bytes, so that an unchanged
-//! node is not written to.
+//! What `05-vcn-native.conflist` is to say, and its text. Pure: the same chain and versions give the same bytes, so that an
+//! unchanged node is not written to.
 
 #[cfg(test)]
 mod tests;
@@ -8,30 +8,26 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::observed::PORTMAP;
+use crate::Entry;
 use crate::versions::Version;
 
-/// Readable by root alone: the CIS benchmark asks for it, and the runtime is root.
+/// Readable by root alone: the CIS benchmark asks for it, and the runtime is root. A mode that somebody gave it stays.
 pub(crate) const MODE: u32 = 0o600;
 
-/// Renders the configuration. `chain` names the plugins in order, `versions` is what every one of them speaks.
-pub(crate) fn render(chain: &[&str], versions: &BTreeSet<Version>) -> Vec<u8> {
-    let document = json!({
-        // Runtimes that know no `cniVersions` (containerd 1.6) read this one only.
-        "cniVersion": Version::CONFIGURATION.to_string(),
+/// What the configuration is to say. `chain` lists the plugins in order, `versions` is what every one of them speaks.
+pub(crate) fn wanted(chain: &[Entry], versions: &BTreeSet<Version>) -> Value {
+    // Runtimes that know no `cniVersions` (containerd 1.6) read this one only: the newest that all of them know, unless a
+    // plugin that somebody chained behind ours is older than that.
+    let newest = versions.iter().rev().find(|version| **version <= Version::CONFIGURATION);
+    json!({
+        "cniVersion": newest.unwrap_or(&Version::CONFIGURATION).to_string(),
         "cniVersions": versions.iter().map(Version::to_string).collect::<Vec<_>>(),
         "name": vcn::NETWORK_NAME,
-        "plugins": chain.iter().map(|name| plugin(name)).collect::<Vec<_>>(),
-    });
-    let mut text = format!("{document:#}").into_bytes();
-    text.push(b'\n');
-    text
+        "plugins": chain.iter().map(Entry::to_json).collect::<Vec<_>>(),
+    })
 }
 
-fn plugin(name: &str) -> Value {
-    match name {
-        // A pod that connects to a host port of its own node needs the source rewritten.
-        PORTMAP => json!({"type": name, "capabilities": {"portMappings": true}, "snat": true}),
-        _ => json!({"type": name}),
-    }
+/// Its text where nobody else has put anything in.
+pub(crate) fn text(wanted: &Value) -> String {
+    format!("{wanted:#}\n")
 }

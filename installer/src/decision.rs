@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::observed::ConfFile;
 use crate::signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
-use crate::{PodNetwork, Seen, Settings, Signal, Signals};
+use crate::{Occupants, PodNetwork, Seen, Settings, Signal, Signals};
 
 /// Whether to install, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl Decision {
 /// Decides. In order: the setting; the node label; the instance metadata; the NativePodNetwork; the DaemonSets; what
 /// lies in the configuration directory, which may be stale and so never speaks *for* installing. Signals weaker than
 /// the instance metadata only decide for it when nothing speaks of Flannel. Where OKE's own CNI is present, nothing is
-/// installed unless takeover is set: both would hand out the same addresses.
+/// installed unless takeover is set and no pod of its network lives on the node: both would hand out the same addresses.
 #[must_use]
-pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Decision {
+pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], pods: &Occupants) -> Decision {
     let voices = voices(settings, signals, conf_files);
     let Some(strongest) = voices.first() else {
         return Decision::new(false, Signal::Nothing, "no signal says which pod network this cluster uses".to_owned());
@@ -74,11 +74,25 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -
         (..) => Decision::new(false, strongest.signal, strongest.found.clone()),
     };
     if decision.install
-        && !settings.takeover
         && let Some((signal, found)) = oke_cni(signals, conf_files)
     {
-        let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-        return Decision::new(false, signal, reason);
+        if !settings.takeover {
+            let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
+            return Decision::new(false, signal, reason);
+        }
+        let refusal = match pods {
+            Occupants::None => None,
+            Occupants::Some(what) => Some(format!(
+                "takeover is set, but pods of OKE's own CNI live on this node ({what}), and their addresses would be given \
+                 to others: drain it, delete what a reboot left behind, then restart this"
+            )),
+            Occupants::Unknown(why) => Some(format!(
+                "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why})"
+            )),
+        };
+        if let Some(reason) = refusal {
+            return Decision::new(false, Signal::OkePods, reason);
+        }
     }
     decision.against = contrary.into_iter().map(|voice| voice.signal).collect();
     decision

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -63,6 +64,78 @@ pub enum Error {
         /// What it did instead.
         reason: String,
     },
+    /// Somebody else wrote the file while we were about to.
+    #[error("writing {}: somebody else wrote it at the same moment; the next round takes it as it is then", target.display())]
+    Raced {
+        /// The file; it is as he wrote it.
+        target: PathBuf,
+    },
+    /// Somebody undoes what we write again and again.
+    #[error(
+        "{}: somebody undid our part {times} times within {} s, so it rests for {} s: {difference}; find out who writes \
+         that file (another CNI's agent?) and let one of the two go",
+        path.display(), within.as_secs(), rest.as_secs()
+    )]
+    Contention {
+        /// The configuration.
+        path: PathBuf,
+        /// How often it was repaired.
+        times: usize,
+        /// In this time.
+        within: Duration,
+        /// What is not as we want it.
+        difference: String,
+        /// For how long it is left so.
+        rest: Duration,
+    },
+    /// What we remember is no record of ours.
+    #[error("{} is damaged; it is set aside, and what others added is told from ours by name alone", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The parser's complaint.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// What was done could not be remembered.
+    #[error("remembering in {} what was done", path.display())]
+    Unremembered {
+        /// The record's file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<Error>,
+    },
+    /// Something could not be removed.
+    #[error("removing {}{}", path.display(), next_step(source))]
+    Remove {
+        /// What.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel did not answer.
+    #[error("listing {what}")]
+    Kernel {
+        /// What was asked.
+        what: &'static str,
+        /// The cause.
+        #[source]
+        source: netlink::Error,
+    },
+    /// Something of ours stays in the kernel.
+    #[error("taking back {what}")]
+    Network {
+        /// What.
+        what: String,
+        /// The cause.
+        #[source]
+        source: netlink::Error,
+    },
+    /// The host's network could not be looked at.
+    #[error("looking at the host's network")]
+    Host(#[source] Box<datapath::Error>),
 }
 
 impl Error {
@@ -82,7 +155,18 @@ impl Error {
             Self::Corrupt { .. } => "corrupt",
             Self::NoFile { .. } => "in-the-way",
             Self::Version { .. } => "version-unknown",
+            Self::Raced { .. } => "raced",
+            Self::Contention { .. } => "contention",
+            Self::Record { .. } => "record-damaged",
+            Self::Unremembered { .. } => "unremembered",
+            Self::Remove { .. } => "not-removed",
+            Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
         }
+    }
+
+    /// Whether a binary may be missing because of it.
+    pub(crate) const fn concerns_binaries(&self) -> bool {
+        !matches!(self, Self::Contention { .. } | Self::Record { .. } | Self::Unremembered { .. } | Self::Raced { .. })
     }
 }
 

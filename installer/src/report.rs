@@ -140,7 +140,8 @@ impl fmt::Display for Status {
     }
 }
 
-fn chain(error: &Error) -> String {
+/// An error with its causes.
+pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

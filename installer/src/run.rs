@@ -1,4 +1,4 @@
-//! The command: arguments to settings, one reconciliation, a report on stdout, logs as JSON on stderr.
+//! The command: arguments to settings, one reconciliation or removal, a report on stdout, logs as JSON on stderr.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -8,10 +8,17 @@ use anyhow::Context;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use crate::{Args, Report, Settings, Status, dry_run, reconcile};
+use crate::args::Keeping;
+use crate::{
+    Args, Command, Options, Removal, Removed, Report, Settings, SettingsError, Status, Uninstall, UninstallArgs,
+    dry_run, reconcile, uninstall,
+};
 
 /// EX_USAGE of sysexits.h: called wrongly.
 const USAGE: u8 = 64;
+
+/// EX_TEMPFAIL of sysexits.h: refused for now.
+const REFUSED: u8 = 75;
 
 /// Runs the command with the given arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -23,23 +30,47 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    let Args { options, signals, usable, dry_run: dry } = args;
-    let settings = match Settings::new(options) {
-        Ok(settings) => settings,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "oke-cni-installer: {error}");
-            return ExitCode::from(USAGE);
-        }
-    };
     log_to_stderr();
-    let act = if dry { dry_run } else { reconcile };
-    match tell(&act(&settings, &signals.into(), usable)) {
+    let told = match args.command {
+        Some(Command::Uninstall(args)) => removed(args),
+        None => installed(args),
+    };
+    match told {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "oke-cni-installer: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<SettingsError>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+fn installed(args: Args) -> anyhow::Result<ExitCode> {
+    let Args { options, signals, keeping, usable, dry_run: dry, .. } = args;
+    let settings = settings(options, &keeping)?;
+    let act = if dry { dry_run } else { reconcile };
+    tell(&act(&settings, &signals.into(), usable))
+}
+
+fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
+    let UninstallArgs { options, keeping, sysctl_root, force, dry_run } = args;
+    let settings = settings(options, &keeping)?;
+    let removal = uninstall(&settings, Uninstall { sysctl_root, force, dry_run });
+    let Removal { steps, failures, .. } = &removal;
+    for step in steps {
+        tracing::info!(step, applied = !dry_run, "step");
+    }
+    let status = removal.status();
+    tracing::info!(steps = steps.len(), failures = failures.len(), %status, "uninstalled");
+    writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
+    Ok(match status {
+        Removed::All | Removed::Planned => ExitCode::SUCCESS,
+        Removed::Part => ExitCode::FAILURE,
+        Removed::Refused => ExitCode::from(REFUSED),
+    })
+}
+
+fn settings(options: Options, keeping: &Keeping) -> Result<Settings, SettingsError> {
+    Settings::new(options)?.keeping(&keeping.state_dir, &keeping.data_dir)
 }
 
 fn log_to_stderr() {

@@ -3,8 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
+use vcn::Mtu;
 
 use crate::args::Options;
+use crate::entry::VNIC_ATTACH;
+use crate::record::BEFORE;
+use crate::{Entry, EntryError};
+
+/// The smallest MTU that IPv6 works with (RFC 8200 §5).
+const MIN_MTU: u32 = 1280;
+
+/// Where what must be known after a reboot is kept.
+pub const DATA_DIR: &str = "/var/lib/vcn-native";
 
 /// Where things are and what the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,14 +23,27 @@ pub struct Settings {
     pub pod_network: PodNetwork,
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
-    /// Whether host ports are wanted: puts `portmap` into the chain where its binary exists.
-    pub portmap: bool,
+    /// The plugins behind ours, each where its binary exists.
+    pub chain: Vec<Entry>,
+    /// The largest MTU of a pod's link; the VNIC's when nothing is said.
+    pub pod_mtu: Option<Mtu>,
+    /// Somebody else's configuration, by its name in the directory, that `vnic-attach` is chained into where the pod
+    /// network is not ours.
+    pub chain_into: Option<String>,
     /// Where the runtime looks for CNI binaries, as seen from here.
     pub cni_bin_dir: PathBuf,
     /// Where the runtime looks for CNI configurations, as seen from here.
     pub cni_conf_dir: PathBuf,
+    /// Where the runtime keeps what plugins answered, as seen from here.
+    pub cni_cache_dir: PathBuf,
+    /// Where OKE's own CNI keeps which addresses are used.
+    pub oke_state_dir: PathBuf,
     /// Where the binaries to install come from.
     pub source_dir: PathBuf,
+    /// State of this boot, shared with the plugins.
+    pub state_dir: PathBuf,
+    /// What must be known after a reboot: what we wrote, and what was there before.
+    pub data_dir: PathBuf,
 }
 
 /// Whose pod network this is.
@@ -36,7 +59,7 @@ pub enum PodNetwork {
 }
 
 /// Why the options make no settings.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum SettingsError {
     /// A directory is given relative to wherever the program happens to be started.
     #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
@@ -49,34 +72,75 @@ pub enum SettingsError {
     /// Binaries would be installed over themselves.
     #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
+    /// The list of plugins is none.
+    #[error("--chain is {text:?}")]
+    Chain {
+        /// Its value.
+        text: String,
+        /// What is wrong with it.
+        #[source]
+        source: EntryError,
+    },
+    /// Not the name of a list of plugins in the directory.
+    #[error("--chain-into is {0:?}: name a file of --cni-conf-dir that ends in .conflist and is not ours")]
+    ChainInto(String),
+    /// An MTU that IPv6 does not work with.
+    #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
+    PodMtu(u32),
 }
 
 impl Settings {
-    /// Checks options as typed.
+    /// Checks options as typed. State and data are in their usual directories.
     ///
     /// # Errors
-    /// When a directory is not an absolute path, or source and target are the same.
+    /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         for (option, path) in [
             ("--cni-bin-dir", &options.cni_bin_dir),
             ("--cni-conf-dir", &options.cni_conf_dir),
+            ("--cni-cache-dir", &options.cni_cache_dir),
+            ("--oke-state-dir", &options.oke_state_dir),
             ("--source-dir", &options.source_dir),
         ] {
-            if !path.is_absolute() {
-                return Err(SettingsError::Relative { option, path: path.clone() });
-            }
+            absolute(option, path)?;
         }
         if same(&options.source_dir, &options.cni_bin_dir) {
             return Err(SettingsError::SameDirectory(options.source_dir));
         }
+        let chain = Entry::list(&options.chain);
+        let chain = chain.map_err(|source| SettingsError::Chain { text: options.chain.clone(), source })?;
+        // A manifest that leaves a value empty means "not set".
+        let chain_into = options.chain_into.filter(|name| !name.is_empty());
+        if let Some(name) = chain_into.as_ref().filter(|name| !is_foreign_list(name)) {
+            return Err(SettingsError::ChainInto(name.clone()));
+        }
+        if let Some(mtu) = options.pod_mtu.filter(|mtu| *mtu < MIN_MTU) {
+            return Err(SettingsError::PodMtu(mtu));
+        }
         Ok(Self {
             pod_network: options.pod_network,
             takeover: options.takeover,
-            portmap: options.portmap,
+            chain,
+            pod_mtu: options.pod_mtu.map(Mtu),
+            chain_into,
             cni_bin_dir: options.cni_bin_dir,
             cni_conf_dir: options.cni_conf_dir,
+            cni_cache_dir: options.cni_cache_dir,
+            oke_state_dir: options.oke_state_dir,
             source_dir: options.source_dir,
+            state_dir: vcn::STATE_DIR.into(),
+            data_dir: DATA_DIR.into(),
         })
+    }
+
+    /// The same with state and data elsewhere. Plugins are told where the state is.
+    ///
+    /// # Errors
+    /// When one is not an absolute path.
+    pub fn keeping(self, state_dir: &Path, data_dir: &Path) -> Result<Self, SettingsError> {
+        absolute("--state-dir", state_dir)?;
+        absolute("--data-dir", data_dir)?;
+        Ok(Self { state_dir: state_dir.to_owned(), data_dir: data_dir.to_owned(), ..self })
     }
 
     /// Our configuration's path.
@@ -84,8 +148,45 @@ impl Settings {
     pub fn conflist(&self) -> PathBuf {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)
     }
+
+    /// The directories that we write to.
+    pub(crate) fn written_directories(&self) -> [PathBuf; 4] {
+        let before = self.data_dir.join(BEFORE);
+        [self.cni_bin_dir.clone(), self.cni_conf_dir.clone(), self.data_dir.clone(), before]
+    }
+
+    /// Our plugin's entry and those behind it, were every binary there.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let mut main = self.at_state_dir(Entry::main());
+        if let Some(Mtu(mtu)) = self.pod_mtu {
+            main = main.with("mtu", mtu);
+        }
+        let behind = self.chain.iter().cloned();
+        let behind = behind.map(|entry| if entry.kind() == VNIC_ATTACH { self.at_state_dir(entry) } else { entry });
+        std::iter::once(main).chain(behind).collect()
+    }
+
+    /// What is chained into somebody else's configuration.
+    pub(crate) fn guest(&self) -> Option<Entry> {
+        Entry::named(VNIC_ATTACH).map(|entry| self.at_state_dir(entry))
+    }
+
+    fn at_state_dir(&self, entry: Entry) -> Entry {
+        match self.state_dir.to_str() {
+            Some(text) if text != vcn::STATE_DIR => entry.with("stateDir", text),
+            _ => entry,
+        }
+    }
+}
+
+fn absolute(option: &'static str, path: &Path) -> Result<(), SettingsError> {
+    if path.is_absolute() { Ok(()) } else { Err(SettingsError::Relative { option, path: path.to_owned() }) }
 }
 
 fn same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+fn is_foreign_list(name: &str) -> bool {
+    name.ends_with(".conflist") && !name.contains('/') && name != vcn::CONFLIST_FILE
 }

@@ -62,6 +62,8 @@ pub enum Signal {
     FlannelDaemonSet,
     /// A configuration of OKE's own CNI in the configuration directory.
     OkeConflist,
+    /// Pods of OKE's own CNI on this node, or no way to tell.
+    OkePods,
     /// A configuration of Flannel's in the configuration directory.
     FlannelConflist,
     /// Nothing at all.
@@ -100,6 +102,7 @@ impl fmt::Display for Signal {
             Self::OkeDaemonSet => "oke-daemonset",
             Self::FlannelDaemonSet => "flannel-daemonset",
             Self::OkeConflist => "oke-conflist",
+            Self::OkePods => "oke-pods",
             Self::FlannelConflist => "flannel-conflist",
             Self::Nothing => "nothing",
         })

@@ -1,20 +1,14 @@
 //! Every signal with every value, the conflicts between them, and what no combination may do.
 
 use super::*;
+use crate::fixture;
 use crate::observed::Contents;
 
 const SEEN: [Seen; 3] = [Seen::Unknown, Seen::Absent, Seen::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
 
 fn settings(pod_network: PodNetwork, takeover: bool) -> Settings {
-    Settings {
-        pod_network,
-        takeover,
-        portmap: true,
-        cni_bin_dir: "/opt/cni/bin".into(),
-        cni_conf_dir: "/etc/cni/net.d".into(),
-        source_dir: "/src".into(),
-    }
+    Settings { pod_network, takeover, ..fixture::settings_in(Path::new("/")) }
 }
 
 fn file(name: &str, plugins: &[&str]) -> ConfFile {
@@ -32,7 +26,7 @@ fn flannel() -> ConfFile {
 
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
 fn auto(signals: (Option<&str>, Option<&str>, Seen, Seen, Seen), files: &[ConfFile]) -> (bool, Signal) {
-    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), files);
+    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), files, &Occupants::None);
     assert!(!decision.reason.is_empty());
     (decision.install, decision.decided_by)
 }
@@ -100,7 +94,7 @@ fn a_weak_signal_gives_way_to_anything_of_flannel() {
     {
         assert_eq!(auto((None, None, Present, Unknown, flannel_set), &files), (false, expected));
         let takeover = settings(PodNetwork::Auto, true);
-        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), &files);
+        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), &files, &Occupants::None);
         assert_eq!((decision.install, decision.decided_by), (false, expected));
     }
 }
@@ -109,12 +103,12 @@ fn a_weak_signal_gives_way_to_anything_of_flannel() {
 fn the_setting_outranks_every_signal() {
     use Seen::{Present, Unknown};
     let everything_for = known((Some("true"), Some("true"), Present, Unknown, Unknown));
-    let decision = decide(&settings(PodNetwork::None, true), &everything_for, &[]);
+    let decision = decide(&settings(PodNetwork::None, true), &everything_for, &[], &Occupants::None);
     assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
     assert_eq!(decision.against, [Signal::NodeLabel, Signal::InstanceMetadata, Signal::NativePodNetwork]);
 
     let everything_against = known((Some("false"), Some("false"), Unknown, Unknown, Present));
-    let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, &[flannel()]);
+    let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, &[flannel()], &Occupants::None);
     assert_eq!((decision.install, decision.decided_by), (true, Signal::Setting));
     assert_eq!(decision.against.len(), 4);
 }
@@ -129,10 +123,10 @@ fn okes_own_cni_is_never_doubled_without_takeover() {
             (Present, vec![], Signal::OkeDaemonSet),
         ] {
             let signals = known((Some("true"), None, Present, oke_set, Unknown));
-            let decision = decide(&settings(pod_network, false), &signals, &files);
+            let decision = decide(&settings(pod_network, false), &signals, &files, &Occupants::None);
             assert_eq!((decision.install, decision.decided_by), (false, expected));
             assert!(decision.reason.contains("takeover is not set"), "{}", decision.reason);
-            assert!(decide(&settings(pod_network, true), &signals, &files).install);
+            assert!(decide(&settings(pod_network, true), &signals, &files, &Occupants::None).install);
         }
     }
 }
@@ -162,7 +156,7 @@ fn rules_hold(signals: &Signals, files: &[ConfFile]) {
     let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
     let weak = signals.native_pod_network == Seen::Present || signals.oke_daemonset == Seen::Present;
     for takeover in [false, true] {
-        let of = |pod_network| decide(&settings(pod_network, takeover), signals, files);
+        let of = |pod_network| decide(&settings(pod_network, takeover), signals, files, &Occupants::None);
         assert!(!of(PodNetwork::None).install);
         assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present);
         let decision = of(PodNetwork::Auto);

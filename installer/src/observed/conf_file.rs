@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
 
 /// Longer than any configuration; more is not read.
@@ -30,6 +31,12 @@ pub enum Contents {
 }
 
 impl ConfFile {
+    /// Whether it is our configuration, with our plugin in it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.name == vcn::CONFLIST_FILE && self.types().iter().any(|name| name == MAIN)
+    }
+
     /// Whether it is of OKE's own CNI: by the name or by the plugins, as it may have been renamed.
     #[must_use]
     pub fn is_oke(&self) -> bool {

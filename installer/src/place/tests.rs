@@ -11,7 +11,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use super::*;
-use crate::observed::stale;
+use crate::observed::stale_in;
+
+const OLD: Duration = Duration::from_secs(600);
 
 const MOMENTS: [Moment; 6] =
     [Moment::Created, Moment::PartWritten, Moment::ModeSet, Moment::Synced, Moment::Verified, Moment::Renamed];
@@ -122,8 +124,8 @@ fn death_at_any_moment_leaves_a_whole_file() {
         assert_eq!(left.len(), usize::from(moment != Moment::Renamed), "{moment:?}");
 
         let now = SystemTime::now();
-        assert_eq!(stale(directory.path(), now), Vec::<PathBuf>::new(), "a young one may be somebody's");
-        let later = stale(directory.path(), now + Duration::from_secs(3600));
+        assert_eq!(stale_in(directory.path(), now, OLD), Vec::<PathBuf>::new(), "a young one may be somebody's");
+        let later = stale_in(directory.path(), now + Duration::from_secs(3600), OLD);
         assert_eq!(later.len(), left.len());
         place(file(&target, &new)).unwrap();
         assert!(fs::read(&target).unwrap() == new);
@@ -131,12 +133,15 @@ fn death_at_any_moment_leaves_a_whole_file() {
 }
 
 #[test]
-fn others_files_are_never_stale() {
+fn others_files_are_never_stale_in() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["vcn-native", "portmap.tmp", ".hidden.tmp", ".oke-cni-installer.1"] {
         fs::write(directory.path().join(name), "").unwrap();
     }
-    assert_eq!(stale(directory.path(), SystemTime::now() + Duration::from_secs(1 << 20)), Vec::<PathBuf>::new());
+    assert_eq!(
+        stale_in(directory.path(), SystemTime::now() + Duration::from_secs(1 << 20), OLD),
+        Vec::<PathBuf>::new()
+    );
 }
 
 #[test]

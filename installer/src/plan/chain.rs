@@ -2,50 +2,54 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::Note;
-use crate::observed::{ChainBinary, OURS, PORTMAP};
+use crate::observed::{ChainBinary, Whose};
 use crate::versions::{Answer, Version};
-use crate::{Contents, Error, conflist};
+use crate::{Entry, Error, conflist};
 
-/// The plugins that others added to our configuration; `None` if there are none, or ours is no longer in it.
-pub(super) fn additions(listed: &Contents) -> Option<Vec<String>> {
-    let Contents::Plugins(types) = listed else { return None };
-    let known = |name: &String| name == PORTMAP || OURS.contains(&name.as_str());
-    let added: Vec<String> = types.iter().filter(|name| !known(name)).cloned().collect();
-    let ours_is_there = types.iter().any(|name| OURS.contains(&name.as_str()));
-    (ours_is_there && !added.is_empty()).then_some(added)
-}
-
-/// The configuration's text for the chain: our plugin, and every other that exists and answers. `None` where a plugin
-/// that is listed on disk gave no sound answer this time: a moment of load must not take host ports away.
-pub(super) fn rendered(
+/// What the configuration is to say: our plugin, and every other that exists and answers. A plugin that is in it on disk
+/// and gave no sound answer this time stays: a moment of load must not take host ports away.
+pub(super) fn wanted(
+    entries: &[Entry],
     chain: &[ChainBinary],
-    listed: Option<&Contents>,
+    disk: Option<&Value>,
     notes: &mut Vec<Note>,
-) -> Result<Option<Vec<u8>>, Error> {
-    let mut names = Vec::new();
+) -> Result<Value, Error> {
     let mut common: Option<BTreeSet<Version>> = None;
+    let mut named = Vec::new();
     for binary in chain {
-        match suitable(&binary.answer) {
-            Ok(versions) => {
-                names.push(binary.name);
-                common = Some(common.map_or_else(|| versions.clone(), |common| &common & versions));
-            }
-            Err(reason) if OURS.contains(&binary.name) => {
-                return Err(Error::Version { path: binary.path.clone(), reason });
-            }
-            Err(reason) => {
-                let plugin = binary.name.to_owned();
-                let is_listed = matches!(listed, Some(Contents::Plugins(types)) if types.contains(&plugin));
-                if is_listed && matches!(binary.answer, Answer::Refused(_)) {
-                    notes.push(Note::KeptInChain { plugin, reason });
-                    return Ok(None);
+        let entry = entries.iter().find(|entry| entry.kind() == binary.name);
+        let plugin = || binary.name.clone();
+        let speaks = match (suitable(&binary.answer), binary.whose) {
+            (Ok(versions), _) => versions.clone(),
+            (Err(reason), Whose::Main) => return Err(Error::Version { path: binary.path.clone(), reason }),
+            (Err(reason), Whose::Others) => {
+                notes.push(Note::Unsure { plugin: plugin(), reason });
+                match &binary.answer {
+                    Answer::Speaks(versions) => versions.clone(),
+                    Answer::Missing | Answer::Refused(_) => said(disk),
                 }
-                notes.push(Note::LeftOut { plugin, reason });
             }
-        }
+            (Err(reason), Whose::Settings) if is_listed(disk, &binary.name) && refused(&binary.answer) => {
+                notes.push(Note::KeptInChain { plugin: plugin(), reason });
+                said(disk)
+            }
+            (Err(reason), Whose::Settings) => {
+                notes.push(Note::LeftOut { plugin: plugin(), reason });
+                continue;
+            }
+        };
+        named.extend(entry.cloned());
+        common = Some(match common {
+            None => speaks,
+            // With nothing in common there is nothing to promise that would help.
+            Some(common) if common.is_disjoint(&speaks) => common,
+            Some(common) => &common & &speaks,
+        });
     }
-    Ok(Some(conflist::render(&names, &common.unwrap_or_default())))
+    Ok(conflist::wanted(&named, &common.unwrap_or_default()))
 }
 
 fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
@@ -55,4 +59,19 @@ fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
         Answer::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => Ok(versions),
         Answer::Speaks(_) => Err(format!("it does not speak CNI {}", Version::CONFIGURATION)),
     }
+}
+
+const fn refused(answer: &Answer) -> bool {
+    matches!(answer, Answer::Refused(_))
+}
+
+fn is_listed(disk: Option<&Value>, plugin: &str) -> bool {
+    let plugins = disk.and_then(|disk| disk.get("plugins")?.as_array());
+    plugins.into_iter().flatten().any(|entry| entry.get("type").and_then(Value::as_str) == Some(plugin))
+}
+
+/// The versions that the configuration on disk promises.
+fn said(disk: Option<&Value>) -> BTreeSet<Version> {
+    let versions = disk.and_then(|disk| disk.get("cniVersions")?.as_array());
+    versions.into_iter().flatten().filter_map(|version| version.as_str()?.parse().ok()).collect()
 }

@@ -2,23 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
-use crate::observed::{ChainBinary, ConfFile};
+use crate::observed::{ChainBinary, ConfFile, ConfText, Whose};
 use crate::versions::Answer;
-use crate::{PodNetwork, Signal, conflist};
+use crate::{Digest, Entry, Signal, conflist, fixture};
+
+mod war;
 
 const ALL: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
 fn settings() -> Settings {
-    Settings {
-        pod_network: PodNetwork::Auto,
-        takeover: false,
-        portmap: true,
-        cni_bin_dir: "/opt/cni/bin".into(),
-        cni_conf_dir: "/etc/cni/net.d".into(),
-        source_dir: "/src".into(),
-    }
+    fixture::settings_in(Path::new("/node"))
 }
 
 fn decision(install: bool) -> Decision {
@@ -29,43 +26,65 @@ fn speaks(versions: &[&str]) -> Answer {
     Answer::Speaks(versions.iter().map(|text| text.parse().unwrap()).collect())
 }
 
+fn conf(text: &str) -> ConfText {
+    ConfText { contents: text.into(), mode: 0o600, target: "/node/net.d/05-vcn-native.conflist".into() }
+}
+
+fn member(name: &str, versions: &[&str], whose: Whose) -> ChainBinary {
+    ChainBinary { name: name.into(), path: Path::new("/node/bin").join(name), answer: speaks(versions), whose }
+}
+
 /// A node that has everything, and its configuration's text.
-fn complete() -> (Observed, Vec<u8>) {
+fn complete() -> (Observed, String) {
     let digest = Digest::of(b"plugin");
-    let member =
-        |name, path: &str, versions: &[&str]| ChainBinary { name, path: path.into(), answer: speaks(versions) };
     let versions: BTreeSet<_> = ALL[..3].iter().map(|text| text.parse().unwrap()).collect();
-    let text = conflist::render(&["vcn-native", "portmap"], &versions);
+    let text = conflist::text(&conflist::wanted(&settings().entries(), &versions));
     let observed = Observed {
-        conf_files: vec![ConfFile { name: vcn::CONFLIST_FILE.into(), contents: Contents::parse(&text) }],
-        conflist: Some(text.clone()),
-        missing_directories: vec![],
+        conf_files: vec![ConfFile { name: vcn::CONFLIST_FILE.into(), contents: Contents::parse(text.as_bytes()) }],
+        conflist: Some(conf(&text)),
         binaries: vec![Binary {
-            source: "/src/vcn-native".into(),
-            target: "/opt/cni/bin/vcn-native".into(),
+            source: "/node/source/vcn-native".into(),
+            target: "/node/bin/vcn-native".into(),
             digest,
             found: Found::File { digest, mode: BINARY_MODE },
         }],
         chain: vec![
-            member("vcn-native", "/src/vcn-native", &ALL),
-            member("portmap", "/opt/cni/bin/portmap", &["0.1.0", "0.3.1", "0.4.0", "1.0.0"]),
+            member("vcn-native", &ALL, Whose::Main),
+            member("portmap", &["0.1.0", "0.3.1", "0.4.0", "1.0.0"], Whose::Settings),
         ],
-        stale: vec![],
+        ..Observed::default()
     };
     (observed, text)
 }
 
+/// What we remember of having written that.
+fn written(text: &str) -> Record {
+    let mut record = Record::default();
+    let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
+    known.written = Some(text.to_owned());
+    known.wanted = serde_json::from_str(text).ok();
+    record
+}
+
+fn plan_of(observed: &Observed, record: &Record, install: bool, usable: bool) -> Plan {
+    plan(Facts { settings: &settings(), observed, record, now: NOW }, &decision(install), usable)
+}
+
 fn planned(observed: &Observed, usable: bool) -> (Vec<String>, Vec<&'static str>, Conflist) {
-    let plan = plan(&settings(), &decision(true), observed, usable);
+    let plan = plan_of(observed, &Record::default(), true, usable);
     assert!(plan.failures.is_empty(), "{:?}", plan.failures);
     (plan.steps.iter().map(Step::to_string).collect(), plan.notes.iter().map(Note::word).collect(), plan.conflist)
 }
 
-fn contents_planned(observed: &Observed) -> String {
-    match plan(&settings(), &decision(true), observed, true).steps.as_slice() {
-        [Step::WriteConflist { contents, .. }] => String::from_utf8(contents.clone()).unwrap(),
+fn writing(plan: &Plan) -> &Writing {
+    match plan.steps.as_slice() {
+        [Step::WriteConflist(writing)] => writing,
         other => panic!("{other:?}"),
     }
+}
+
+fn contents_planned(observed: &Observed) -> String {
+    writing(&plan_of(observed, &Record::default(), true, true)).contents.clone()
 }
 
 #[test]
@@ -80,25 +99,25 @@ fn an_empty_node_gets_binaries_first_and_the_configuration_when_an_address_is_us
     let (mut observed, _) = complete();
     observed.conf_files.clear();
     observed.conflist = None;
-    observed.missing_directories = vec!["/opt/cni/bin".into(), "/etc/cni/net.d".into()];
-    observed.stale = vec!["/opt/cni/bin/.oke-cni-installer.1.tmp".into()];
+    observed.missing_directories = vec!["/node/bin".into(), "/node/net.d".into()];
+    observed.stale = vec!["/node/bin/.oke-cni-installer.1.tmp".into()];
     observed.binaries[0].found = Found::Nothing;
     let early = [
-        "create directory /opt/cni/bin",
-        "create directory /etc/cni/net.d",
-        "remove stale /opt/cni/bin/.oke-cni-installer.1.tmp",
-        "install /opt/cni/bin/vcn-native from /src/vcn-native",
+        "create directory /node/bin",
+        "create directory /node/net.d",
+        "remove stale /node/bin/.oke-cni-installer.1.tmp",
+        "install /node/bin/vcn-native from /node/source/vcn-native",
     ];
     assert_eq!(planned(&observed, false), (early.map(str::to_owned).to_vec(), vec![], Conflist::Waiting));
     let mut all = early.map(str::to_owned).to_vec();
-    all.push("install /etc/cni/net.d/05-vcn-native.conflist".into());
+    all.push("install /node/net.d/05-vcn-native.conflist".into());
     assert_eq!(planned(&observed, true), (all, vec![], Conflist::Pending));
 }
 
 #[test]
 fn nothing_is_planned_where_nothing_is_to_be_installed() {
     let (observed, _) = complete();
-    let plan = plan(&settings(), &decision(false), &observed, true);
+    let plan = plan_of(&observed, &Record::default(), false, true);
     assert_eq!((plan.steps, plan.conflist), (vec![], Conflist::NotWanted));
     assert_eq!(plan.notes, [Note::LeftBehind], "ours is not removed, but said");
 }
@@ -107,16 +126,16 @@ fn nothing_is_planned_where_nothing_is_to_be_installed() {
 fn other_binaries_are_replaced_and_modes_repaired() {
     let (mut observed, _) = complete();
     observed.binaries[0].found = Found::File { digest: Digest::of(b"old"), mode: 0o755 };
-    assert_eq!(planned(&observed, true).0, ["replace /opt/cni/bin/vcn-native from /src/vcn-native"]);
+    assert_eq!(planned(&observed, true).0, ["replace /node/bin/vcn-native from /node/source/vcn-native"]);
     observed.binaries[0].found = Found::File { digest: observed.binaries[0].digest, mode: 0o644 };
-    assert_eq!(planned(&observed, true).0, ["chmod 0755 /opt/cni/bin/vcn-native (was 0644)"]);
+    assert_eq!(planned(&observed, true).0, ["chmod 0755 /node/bin/vcn-native (was 0644)"]);
 }
 
 #[test]
 fn a_directory_in_the_way_is_a_failure() {
     let (mut observed, _) = complete();
     observed.binaries[0].found = Found::Other;
-    let words: Vec<_> = plan(&settings(), &decision(true), &observed, true).failures.iter().map(Error::word).collect();
+    let words: Vec<_> = plan_of(&observed, &Record::default(), true, true).failures.iter().map(Error::word).collect();
     assert_eq!(words, ["in-the-way"]);
 }
 
@@ -125,7 +144,7 @@ fn a_plugin_that_is_missing_is_left_out_and_the_versions_follow() {
     let (mut observed, _) = complete();
     observed.chain[1].answer = Answer::Missing;
     let (steps, notes, _) = planned(&observed, true);
-    assert_eq!(steps, ["replace /etc/cni/net.d/05-vcn-native.conflist"]);
+    assert_eq!(steps, ["replace /node/net.d/05-vcn-native.conflist"]);
     assert_eq!(notes, ["plugin-left-out"]);
     let text = contents_planned(&observed);
     assert!(!text.contains("portmap") && text.contains("1.1.0"), "{text}");
@@ -155,29 +174,84 @@ fn our_own_plugin_must_answer_before_there_is_a_configuration() {
         observed.conf_files.clear();
         observed.conflist = None;
         observed.chain[0].answer = answer;
-        let plan = plan(&settings(), &decision(true), &observed, true);
+        let plan = plan_of(&observed, &Record::default(), true, true);
         assert_eq!((plan.steps, plan.conflist), (vec![], Conflist::Pending));
         assert_eq!(plan.failures.iter().map(Error::word).collect::<Vec<_>>(), ["version-unknown"]);
     }
 }
 
 #[test]
-fn what_others_added_to_our_configuration_is_left() {
+fn what_others_added_stays_and_is_asked_for_its_versions() {
     let (mut observed, text) = complete();
-    let extended = String::from_utf8(text).unwrap().replace(r#""type": "portmap""#, r#""type": "istio-cni""#);
-    observed.conflist = Some(extended.into_bytes());
-    observed.chain[1].answer = Answer::Missing;
+    let extended =
+        text.replace("\"snat\": true\n    }", "\"snat\": true\n    },\n    {\"type\":\"istio-cni\",\"uid\":1e30}");
+    observed.conflist = Some(conf(&extended));
+    observed.chain.push(member("istio-cni", &["0.3.1", "0.4.0", "1.0.0"], Whose::Others));
     assert_eq!(planned(&observed, true), (vec![], vec!["extended"], Conflist::InPlace));
+    observed.chain[2].answer = speaks(&["0.4.0", "1.0.0"]);
+    let changed = contents_planned(&observed);
+    assert!(changed.contains("{\"type\":\"istio-cni\",\"uid\":1e30}") && !changed.contains("0.3.1"), "{changed}");
 }
 
 #[test]
-fn a_damaged_or_emptied_configuration_is_written_again() {
-    for damaged in [&b""[..], b"{", br#"{"plugins":[{"type":"istio-cni"}]}"#, br#"{"plugins":[]}"#] {
-        let (mut observed, text) = complete();
-        observed.conflist = Some(damaged.to_vec());
-        assert_eq!(planned(&observed, true).0, ["replace /etc/cni/net.d/05-vcn-native.conflist"]);
-        assert_eq!(contents_planned(&observed).as_bytes(), text);
+fn an_old_plugin_of_others_lowers_the_version_and_is_named() {
+    let (mut observed, text) = complete();
+    observed.conflist = Some(conf(&text.replace("[\n    {", "[\n    {\"type\": \"older\"},\n    {")));
+    observed.chain.push(member("older", &["0.3.0", "0.3.1"], Whose::Others));
+    let (_, notes, _) = planned(&observed, true);
+    assert_eq!(notes, ["plugin-unsure", "extended"]);
+    let changed = contents_planned(&observed);
+    assert!(changed.contains("\"cniVersion\": \"0.3.1\""), "{changed}");
+    // With nothing in common, ours stays as it is.
+    observed.chain[2].answer = speaks(&["0.1.0"]);
+    assert_eq!(planned(&observed, true).0, Vec::<String>::new());
+}
+
+#[test]
+fn a_plugin_of_others_that_gives_no_answer_changes_nothing() {
+    let (mut observed, text) = complete();
+    let narrow = text.replace("    \"0.3.1\",\n", "");
+    observed.conflist = Some(conf(&narrow.replace("\"snat\": true\n    }", "\"snat\": true\n    }, {\"type\":\"x\"}")));
+    observed.chain.push(member("x", &[], Whose::Others));
+    for answer in [Answer::Missing, Answer::Refused("it hangs".into())] {
+        observed.chain[2].answer = answer;
+        assert_eq!(planned(&observed, true), (vec![], vec!["plugin-unsure", "extended"], Conflist::InPlace));
     }
+}
+
+#[test]
+fn a_damaged_configuration_is_written_again_and_one_without_ours_gets_it_back() {
+    for damaged in ["", "{", r#"{"plugins":{}}"#] {
+        let (mut observed, text) = complete();
+        observed.conflist = Some(conf(damaged));
+        assert_eq!(planned(&observed, true).0, ["replace /node/net.d/05-vcn-native.conflist"]);
+        assert_eq!(contents_planned(&observed), text);
+    }
+    let (mut observed, _) = complete();
+    observed.conflist = Some(conf(r#"{"plugins":[{"type":"istio-cni"}]}"#));
+    let (steps, notes, conflist) = planned(&observed, true);
+    assert_eq!((steps.len(), notes, conflist), (1, vec!["extended"], Conflist::Pending));
+    assert!(contents_planned(&observed).starts_with(r#"{"plugins":[{"type":"vcn-native"},{"type":"portmap","#));
+}
+
+#[test]
+fn mode_and_place_of_a_configuration_stay() {
+    let (mut observed, text) = complete();
+    let target = std::path::PathBuf::from("/elsewhere/real.conflist");
+    observed.conflist = Some(ConfText { contents: b"{".into(), mode: 0o640, target: target.clone() });
+    let plan = plan_of(&observed, &written(&text), true, true);
+    let writing = writing(&plan);
+    assert_eq!((writing.mode, &writing.target, writing.found.as_deref()), (0o640, &target, Some(&b"{"[..])));
+}
+
+#[test]
+fn what_nobody_else_touched_is_written_anew_as_a_whole() {
+    let (mut observed, text) = complete();
+    observed.chain[1].answer = Answer::Missing;
+    let plan = plan_of(&observed, &written(&text), true, true);
+    let chain = [Entry::main()];
+    let versions = ALL.iter().map(|text| text.parse().unwrap()).collect();
+    assert_eq!(writing(&plan).contents, conflist::text(&conflist::wanted(&chain, &versions)));
 }
 
 #[test]
@@ -193,17 +267,17 @@ fn files_before_ours_are_reported() {
 }
 
 #[test]
-fn portmap_is_only_asked_where_it_is_wanted() {
+fn what_is_not_in_the_settings_is_not_asked() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join("vcn-native"), "").unwrap();
-    let asked = |portmap| {
-        let source_dir = directory.path().to_path_buf();
-        let nowhere = Path::new("/nowhere").to_path_buf();
-        let settings =
-            Settings { portmap, source_dir, cni_bin_dir: nowhere.clone(), cni_conf_dir: nowhere, ..settings() };
-        let chain = Observed::look(&settings, vec![]).unwrap().chain;
-        chain.iter().map(|binary| binary.name).collect::<Vec<_>>()
+    let asked = |chain: &str| {
+        let settings = Settings { chain: Entry::list(chain).unwrap(), ..fixture::settings_in(directory.path()) };
+        std::fs::create_dir_all(&settings.source_dir).unwrap();
+        std::fs::write(settings.source_dir.join("vcn-native"), "").unwrap();
+        let record = Record::default();
+        let scope = crate::observed::Scope { install: true, alone: false, record: &record };
+        let chain = Observed::look(&settings, vec![], scope).unwrap().chain;
+        chain.into_iter().map(|binary| binary.name).collect::<Vec<_>>()
     };
-    assert_eq!(asked(true), ["vcn-native", "portmap"]);
-    assert_eq!(asked(false), ["vcn-native"]);
+    assert_eq!(asked("portmap,vnic-attach"), ["vcn-native", "portmap", "vnic-attach"]);
+    assert_eq!(asked(""), ["vcn-native"]);
 }

@@ -1,92 +1,10 @@
-//! The command on a node's directories: what it does, says, and never does.
+//! What the command does on a node, says, and never does.
 
-#![allow(clippy::unwrap_used, reason = "in a test it is the assertion")]
-
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
-use tempfile::TempDir;
-
-const PLUGIN: &str = r#"#!/bin/sh
-echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}'
-"#;
-const PORTMAP: &str = r#"#!/bin/sh
-echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
-"#;
-
-struct Node {
-    directory: TempDir,
-}
-
-/// Everything under a directory: contents, mode, modification time.
-type Snapshot = BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)>;
-
-impl Node {
-    /// A node whose image brings our plugin.
-    fn new() -> Self {
-        let node = Self { directory: tempfile::tempdir().unwrap() };
-        for name in ["source", "bin", "net.d"] {
-            fs::create_dir(node.path(name)).unwrap();
-        }
-        node.executable("source/vcn-native", PLUGIN);
-        node
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn executable(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
-        command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
-        command.env("CNI_SOURCE_DIR", self.path("source")).args(arguments);
-        command
-    }
-
-    /// Runs it; the exit status and what it printed.
-    fn run(&self, arguments: &[&str]) -> (i32, String) {
-        told(&self.command(arguments).output().unwrap())
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let mut snapshot = Snapshot::new();
-        for name in ["bin", "net.d"] {
-            for entry in fs::read_dir(self.path(name)).into_iter().flatten() {
-                let path = entry.unwrap().path();
-                let metadata = fs::metadata(&path).unwrap();
-                let contents = fs::read(&path).unwrap();
-                snapshot.insert(path, (contents, metadata.mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()));
-            }
-        }
-        snapshot
-    }
-
-    fn names(&self) -> Vec<String> {
-        let name = |path: &PathBuf| path.strip_prefix(self.directory.path()).unwrap().display().to_string();
-        self.snapshot().keys().map(name).collect()
-    }
-
-    fn conflist(&self) -> PathBuf {
-        self.path("net.d/05-vcn-native.conflist")
-    }
-}
-
-fn told(output: &Output) -> (i32, String) {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.code().unwrap(), text)
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o7777
-}
+use crate::node::{Node, PLUGIN, PORTMAP, mode, told};
 
 #[test]
 fn without_any_signal_nothing_is_touched() {
@@ -207,7 +125,7 @@ fn a_dry_run_tells_all_and_does_nothing() {
 fn the_environment_serves_as_well_as_options() {
     let node = Node::new();
     let mut command = node.command(&[]);
-    command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "1"), ("CNI_PORTMAP", "no")]);
+    command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "1"), ("CNI_CHAIN", "")]);
     let (code, text) = told(&command.output().unwrap());
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("status: installed") && !text.contains("portmap"), "{text}");
@@ -262,9 +180,16 @@ fn installers_in_parallel_end_in_the_same_state() {
 #[test]
 fn calling_it_wrongly_is_64_and_help_is_0() {
     let node = Node::new();
-    for arguments in
-        [&["--no-such-option"][..], &["--pod-network", "maybe"], &["--cni-bin-dir", "relative/path"], &["extra"]]
-    {
+    for arguments in [
+        &["--no-such-option"][..],
+        &["--pod-network", "maybe"],
+        &["--cni-bin-dir", "relative/path"],
+        &["--chain", "portmapp"],
+        &["--chain-into", "../x.conflist"],
+        &["--pod-mtu", "1000"],
+        &["--data-dir", "lib"],
+        &["extra"],
+    ] {
         let (code, text) = node.run(arguments);
         assert_eq!(code, 64, "{text}");
     }

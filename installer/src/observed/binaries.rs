@@ -1,0 +1,121 @@
+//! The binaries: ours, where they come from and where they belong, and what every one of a chain answers.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::{ConfText, Contents};
+use crate::entry::{MAIN, OURS, VNIC_ATTACH};
+use crate::versions::{Answer, ask};
+use crate::{Digest, Error, Settings};
+
+/// One of our binaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binary {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    /// Of the source.
+    pub(crate) digest: Digest,
+    pub(crate) found: Found,
+}
+
+/// What is at a binary's target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    File {
+        digest: Digest,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A directory or special file.
+    Other,
+}
+
+/// One binary of the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChainBinary {
+    pub(crate) name: String,
+    /// Where it was asked: our own at its source, which is what will be in place.
+    pub(crate) path: PathBuf,
+    pub(crate) answer: Answer,
+    pub(crate) whose: Whose,
+}
+
+/// Who put a plugin into the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// It is our pod network.
+    Main,
+    /// The settings list it.
+    Settings,
+    /// Others have put it into our configuration.
+    Others,
+}
+
+/// Our binaries that belong on the node.
+pub(super) fn ours(settings: &Settings, install: bool) -> Result<Vec<Binary>, Error> {
+    let listed = settings.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH);
+    let attach = if install { listed } else { settings.chain_into.is_some() };
+    // An image without it is an older one: the plugin is then left out of the chain, and that is said there.
+    let attach = attach && settings.source_dir.join(VNIC_ATTACH).exists();
+    let names = [(MAIN, install), (VNIC_ATTACH, attach)].into_iter().filter(|(_, wanted)| *wanted);
+    names.map(|(name, _)| binary(settings, name)).collect()
+}
+
+/// What the plugins of our chain answer. All are asked at the same time: one that hangs costs its own time alone.
+pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<ChainBinary> {
+    let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), Whose::Settings));
+    let mut members: Vec<(String, Whose)> = [(MAIN.to_owned(), Whose::Main)].into_iter().chain(listed).collect();
+    if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
+        for kind in found {
+            let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());
+            // A type is a name, not a path: a runtime refuses it too.
+            if !known && !kind.contains('/') {
+                members.push((kind, Whose::Others));
+            }
+        }
+    }
+    let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
+    let answers = thread::scope(|scope| {
+        let asked: Vec<_> = paths.iter().map(|path| scope.spawn(|| ask(path))).collect();
+        let answer = |asked: thread::ScopedJoinHandle<'_, Answer>| {
+            asked.join().unwrap_or_else(|_| Answer::Refused("asking it failed".to_owned()))
+        };
+        asked.into_iter().map(answer).collect::<Vec<_>>()
+    });
+    let members = members.into_iter().zip(paths).zip(answers);
+    members.map(|(((name, whose), path), answer)| ChainBinary { name, path, answer, whose }).collect()
+}
+
+/// What the plugin answers that is chained into others' configurations.
+pub(super) fn guest(settings: &Settings) -> Answer {
+    ask(&path(settings, VNIC_ATTACH))
+}
+
+fn path(settings: &Settings, name: &str) -> PathBuf {
+    let source = settings.source_dir.join(name);
+    if name == MAIN || (name == VNIC_ATTACH && source.exists()) { source } else { settings.cni_bin_dir.join(name) }
+}
+
+fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
+    let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
+    let wanted = fs::read(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+    let found = found(&target).map_err(|cause| Error::Read { path: target.clone(), source: cause })?;
+    Ok(Binary { source, target, digest: Digest::of(&wanted), found })
+}
+
+fn found(target: &Path) -> io::Result<Found> {
+    // A link that leads nowhere is nothing: renaming over it replaces it.
+    let metadata = match fs::metadata(target) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_file() {
+        return Ok(Found::Other);
+    }
+    Ok(Found::File { digest: Digest::of(&fs::read(target)?), mode: metadata.permissions().mode() & 0o7777 })
+}

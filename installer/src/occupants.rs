@@ -1,0 +1,95 @@
+//! Whether pods of OKE's own CNI live on this node: it hands out the same addresses, and what it gave to whom is its own
+//! knowledge, in a form that is written down nowhere. So their addresses are not imported; takeover waits until they are
+//! gone.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{ConfFile, Settings};
+
+/// The name of OKE's network where its configuration does not say another.
+const NETWORK: &str = "oci";
+
+/// What is known of pods of OKE's own CNI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Occupants {
+    /// There are none.
+    None,
+    /// There are; what shows it.
+    Some(String),
+    /// That cannot be told, and why.
+    Unknown(String),
+}
+
+impl Occupants {
+    /// Looks where the runtime keeps what plugins answered, and where OKE's CNI keeps which addresses are used. Where our
+    /// configuration is in place already, pods are ours by now.
+    #[must_use]
+    pub fn look(settings: &Settings, conf_files: &[ConfFile]) -> Self {
+        if conf_files.iter().any(ConfFile::is_ours) {
+            return Self::None;
+        }
+        let results = settings.cni_cache_dir.join("results");
+        let found = used(&settings.oke_state_dir.join("used")).and_then(|used| match used {
+            Some(what) => Ok(Some(what)),
+            None if !settings.cni_cache_dir.is_dir() => Err(io::Error::from(io::ErrorKind::NotFound))
+                .map_err(|error| (settings.cni_cache_dir.display().to_string(), error)),
+            None => cached(&results, &networks(settings, conf_files)),
+        });
+        match found {
+            Ok(None) => Self::None,
+            Ok(Some(what)) => Self::Some(what),
+            Err((path, error)) => Self::Unknown(format!("{path}: {error}")),
+        }
+    }
+}
+
+type Found = Result<Option<String>, (String, io::Error)>;
+
+/// An address that its IPAM has marked as used in this boot: that directory does not outlive one.
+fn used(directory: &Path) -> Found {
+    first(directory, |_| true)
+}
+
+/// What the runtime remembers of a pod in one of the networks. It may be of before a reboot: that is not guessed.
+fn cached(results: &Path, networks: &[String]) -> Found {
+    first(results, |name| networks.iter().any(|network| name.starts_with(&format!("{network}-"))))
+}
+
+fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> Found {
+    let failed = |error| (directory.display().to_string(), error);
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| counts(name));
+    names.sort();
+    let more = names.len().saturating_sub(1);
+    Ok(names.first().map(|name| match more {
+        0 => format!("{}", directory.join(name).display()),
+        _ => format!("{} and {more} more", directory.join(name).display()),
+    }))
+}
+
+/// The networks of OKE's configurations.
+fn networks(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
+    let name = |file: &ConfFile| {
+        let text = fs::read(settings.cni_conf_dir.join(&file.name)).ok()?;
+        let document: Value = serde_json::from_slice(&text).ok()?;
+        document.get("name")?.as_str().map(str::to_owned)
+    };
+    let mut networks: Vec<String> = conf_files.iter().filter(|file| file.is_oke()).filter_map(name).collect();
+    networks.push(NETWORK.to_owned());
+    networks
+}

@@ -1,0 +1,150 @@
+//! Others' configurations that our plugin is chained into (a Flannel node's), and taken out of again.
+
+use serde_json::Value;
+
+use super::{Facts, Note, Plan, Purpose, Step, Writing};
+use crate::Entry;
+use crate::document::{Document, Slot};
+use crate::observed::ConfText;
+use crate::record::Configuration;
+use crate::versions::{Answer, Version};
+
+impl Plan {
+    pub(super) fn hosts(&mut self, facts: Facts<'_>, install: bool) {
+        let Facts { settings, observed, record, .. } = facts;
+        let wanted = settings.chain_into.as_deref().filter(|_| !install);
+        let none = Configuration::default();
+        for (name, found) in &observed.hosts {
+            let known = record.configurations.get(name);
+            if wanted == Some(name.as_str()) {
+                let Some(entry) = settings.guest() else { continue };
+                if let Err(reason) = self.chain((name, found.as_ref()), &entry, known.unwrap_or(&none), facts) {
+                    self.notes.push(Note::NotChained { file: name.clone(), reason });
+                }
+            } else if let Some(known) = known {
+                self.steps.extend(unchain(name, found.as_ref(), known));
+            }
+        }
+    }
+
+    fn chain(
+        &mut self,
+        (name, found): (&String, Option<&ConfText>),
+        entry: &Entry,
+        known: &Configuration,
+        facts: Facts<'_>,
+    ) -> Result<(), String> {
+        let found = found.ok_or("there is no such file")?;
+        let (text, list) =
+            found.text().and_then(|text| Some((text, List::of(text)?))).ok_or("it is no list of plugins")?;
+        speaks(facts.observed.guest.as_ref(), text)?;
+        let wanted = entry.to_json();
+        let contents = list.with(entry);
+        if contents == text {
+            return Ok(());
+        }
+        let mut disturbed = Vec::new();
+        if known.wanted.as_ref() == Some(&wanted) {
+            disturbed.push(match list.position(entry.kind()) {
+                None => format!("plugin {} was removed", entry.kind()),
+                Some(_) => format!("plugin {} was changed", entry.kind()),
+            });
+        }
+        let (target, mode, contents_found) = (found.target.clone(), found.mode, Some(found.contents.clone()));
+        let (name, purpose) = (name.clone(), Purpose::Chain);
+        let writing = Writing { name, target, contents, mode, found: contents_found, wanted, purpose, disturbed };
+        self.write(writing, known, facts);
+        Ok(())
+    }
+}
+
+/// Taking our plugin out: where nobody changed the file since, it becomes what it was before; else only our entry goes.
+pub(crate) fn unchain(name: &str, found: Option<&ConfText>, known: &Configuration) -> Option<Step> {
+    let forget = Some(Step::Forget { name: name.to_owned() });
+    let (Some(found), Some(wanted)) = (found, known.wanted.clone()) else { return forget };
+    let kind = wanted.get("type").and_then(Value::as_str).unwrap_or_default();
+    let Some((text, list)) = found.text().and_then(|text| Some((text, List::of(text)?))) else { return forget };
+    let contents = list.without(kind);
+    if contents == text {
+        return forget;
+    }
+    Some(Step::WriteConflist(Box::new(Writing {
+        name: name.to_owned(),
+        target: found.target.clone(),
+        contents,
+        mode: found.mode,
+        found: Some(found.contents.clone()),
+        wanted,
+        purpose: Purpose::Unchain,
+        disturbed: Vec::new(),
+    })))
+}
+
+/// A list of plugins, somebody else's.
+struct List<'a> {
+    document: Document<'a>,
+    plugins: Document<'a>,
+    kinds: Vec<String>,
+}
+
+impl<'a> List<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let document = Document::object(text)?;
+        let plugins = Document::array(document.get("plugins")?)?;
+        let kind = |text: &str| serde_json::from_str::<Value>(text).ok()?.get("type")?.as_str().map(str::to_owned);
+        let kinds = plugins.parts.iter().map(|part| kind(part.value)).collect::<Option<_>>()?;
+        Some(Self { document, plugins, kinds })
+    }
+
+    fn position(&self, kind: &str) -> Option<usize> {
+        self.kinds.iter().position(|name| name == kind)
+    }
+
+    /// With our entry as we want it: where it is, or last.
+    fn with(&self, entry: &Entry) -> String {
+        let value = entry.to_json();
+        let mut slots: Vec<Slot> = (0..self.kinds.len()).map(Slot::Keep).collect();
+        let at = self.position(entry.kind());
+        match (at, at.and_then(|at| self.plugins.parts.get(at))) {
+            (Some(_), Some(part)) if serde_json::from_str::<Value>(part.value).is_ok_and(|found| found == value) => {}
+            (Some(at), _) => {
+                let changed = Slot::Change(at, value.to_string());
+                slots.splice(at..=at, [changed]);
+            }
+            (None, _) => slots.push(Slot::New { key: None, value }),
+        }
+        self.text(&slots)
+    }
+
+    fn without(&self, kind: &str) -> String {
+        let others = self.kinds.iter().enumerate().filter(|(_, name)| *name != kind);
+        self.text(&others.map(|(at, _)| Slot::Keep(at)).collect::<Vec<_>>())
+    }
+
+    fn text(&self, slots: &[Slot]) -> String {
+        let plugins = self.plugins.with(slots);
+        let parts = self.document.parts.iter().enumerate();
+        let slots: Vec<Slot> = parts
+            .map(|(at, part)| match part.key.as_deref() {
+                Some("plugins") => Slot::Change(at, plugins.clone()),
+                _ => Slot::Keep(at),
+            })
+            .collect();
+        self.document.with(&slots)
+    }
+}
+
+/// Whether our plugin speaks the version that the configuration is written in: the runtime may choose that one.
+fn speaks(answer: Option<&Answer>, text: &str) -> Result<(), String> {
+    let versions = match answer {
+        Some(Answer::Speaks(versions)) => versions,
+        Some(Answer::Refused(reason)) => return Err(reason.clone()),
+        Some(Answer::Missing) | None => return Err("its binary is missing".to_owned()),
+    };
+    let document: Option<Value> = serde_json::from_str(text).ok();
+    let version = document.as_ref().and_then(|document| document.get("cniVersion")?.as_str()).unwrap_or("0.2.0");
+    match version.parse::<Version>() {
+        Ok(version) if versions.contains(&version) => Ok(()),
+        _ => Err(format!("it is written for CNI {version}, which our plugin does not speak")),
+    }
+}

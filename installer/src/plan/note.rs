@@ -1,0 +1,105 @@
+//! Something that somebody should know and that is no failure.
+
+use std::fmt;
+
+use crate::versions::Version;
+
+/// A remark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A plugin that is not ours is left out of the chain.
+    LeftOut {
+        /// The plugin.
+        plugin: String,
+        /// Why.
+        reason: String,
+    },
+    /// A plugin that is in the chain on disk gave no sound answer this time; it stays.
+    KeptInChain {
+        /// The plugin.
+        plugin: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A plugin that others put into the chain may not work there.
+    Unsure {
+        /// The plugin.
+        plugin: String,
+        /// Why.
+        reason: String,
+    },
+    /// Others have put plugins into the chain that the settings list too: theirs stay, ours are not added.
+    Provided {
+        /// The plugins.
+        plugins: Vec<String>,
+    },
+    /// The runtime takes another configuration before ours.
+    SortsBefore {
+        /// The file.
+        file: String,
+    },
+    /// A file before ours is no configuration; containerd refuses everything because of it.
+    MalformedBefore {
+        /// The file.
+        file: String,
+        /// The parser's complaint.
+        reason: String,
+    },
+    /// Others added plugins to our configuration: they stay where they were put.
+    Extended {
+        /// The types of the plugins added.
+        plugins: Vec<String>,
+    },
+    /// Our plugin is not chained into the configuration that the setting names.
+    NotChained {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// Our configuration is on a node where nothing is to be installed. It is not removed: pods may depend on it.
+    LeftBehind,
+}
+
+impl Note {
+    /// A stable word for reports and metrics.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::LeftOut { .. } => "plugin-left-out",
+            Self::KeptInChain { .. } => "plugin-kept",
+            Self::Unsure { .. } => "plugin-unsure",
+            Self::Provided { .. } => "plugin-provided",
+            Self::SortsBefore { .. } => "sorts-before",
+            Self::MalformedBefore { .. } => "malformed-before",
+            Self::Extended { .. } => "extended",
+            Self::NotChained { .. } => "not-chained",
+            Self::LeftBehind => "left-behind",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeftOut { plugin, reason } => write!(f, "{plugin} is left out of the chain: {reason}"),
+            Self::KeptInChain { plugin, reason } => write!(f, "{plugin} stays in the chain, although {reason}"),
+            Self::Unsure { plugin, reason } => {
+                let version = Version::CONFIGURATION;
+                write!(f, "{plugin}, which others chained behind ours, may fail for CNI {version}: {reason}")
+            }
+            Self::Provided { plugins } => {
+                write!(f, "others have put {} into our configuration, and theirs stays", plugins.join(", "))
+            }
+            Self::SortsBefore { file } => write!(f, "{file} sorts before ours: the runtime uses that one"),
+            Self::MalformedBefore { file, reason } => {
+                write!(f, "{file} sorts before ours and is no configuration, so containerd refuses all: {reason}")
+            }
+            Self::Extended { plugins } => {
+                write!(f, "our configuration was extended by {}, which stays there", plugins.join(", "))
+            }
+            Self::NotChained { file, reason } => write!(f, "nothing of ours is chained into {file}: {reason}"),
+            Self::LeftBehind => write!(f, "{} is there although nothing is to be installed", vcn::CONFLIST_FILE),
+        }
+    }
+}

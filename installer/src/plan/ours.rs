@@ -1,0 +1,104 @@
+//! Our own configuration: what it is to say, merged with what others have put into it.
+
+use serde_json::Value;
+
+use super::{Facts, Note, Plan, Purpose, Step, Writing, chain};
+use crate::entry::MAIN;
+use crate::merge::Merge;
+use crate::observed::ConfText;
+use crate::record::{Configuration, WINDOW};
+use crate::{Conflist, Contents, Entry, Error, conflist};
+
+impl Plan {
+    pub(super) fn ours(&mut self, facts: Facts<'_>, usable: bool) {
+        let Facts { settings, observed, record, .. } = facts;
+        let present = observed.conflist.as_ref();
+        self.conflist = match present {
+            // Never removed: the pods of before a restart of the agent, and their DEL, depend on it.
+            Some(found) if !usable || has_main(found) => Conflist::InPlace,
+            None if !usable => Conflist::Waiting,
+            _ => Conflist::Pending,
+        };
+        if !usable {
+            return;
+        }
+        let disk: Option<Value> = present.and_then(|found| serde_json::from_slice(&found.contents).ok());
+        let entries = settings.entries();
+        let wanted = chain::wanted(&entries, &observed.chain, disk.as_ref(), &mut self.notes);
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(error) => return self.failures.push(error),
+        };
+        let none = Configuration::default();
+        let known = record.configurations.get(vcn::CONFLIST_FILE).unwrap_or(&none);
+        let (contents, mut disturbed) = self.merged(present, known, (&wanted, &entries));
+        if present.is_some_and(|found| found.contents == contents.as_bytes()) {
+            return;
+        }
+        if disturbed.is_empty() && known.wanted.as_ref() == Some(&wanted) {
+            // We want nothing new, so it is somebody's doing, whatever he did.
+            disturbed.push("it was changed".to_owned());
+        }
+        let (target, mode) = match present {
+            Some(found) => (found.target.clone(), found.mode),
+            None => (settings.conflist(), conflist::MODE),
+        };
+        let found = present.map(|found| found.contents.clone());
+        let (name, purpose) = (vcn::CONFLIST_FILE.to_owned(), Purpose::Ours);
+        let writing = Writing { name, target, contents, mode, found, wanted, purpose, disturbed };
+        if self.write(writing, known, facts) {
+            self.conflist = Conflist::Pending;
+        }
+    }
+
+    /// The text, and what somebody did to the last one.
+    fn merged(
+        &mut self,
+        present: Option<&ConfText>,
+        known: &Configuration,
+        (wanted, familiar): (&Value, &[Entry]),
+    ) -> (String, Vec<String>) {
+        let fresh = || conflist::text(wanted);
+        let blame = |what: &str| known.written.iter().map(|_| what.to_owned()).collect();
+        let merge = Merge { last: known.wanted.as_ref(), wanted, familiar };
+        // Not with what others had in it when we last wrote it: they may be gone since, and a plugin without its binary
+        // fails every pod. Those that are there put themselves in again.
+        let Some(found) = present else { return (fresh(), blame("it was removed")) };
+        if known.written.as_ref().is_some_and(|written| written.as_bytes() == found.contents)
+            && known.wanted.as_ref().is_some_and(|last| conflist::text(last).as_bytes() == found.contents)
+        {
+            return (fresh(), Vec::new());
+        }
+        let Some(merged) = found.text().and_then(|text| merge.into_text(text)) else {
+            return (fresh(), blame("it was made what is no list of plugins"));
+        };
+        if !merged.provided.is_empty() {
+            self.notes.push(Note::Provided { plugins: merged.provided.clone() });
+        }
+        let more: Vec<String> = merged.foreign.into_iter().filter(|kind| !merged.provided.contains(kind)).collect();
+        if !more.is_empty() {
+            self.notes.push(Note::Extended { plugins: more });
+        }
+        (merged.text, merged.disturbed)
+    }
+
+    /// Plans the writing, unless somebody undid too many before.
+    pub(super) fn write(&mut self, writing: Writing, known: &Configuration, facts: Facts<'_>) -> bool {
+        if let Some(rest) = known.rests(facts.now).filter(|_| !writing.disturbed.is_empty()) {
+            self.failures.push(Error::Contention {
+                path: writing.target,
+                times: known.recent(facts.now).len(),
+                within: WINDOW,
+                difference: writing.disturbed.join("; "),
+                rest,
+            });
+            return false;
+        }
+        self.steps.push(Step::WriteConflist(Box::new(writing)));
+        true
+    }
+}
+
+fn has_main(found: &ConfText) -> bool {
+    matches!(Contents::parse(&found.contents), Contents::Plugins(kinds) if kinds.iter().any(|kind| kind == MAIN))
+}

@@ -1,0 +1,100 @@
+//! One change to the node's files, as data that can be shown and taken.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::BINARY_MODE;
+use crate::Digest;
+
+/// One change. Display reads as an operator would say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make a directory of the runtime's.
+    CreateDirectory(PathBuf),
+    /// Remove what an installer that was killed left.
+    RemoveStale(PathBuf),
+    /// Put a binary in place.
+    InstallBinary {
+        /// From here.
+        source: PathBuf,
+        /// To here.
+        target: PathBuf,
+        /// What the source held when it was looked at.
+        digest: Digest,
+        /// What there is now, if anything.
+        replaces: Option<Digest>,
+    },
+    /// Make a binary executable again.
+    SetMode {
+        /// The binary.
+        target: PathBuf,
+        /// Its permission bits now.
+        was: u32,
+    },
+    /// Put a configuration in place.
+    WriteConflist(Box<Writing>),
+    /// Remember no more that we are chained into a configuration: we are not any more.
+    Forget {
+        /// The configuration's name.
+        name: String,
+    },
+}
+
+/// The writing of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// Its name in the directory.
+    pub name: String,
+    /// The file.
+    pub target: PathBuf,
+    /// All of it.
+    pub contents: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// What the file held when it was looked at; it is written only if it still does.
+    pub found: Option<Vec<u8>>,
+    /// What we want in it; of others' configurations only our entry.
+    pub wanted: Value,
+    /// What for.
+    pub purpose: Purpose,
+    /// What somebody had done to our part since we last wrote it.
+    pub disturbed: Vec<String>,
+}
+
+/// What a configuration is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It is ours.
+    Ours,
+    /// Our plugin is chained into somebody else's.
+    Chain,
+    /// Our plugin is taken out of somebody else's.
+    Unchain,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = |replaces: bool| if replaces { "replace" } else { "install" };
+        match self {
+            Self::CreateDirectory(path) => write!(f, "create directory {}", path.display()),
+            Self::RemoveStale(path) => write!(f, "remove stale {}", path.display()),
+            Self::InstallBinary { source, target, replaces, .. } => {
+                write!(f, "{} {} from {}", verb(replaces.is_some()), target.display(), source.display())
+            }
+            Self::SetMode { target, was } => write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display()),
+            Self::WriteConflist(writing) => {
+                let Writing { target, found, wanted, purpose, disturbed, .. } = writing.as_ref();
+                let plugin = wanted.get("type").and_then(Value::as_str).unwrap_or_default();
+                match purpose {
+                    Purpose::Ours => write!(f, "{} {}", verb(found.is_some()), target.display())?,
+                    Purpose::Chain => write!(f, "chain {plugin} into {}", target.display())?,
+                    Purpose::Unchain => write!(f, "take {plugin} out of {}", target.display())?,
+                }
+                if disturbed.is_empty() { Ok(()) } else { write!(f, " ({})", disturbed.join("; ")) }
+            }
+            Self::Forget { name } => write!(f, "remember no more that we were chained into {name}"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Somebody undoes what we write.
+
+use super::*;
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> Plan {
+    plan(Facts { settings: &settings(), observed, record, now }, &decision(true), true)
+}
+
+#[test]
+fn undoing_is_told_from_never_having_been_there() {
+    let (mut observed, text) = complete();
+    observed.conf_files.clear();
+    observed.conflist = None;
+    assert_eq!(writing(&plan_of(&observed, &Record::default(), true, true)).disturbed, Vec::<String>::new());
+    let plan = plan_of(&observed, &written(&text), true, true);
+    assert_eq!(writing(&plan).disturbed, ["it was removed"]);
+    assert_eq!(plan.steps[0].to_string(), "install /node/net.d/05-vcn-native.conflist (it was removed)");
+    observed.conflist = Some(conf("{"));
+    let plan = plan_of(&observed, &written(&text), true, true);
+    assert_eq!(writing(&plan).disturbed, ["it was made what is no list of plugins"]);
+}
+
+#[test]
+fn after_too_many_repairs_it_rests_and_names_the_difference() {
+    let (mut observed, text) = complete();
+    observed.conflist = Some(conf(r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"cilium-cni"}]}"#));
+    let mut record = written(&text);
+    let known = record.configurations.get_mut(vcn::CONFLIST_FILE).unwrap();
+    (0..5).for_each(|fight| known.fought(at(100 + fight)));
+    let plan = plan_at(&observed, &record, at(110));
+    assert_eq!((plan.steps.len(), plan.conflist), (0, Conflist::Pending), "pods of this node are in trouble");
+    let failure = plan.failures.first().unwrap();
+    assert_eq!(failure.word(), "contention");
+    let message = failure.to_string();
+    for part in ["5 times within 600 s", "rests for 590 s", "plugin vcn-native was removed", "05-vcn-native.conflist"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(plan_at(&observed, &record, at(700)).steps.len(), 1, "and is tried again then");
+}
+
+#[test]
+fn what_is_no_undoing_is_written_even_then() {
+    let (mut observed, text) = complete();
+    let mut record = written(&text);
+    let known = record.configurations.get_mut(vcn::CONFLIST_FILE).unwrap();
+    (0..9).for_each(|fight| known.fought(at(100 + fight)));
+    observed.chain[1].answer = Answer::Missing;
+    let plan = plan_at(&observed, &record, at(110));
+    assert!(writing(&plan).disturbed.is_empty() && plan.failures.is_empty());
+}

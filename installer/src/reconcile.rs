@@ -1,0 +1,95 @@
+//! One round: look, decide, plan, and take the steps; again where somebody wrote a configuration at the same moment.
+
+use std::time::SystemTime;
+
+use crate::apply::Applier;
+use crate::exclusive::Exclusive;
+use crate::observed::{Observed, Scope, conf_files};
+use crate::plan::{Facts, plan};
+use crate::record::{Record, RecordFile};
+use crate::{ConfFile, Decision, Error, Occupants, Report, Settings, Signals, decide};
+
+/// So often a configuration is looked at again that others wrote at the same moment.
+const LOOKS: usize = 5;
+
+/// Brings the node to what the settings and signals ask for; `usable` says that a pod could get an address now.
+///
+/// On success the binaries are in place where the decision is to install, and so is the configuration once `usable`.
+/// Failures are in the report; what could be done has been done, and another call tries again.
+pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool) -> Report {
+    let mut steps = Vec::new();
+    let mut looks = 1;
+    loop {
+        let mut report = consider(settings, signals, usable, true);
+        let raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
+        steps.append(&mut report.steps);
+        if !raced || looks == LOOKS {
+            report.steps = steps;
+            return report;
+        }
+        looks += 1;
+    }
+}
+
+/// What [`reconcile`] would do, without doing it.
+pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool) -> Report {
+    consider(settings, signals, usable, false)
+}
+
+/// Whether the pod network is ours to install, and what decided it. Reads the names and contents of the CNI
+/// configurations, and where takeover is set what shows OKE's pods, nothing else: cheap enough to ask before every other
+/// step.
+pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
+    match conf_files(&settings.cni_conf_dir) {
+        Ok(files) => decided(settings, signals, &files),
+        Err(_) => Decision::unreadable(&settings.cni_conf_dir),
+    }
+}
+
+fn decided(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
+    // Without takeover nobody asks for them.
+    let pods = if settings.takeover { Occupants::look(settings, files) } else { Occupants::None };
+    decide(settings, signals, files, &pods)
+}
+
+fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -> Report {
+    let now = SystemTime::now();
+    let files = match conf_files(&settings.cni_conf_dir) {
+        Ok(files) => files,
+        Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
+    };
+    let mut report = Report::new(decided(settings, signals, &files));
+    let file = RecordFile::new(&settings.data_dir);
+    let touches = report.decision.install || settings.chain_into.is_some() || file.path().exists();
+    let exclusive = if apply && touches { Exclusive::over(&settings.written_directories()) } else { None };
+    let (mut record, damage) = remembered(&file, apply);
+    let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record };
+    let observed = match Observed::look(settings, files, scope) {
+        Ok(observed) => observed,
+        Err(error) => return report.failed(error),
+    };
+    let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
+    report.notes = plan.notes;
+    report.conflist = plan.conflist;
+    report.failures = plan.failures;
+    report.failures.extend(damage);
+    if !apply {
+        return report.planned(plan.steps);
+    }
+    let inherited = observed.conf_files.iter().any(ConfFile::is_ours);
+    Applier { record: &mut record, file: &file, inherited, now }.apply(plan.steps, report)
+}
+
+/// A damaged record is put out of the way by whoever writes the next.
+fn remembered(file: &RecordFile, apply: bool) -> (Record, Vec<Error>) {
+    match file.read() {
+        Ok(record) => (record, Vec::new()),
+        Err(error) => {
+            let damaged = matches!(error, Error::Record { .. });
+            let aside = if apply && damaged { file.set_aside().err() } else { None };
+            let unreadable = |error| Error::Unremembered { path: file.path(), source: Box::new(error) };
+            let error = if damaged { error } else { unreadable(error) };
+            (Record::default(), [error].into_iter().chain(aside.map(unreadable)).collect())
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What was in a place before we put something of ours there: kept, to be given back.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::place::{NewFile, place};
+use crate::{Digest, Error};
+
+/// Where they are kept, in the data directory, each under its digest.
+pub(crate) const BEFORE: &str = "before";
+
+/// A file that was there before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Before {
+    /// The SHA-256 of its contents, which is also its name where it is kept.
+    pub(crate) digest: String,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Its owner.
+    pub(crate) uid: u32,
+    /// Its group.
+    pub(crate) gid: u32,
+}
+
+impl Before {
+    /// Keeps a file; `None` where there is none.
+    pub(crate) fn keep(path: &Path, data_dir: &Path) -> Result<Option<Self>, Error> {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let contents = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(read)?,
+        };
+        let metadata = fs::metadata(path).map_err(read)?;
+        let before = Self::of(&contents, &metadata);
+        let kept = before.path(data_dir);
+        if let Some(folder) = kept.parent() {
+            fs::create_dir_all(folder).map_err(|source| Error::Place {
+                target: kept.clone(),
+                action: "creating its directory",
+                source,
+            })?;
+        }
+        place(NewFile { target: &kept, contents: &contents, mode: 0o600 })?;
+        Ok(Some(before))
+    }
+
+    /// Gives it back, byte for byte, with its mode and owner.
+    pub(crate) fn give_back(&self, target: &Path, data_dir: &Path) -> Result<(), Error> {
+        let kept = self.path(data_dir);
+        let contents = fs::read(&kept).map_err(|source| Error::Read { path: kept.clone(), source })?;
+        if Digest::of(&contents).to_string() != self.digest {
+            return Err(Error::Corrupt { target: kept });
+        }
+        place(NewFile { target, contents: &contents, mode: self.mode })?;
+        std::os::unix::fs::chown(target, Some(self.uid), Some(self.gid)).map_err(|source| Error::Place {
+            target: target.to_owned(),
+            action: "giving it to its owner",
+            source,
+        })
+    }
+
+    fn of(contents: &[u8], metadata: &Metadata) -> Self {
+        let digest = Digest::of(contents).to_string();
+        let mode = metadata.permissions().mode() & 0o7777;
+        Self { digest, mode, uid: metadata.uid(), gid: metadata.gid() }
+    }
+
+    fn path(&self, data_dir: &Path) -> PathBuf {
+        // A digest is what we wrote; a name that leads elsewhere is not followed.
+        let name = self.digest.replace('/', "_");
+        data_dir.join(BEFORE).join(name)
+    }
+}

@@ -1,0 +1,67 @@
+//! `installer.json`: read, kept, set aside when it is none.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::Record;
+use crate::Error;
+use crate::place::{NewFile, place};
+
+/// What this version writes. Later ones only add fields, so that one version back can read them, and keeps them.
+const VERSION: u32 = 1;
+const FILE: &str = "installer.json";
+const MODE: u32 = 0o600;
+
+/// The record's file.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordFile {
+    data_dir: PathBuf,
+}
+
+impl RecordFile {
+    /// In the data directory. Touches nothing yet.
+    pub(crate) fn new(data_dir: &Path) -> Self {
+        Self { data_dir: data_dir.to_owned() }
+    }
+
+    /// The directory that it is in.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.data_dir.join(FILE)
+    }
+
+    /// Reads it. No file is an empty record.
+    pub(crate) fn read(&self) -> Result<Record, Error> {
+        let path = self.path();
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|source| Error::Record { path: path.clone(), source }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Record::default()),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    /// Puts a damaged one out of the way, beside its place.
+    pub(crate) fn set_aside(&self) -> Result<(), Error> {
+        let path = self.path();
+        let aside = path.with_extension("json.damaged");
+        fs::rename(&path, aside).map_err(|source| Error::Place { target: path, action: "setting it aside", source })
+    }
+
+    /// Keeps a record.
+    pub(crate) fn keep(&self, record: &Record) -> Result<(), Error> {
+        let target = self.path();
+        let record = Record { version: record.version.max(VERSION), ..record.clone() };
+        let text = serde_json::to_vec_pretty(&record);
+        let mut text = text.map_err(|source| Error::Record { path: target.clone(), source })?;
+        text.push(b'\n');
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.data_dir);
+        made.map_err(|source| Error::Place { target: target.clone(), action: "creating its directory", source })?;
+        place(NewFile { target: &target, contents: &text, mode: MODE })
+    }
+}

@@ -1,0 +1,116 @@
+//! What is remembered over versions, crashes and wars.
+
+use std::fs;
+
+use super::*;
+use crate::Error;
+
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_record_is_read_as_it_was_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::new(&directory.path().join("lib"));
+    assert_eq!(file.read().unwrap(), Record::default());
+    let mut record = Record::default();
+    let ours = record.configurations.entry("05-vcn-native.conflist".into()).or_default();
+    ours.written = Some("{}".into());
+    ours.fought(at(7));
+    record.binaries.entry("vcn-native".into()).or_default().digest = Some("00".into());
+    file.keep(&record).unwrap();
+    record.version = 1;
+    assert_eq!(file.read().unwrap(), record);
+}
+
+#[test]
+fn what_a_later_version_adds_is_kept_by_this_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::new(directory.path());
+    let text = r#"{
+  "version": 2,
+  "configurations": {
+    "05-vcn-native.conflist": {
+      "written": "text",
+      "wanted": {"name": "vcn-native"},
+      "before": {"digest": "aa", "mode": 420, "uid": 1, "gid": 2},
+      "fights": [5],
+      "later": [1]
+    }
+  },
+  "binaries": {"vcn-native": {"digest": "bb", "later": {}}},
+  "later": true
+}"#;
+    fs::write(file.path(), text).unwrap();
+    let record = file.read().unwrap();
+    assert_eq!(record.configurations["05-vcn-native.conflist"].written.as_deref(), Some("text"));
+    file.keep(&record).unwrap();
+    let (before, after): (Value, Value) =
+        (serde_json::from_str(text).unwrap(), serde_json::from_slice(&fs::read(file.path()).unwrap()).unwrap());
+    assert_eq!(after, before);
+}
+
+#[test]
+fn what_an_earlier_version_did_not_write_is_not_missed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::new(directory.path());
+    for text in ["{}", r#"{"version":0,"configurations":{"a":{}},"binaries":{"b":{}}}"#] {
+        fs::write(file.path(), text).unwrap();
+        assert!(file.read().is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_damaged_record_is_named_and_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = RecordFile::new(directory.path());
+    fs::write(file.path(), "{\"version\": 1, \"confi").unwrap();
+    let error = file.read().unwrap_err();
+    assert!(matches!(error, Error::Record { .. }) && error.to_string().contains("installer.json"), "{error}");
+    file.set_aside().unwrap();
+    assert_eq!(file.read().unwrap(), Record::default());
+    assert!(directory.path().join("installer.json.damaged").exists());
+}
+
+#[test]
+fn repairs_are_made_at_once_until_there_are_too_many() {
+    let mut configuration = Configuration::default();
+    for fight in 0..5 {
+        assert_eq!(configuration.rests(at(1000 + fight)), None);
+        configuration.fought(at(1000 + fight));
+    }
+    assert_eq!(configuration.rests(at(1005)), Some(Duration::from_secs(595)));
+    assert_eq!(configuration.rests(at(1599)), Some(Duration::from_secs(1)));
+    assert_eq!(configuration.rests(at(1600)), None, "the first is forgotten");
+    configuration.fought(at(1600));
+    assert_eq!(configuration.rests(at(1600)), Some(Duration::from_secs(1)), "the second follows a second later");
+    assert_eq!(configuration.fights.len(), 5, "what is forgotten is not kept");
+}
+
+#[test]
+fn a_clock_that_goes_back_does_not_make_it_rest_for_ever() {
+    let mut configuration = Configuration::default();
+    (0..9).for_each(|fight| configuration.fought(at(90_000 + fight)));
+    assert_eq!(configuration.rests(at(1000)), None);
+}
+
+#[test]
+fn what_was_there_before_is_given_back_with_its_mode() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (target, data) = (directory.path().join("vcn-native"), directory.path().join("lib"));
+    assert_eq!(Before::keep(&target, &data).unwrap(), None);
+    fs::write(&target, [0, 159, 146, 150]).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o710)).unwrap();
+    let before = Before::keep(&target, &data).unwrap().unwrap();
+    fs::write(&target, "ours").unwrap();
+    before.give_back(&target, &data).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150]);
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o710);
+
+    let kept = data.join("before").join(&before.digest);
+    fs::write(&kept, "spoilt").unwrap();
+    assert!(matches!(before.give_back(&target, &data), Err(Error::Corrupt { .. })));
+    assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150], "nothing wrong is given back");
+}

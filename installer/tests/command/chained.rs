@@ -1,0 +1,114 @@
+//! Our plugin in somebody else's chain: Flannel's, on a node whose pod network is not ours.
+
+use std::fs;
+
+use crate::node::{Node, PLUGIN};
+
+/// As Flannel's manifest has it, with what people put into it.
+const FLANNEL: &str = "{\n  \"name\": \"cbr0\",\n  \"cniVersion\": \"0.3.1\",\n  \"plugins\": [\n    {\n      \
+                       \"type\": \"flannel\",\n      \"delegate\": {\n        \"hairpinMode\": true,\n        \
+                       \"isDefaultGateway\": true,\n        \"mtu\": 12345678901234567890\n      }\n    },\n    {\n      \
+                       \"type\": \"portmap\",\n      \"capabilities\": {\n        \"portMappings\": true\n      }\n    }\n  \
+                       ]\n}\n";
+const CHAIN: [&str; 2] = ["--node-label=false", "--chain-into=10-flannel.conflist"];
+
+fn node(text: &str) -> Node {
+    let node = Node::new();
+    node.executable("source/vnic-attach", PLUGIN);
+    fs::write(node.path("net.d/10-flannel.conflist"), text).unwrap();
+    node
+}
+
+fn conflist(node: &Node) -> String {
+    fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap()
+}
+
+#[test]
+fn it_is_chained_last_and_taken_out_to_the_byte() {
+    for text in [
+        FLANNEL.to_owned(),
+        FLANNEL.replace("  ", "\t"),
+        FLANNEL.replace('\n', "\r\n"),
+        FLANNEL.replace(['\n', ' '], ""),
+        FLANNEL.replace("\n  ]\n}\n", " ] }"),
+    ] {
+        let node = node(&text);
+        let (code, told) = node.run(&CHAIN);
+        assert_eq!(code, 0, "{told}");
+        assert!(told.contains("did: chain vnic-attach into ") && told.contains("did: install "), "{told}");
+        assert_eq!(node.names(), ["bin/vnic-attach", "net.d/10-flannel.conflist"], "nothing else of ours");
+        let chained: serde_json::Value = serde_json::from_str(&conflist(&node)).unwrap();
+        assert_eq!(chained["plugins"][2]["type"], "vnic-attach");
+        assert_eq!(chained["plugins"][2]["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
+        let (_, again) = node.run(&CHAIN);
+        assert!(!again.contains("did: "), "{again}");
+
+        let (code, told) = node.run(&["--node-label=false"]);
+        assert_eq!(code, 0, "{told}");
+        assert!(told.contains("did: take vnic-attach out of "), "{told}");
+        assert_eq!(conflist(&node), text);
+        let (_, again) = node.run(&["--node-label=false"]);
+        assert!(!again.contains("did: "), "{again}");
+    }
+}
+
+#[test]
+fn what_others_did_meanwhile_stays_when_it_is_taken_out() {
+    let node = node(FLANNEL);
+    node.run(&CHAIN);
+    let more = conflist(&node).replace("\"hairpinMode\": true", "\"hairpinMode\": false");
+    fs::write(node.path("net.d/10-flannel.conflist"), more.replace("\"name\"", "\"x\": 1e400, \"name\"")).unwrap();
+    node.run(&["--node-label=false"]);
+    let expected = FLANNEL.replace("\"hairpinMode\": true", "\"hairpinMode\": false");
+    assert_eq!(conflist(&node), expected.replace("\"name\"", "\"x\": 1e400, \"name\""));
+}
+
+#[test]
+fn flannels_restart_takes_it_out_and_it_is_put_in_again_but_not_for_ever() {
+    let node = node(FLANNEL);
+    let chained = |node: &Node| conflist(node).contains("vnic-attach");
+    for _ in 0..6 {
+        let (code, told) = node.run(&CHAIN);
+        assert!(code == 0 && chained(&node), "{told}");
+        fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    }
+    let (code, told) = node.run(&CHAIN);
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("plugin vnic-attach was removed") && told.contains("[contention]"), "{told}");
+    assert_eq!(conflist(&node), FLANNEL);
+}
+
+#[test]
+fn without_its_binary_or_its_host_nothing_is_chained_and_that_is_said() {
+    let node = node(FLANNEL);
+    fs::remove_file(node.path("source/vnic-attach")).unwrap();
+    let (code, told) = node.run(&CHAIN);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("its binary is missing [not-chained]"), "{told}");
+    assert_eq!(conflist(&node), FLANNEL);
+
+    node.executable("source/vnic-attach", &PLUGIN.replace("\"0.3.1\",", ""));
+    let (_, told) = node.run(&CHAIN);
+    assert!(told.contains("it is written for CNI 0.3.1, which our plugin does not speak [not-chained]"), "{told}");
+    node.executable("source/vnic-attach", PLUGIN);
+    for (text, reason) in [("{", "it is no list of plugins"), (r#"{"type":"flannel"}"#, "it is no list of plugins")] {
+        fs::write(node.path("net.d/10-flannel.conflist"), text).unwrap();
+        let (_, told) = node.run(&CHAIN);
+        assert!(told.contains(reason), "{told}");
+        assert_eq!(conflist(&node), text);
+    }
+    fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
+    let (_, told) = node.run(&CHAIN);
+    assert!(told.contains("there is no such file [not-chained]"), "{told}");
+}
+
+#[test]
+fn where_the_pod_network_becomes_ours_it_leaves_the_others_chain() {
+    let node = node(FLANNEL);
+    node.run(&CHAIN);
+    let (code, told) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("[not-chained]") && told.contains("did: take vnic-attach out of "), "{told}");
+    assert_eq!(conflist(&node), FLANNEL);
+    assert!(node.conflist().exists());
+}

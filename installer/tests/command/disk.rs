@@ -1,0 +1,158 @@
+//! Disks that are full or read-only, binaries that run while they are replaced, installers side by side.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::node::{Node, PLUGIN, PORTMAP, mode, told};
+
+const ARGUMENTS: [&str; 3] = ["--node-label", "true", "--usable"];
+
+/// On a thread whose mounts are its own.
+fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
+    let worker = thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace (run as root or by tests/runner)");
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        test();
+    });
+    if let Err(panic) = worker.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn small_disk(at: &Path) {
+    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
+}
+
+fn read_only(at: &Path) {
+    mount(Some(at), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+    mount(None::<&str>, at, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, None::<&str>)
+        .unwrap();
+}
+
+#[test]
+fn a_full_disk_keeps_the_old_binary_and_gets_no_configuration_that_names_the_new() {
+    with_own_mounts(|| {
+        let node = Node::new();
+        small_disk(&node.path("bin"));
+        assert_eq!(node.run(&ARGUMENTS).0, 0);
+        let before = node.snapshot();
+        node.executable("source/vcn-native", &format!("{PLUGIN}exit\n#{}", "x".repeat(100_000)));
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("writing failed; free space on that file system") && text.contains("[no-space]"), "{text}");
+        assert_eq!(node.snapshot(), before, "not even a temporary file is left");
+        node.executable("source/vcn-native", &format!("{PLUGIN}exit\n"));
+        assert_eq!(node.run(&ARGUMENTS).0, 0);
+    });
+}
+
+#[test]
+fn a_read_only_directory_of_binaries_is_named_with_the_way_out() {
+    with_own_mounts(|| {
+        let node = Node::new();
+        read_only(&node.path("bin"));
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("--cni-bin-dir") && text.contains("[read-only]"), "{text}");
+        assert!(!node.conflist().exists());
+    });
+}
+
+#[test]
+fn without_a_place_to_remember_the_node_gets_its_network_all_the_same() {
+    with_own_mounts(|| {
+        let node = Node::new();
+        fs::create_dir(node.path("lib")).unwrap();
+        read_only(&node.path("lib"));
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains("remembering in") && text.contains("[unremembered]"), "{text}");
+        assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 0, "nothing has to be done, so nothing has to be remembered: {text}");
+    });
+}
+
+#[test]
+fn what_is_the_same_is_not_touched_not_even_its_inode() {
+    let node = Node::new();
+    node.executable("bin/portmap", PORTMAP);
+    node.run(&ARGUMENTS);
+    let before = node.snapshot();
+    for _ in 0..3 {
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(node.snapshot(), before);
+    }
+}
+
+#[test]
+fn a_running_binary_is_replaced_and_runs_on() {
+    let node = Node::new();
+    fs::copy("/bin/sleep", node.path("bin/vcn-native")).unwrap();
+    let mut running = loop {
+        match Command::new(node.path("bin/vcn-native")).arg("1000").spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
+            other => break other.unwrap(),
+        }
+    };
+    let (code, text) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(running.try_wait().unwrap(), None);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
+}
+
+#[test]
+fn two_releases_installing_at_once_leave_one_of_them_whole() {
+    let node = Node::new();
+    fs::create_dir(node.path("newer")).unwrap();
+    let newer = format!("{PLUGIN}exit\n#{}\n", "n".repeat(300_000));
+    node.executable("newer/vcn-native", &newer);
+    node.run(&ARGUMENTS);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let seen = fs::read_to_string(node.path("bin/vcn-native")).unwrap();
+                assert!(seen == PLUGIN || seen == newer, "{} bytes", seen.len());
+                assert_eq!(mode(&node.path("bin/vcn-native")), 0o755);
+            }
+        });
+        for round in 0..12 {
+            let start = |source: &str| {
+                let mut command = node.command(&ARGUMENTS);
+                command.env("CNI_SOURCE_DIR", node.path(source)).stdout(Stdio::piped()).stderr(Stdio::piped());
+                command.spawn().unwrap()
+            };
+            for child in [start("source"), start("newer"), start("source")] {
+                let (code, text) = told(&child.wait_with_output().unwrap());
+                assert_eq!(code, 0, "round {round}: {text}");
+            }
+            assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "round {round}");
+        }
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_killed_installer_left_is_gone_after_the_next() {
+    let node = Node::new();
+    fs::create_dir(node.path("lib")).unwrap();
+    for name in ["bin", "net.d", "lib"] {
+        fs::write(node.path(name).join(".oke-cni-installer.00112233aabbccdd.tmp"), "half").unwrap();
+    }
+    let (code, text) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("did: remove stale").count(), 3, "{text}");
+    assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
+}

@@ -1,0 +1,158 @@
+//! An upgrade is killed at any of its system calls, or one of them fails. The node has the old or the new binary, whole and
+//! executable, a configuration that can be read, and the next run completes it and leaves nothing behind.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::time::SystemTime;
+
+use crate::node::{Node, PORTMAP, mode};
+
+const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
+
+/// One system call of the program's main thread: the `nth` of that name.
+#[derive(Clone, Debug)]
+struct Call {
+    name: String,
+    nth: usize,
+    line: String,
+}
+
+/// A plugin of some hundred kilobytes, so that writing it takes several calls.
+fn plugin(of: char) -> String {
+    let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}"#;
+    format!("#!/bin/sh\necho '{answer}'\nexit\n#{}\n", of.to_string().repeat(200_000))
+}
+
+/// A node with the old release in place, and a new one to be installed: another binary and another configuration.
+fn before() -> Node {
+    let node = Node::new();
+    node.executable("bin/portmap", PORTMAP);
+    node.executable("source/vcn-native", &plugin('o'));
+    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain="]);
+    assert_eq!(code, 0, "{text}");
+    node.executable("source/vcn-native", &plugin('n'));
+    node
+}
+
+fn run(node: &Node, strace: &[String]) -> (Output, String) {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let plain = node.command(&ARGUMENTS);
+    let mut command = Command::new("strace");
+    command.args(["--quiet=all", "--output"]).arg(log.path()).args(strace).arg(plain.get_program());
+    command.args(plain.get_args()).env_clear();
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PATH", "/usr/bin:/bin");
+    let output = match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("strace is missing, and without it nothing can be made to fail: run 'make setup' (see packages.txt)")
+        }
+        other => other.unwrap(),
+    };
+    (output, fs::read_to_string(log.path()).unwrap())
+}
+
+/// Every call from the program's own first line on, but for memory, which is no business of ours.
+fn calls() -> Vec<Call> {
+    let (output, log) = run(&before(), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut made: HashMap<&str, usize> = HashMap::new();
+    let (mut calls, mut begun) = (Vec::new(), false);
+    for line in log.lines() {
+        let Some((name, rest)) = line.split_once('(').filter(|(name, _)| !name.contains([' ', '+', '-'])) else {
+            continue;
+        };
+        let nth = made.entry(name).or_default();
+        *nth += 1;
+        begun |= rest.contains("net.d");
+        let memory = ["brk", "mmap", "munmap", "mprotect", "madvise", "mremap", "futex", "exit_group", "rt_sigprocmask"];
+        if begun && !memory.contains(&name) {
+            calls.push(Call { name: name.to_owned(), nth: *nth, line: line.chars().take(120).collect() });
+        }
+    }
+    assert!(calls.len() > 100, "{calls:#?}");
+    calls
+}
+
+/// One in `every`, from another one on at each run; in a soak (`SOAK=1`) all.
+fn sample(all: Vec<Call>, every: usize) -> Vec<Call> {
+    if std::env::var_os("SOAK").is_some() {
+        return all;
+    }
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let first = usize::try_from(since.as_secs()).unwrap() % every;
+    all.into_iter().skip(first).step_by(every).collect()
+}
+
+fn assert_whole(node: &Node, case: &str) {
+    let found = fs::read_to_string(node.path("bin/vcn-native")).unwrap();
+    assert!(found == plugin('o') || found == plugin('n'), "{case}: {} bytes", found.len());
+    assert_eq!(mode(&node.path("bin/vcn-native")), 0o755, "{case}");
+    let conflist = fs::read(node.conflist()).unwrap();
+    let conflist: serde_json::Value = serde_json::from_slice(&conflist).unwrap();
+    assert_eq!(conflist["plugins"][0]["type"], "vcn-native", "{case}");
+    assert!(matches!(conflist["plugins"].as_array().map(Vec::len), Some(1 | 2)), "{case}");
+}
+
+fn assert_healed(node: &Node, case: &str) {
+    let (code, text) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{case}: {text}");
+    assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('n'), "{case}");
+    assert!(fs::read_to_string(node.conflist()).unwrap().contains("portmap"), "{case}");
+    let mut names = node.names();
+    names.extend(fs::read_dir(node.path("lib")).unwrap().map(|entry| format!("lib/{:?}", entry.unwrap().file_name())));
+    assert_eq!(
+        names,
+        ["bin/portmap", "bin/vcn-native", "net.d/05-vcn-native.conflist", "lib/\"installer.json\""],
+        "{case}: nothing is left behind"
+    );
+    let (_, text) = node.run(&ARGUMENTS);
+    assert!(!text.contains("did: "), "{case}: {text}");
+}
+
+#[test]
+fn killed_at_any_system_call_it_leaves_a_node_that_works_and_heals() {
+    let cases = sample(calls(), 4);
+    let mut hit = 0;
+    for call in &cases {
+        let node = before();
+        let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (output, _) = run(&node, &[format!("--trace={}", call.name), inject]);
+        hit += usize::from(output.status.signal() == Some(9));
+        assert_whole(&node, &call.line);
+        assert_healed(&node, &call.line);
+    }
+    assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
+}
+
+#[test]
+fn whichever_system_call_fails_the_node_works_and_heals() {
+    let file_calls = ["openat", "write", "fsync", "fchmod", "rename", "read", "close", "statx", "flock", "unlink"];
+    let calls = calls().into_iter().filter(|call| file_calls.contains(&call.name.as_str())).collect();
+    let cases = sample(calls, 4);
+    for (call, number) in cases.iter().zip(["EIO", "ENOSPC", "EROFS", "EACCES", "EDQUOT"].iter().cycle()) {
+        let node = before();
+        let inject = format!("--inject={}:error={number}:when={}", call.name, call.nth);
+        let (output, log) = run(&node, &[format!("--trace={}", call.name), inject]);
+        let case = format!("{number} at {} ({})", call.line, String::from_utf8_lossy(&output.stdout));
+        assert!(log.contains("(INJECTED)") || output.status.success(), "{case}");
+        assert!(matches!(output.status.code(), Some(0 | 1 | 64)), "{case}: it reports and does not crash");
+        assert_whole(&node, &case);
+        assert_healed(&node, &case);
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_take_the_flush_is_named_and_keeps_the_old_binary() {
+    let node = before();
+    let (output, log) = run(&node, &["--trace=fsync".into(), "--inject=fsync:error=EIO".into()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(log.contains("(INJECTED)"), "{log}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("flushing it to disk failed: Input/output error"), "{text}");
+    assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('o'));
+    assert!(!fs::read_to_string(node.conflist()).unwrap().contains("portmap"), "no configuration without its binaries");
+    assert_healed(&node, "EIO at every fsync");
+}
