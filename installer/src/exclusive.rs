@@ -1,12 +1,10 @@
 //! One installer at a time, as far as that can be had: a lock on the runtime's directories themselves, so that no file is
 //! left behind for it and it ends with whoever holds it. Whoever has it knows that temporary files are nobody's any more.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use nix::fcntl::{Flock, FlockArg};
 
 /// An installation takes a second or two; one that hangs must not make the others hang. What they then do is safe without
 /// the lock too: every file is replaced whole.
@@ -16,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Locked directories, until dropped.
 #[derive(Debug)]
 pub(crate) struct Exclusive {
-    _locks: Vec<Flock<File>>,
+    _locks: Vec<File>,
 }
 
 impl Exclusive {
@@ -29,14 +27,14 @@ impl Exclusive {
     }
 }
 
-fn lock(directory: &Path, end: Instant) -> Option<Flock<File>> {
-    let mut file = File::open(directory).ok()?;
+/// Unlocked by closing it, which cannot fail.
+fn lock(directory: &Path, end: Instant) -> Option<File> {
+    let file = File::open(directory).ok()?;
     loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Some(lock),
-            Err((again, nix::errno::Errno::EWOULDBLOCK)) if Instant::now() < end => file = again,
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOOK_EVERY),
             Err(_) => return None,
         }
-        thread::sleep(LOOK_EVERY);
     }
 }

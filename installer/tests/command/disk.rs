@@ -46,7 +46,10 @@ fn a_full_disk_keeps_the_old_binary_and_gets_no_configuration_that_names_the_new
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n#{}", "x".repeat(100_000)));
         let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 1, "{text}");
-        assert!(text.contains("writing failed; free space on that file system") && text.contains("[no-space]"), "{text}");
+        assert!(
+            text.contains("writing failed; free space on that file system") && text.contains("[no-space]"),
+            "{text}"
+        );
         assert_eq!(node.snapshot(), before, "not even a temporary file is left");
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n"));
         assert_eq!(node.run(&ARGUMENTS).0, 0);

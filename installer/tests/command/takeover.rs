@@ -29,7 +29,10 @@ fn where_okes_own_cni_is_nothing_is_installed_and_the_reason_is_told() {
     }
     fs::remove_file(node.path("net.d/10-oci.conflist")).unwrap();
     let (_, text) = node.run(&["--node-label", "true", "--usable", "--oke-daemonset", "present"]);
-    assert!(text.starts_with("decision: leave alone (oke-daemonset): the DaemonSet vcn-native-ip-cni exists"), "{text}");
+    assert!(
+        text.starts_with("decision: leave alone (oke-daemonset): the DaemonSet vcn-native-ip-cni exists"),
+        "{text}"
+    );
     assert_eq!(node.names(), Vec::<String>::new());
 }
 
@@ -39,7 +42,10 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
     fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
     let (code, text) = node.run(&TAKEOVER);
     assert_eq!(code, 0, "{text}");
-    assert!(text.starts_with("decision: leave alone (oke-pods): takeover is set, but pods of OKE's own CNI live"), "{text}");
+    assert!(
+        text.starts_with("decision: leave alone (oke-pods): takeover is set, but pods of OKE's own CNI live"),
+        "{text}"
+    );
     assert!(text.contains("oci-0123abcd-eth0") && text.contains("drain it"), "{text}");
     assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
 

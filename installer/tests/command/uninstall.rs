@@ -1,0 +1,209 @@
+//! Taken off a node, in a network namespace: nothing of ours is left, and everything else is as it was.
+
+mod kernel;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+
+use cni::AttachmentKey;
+use ipam::{BootId, BootTime, FamilyPool, Pools, Request, Store, VnicPool};
+use vcn::{Mtu, PerFamily, Purpose, TableId};
+
+use crate::node::{Node, PORTMAP};
+use kernel::Host;
+
+const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
+
+impl Node {
+    fn uninstall(&self, host: &Host, more: &[&str]) -> (i32, String) {
+        let run = self.path("run").display().to_string();
+        let arguments: Vec<&str> = ["uninstall", "--state-dir", &run].iter().chain(more).copied().collect();
+        host.inside(|| self.run(&arguments))
+    }
+
+    fn installed() -> Self {
+        let node = Self::new();
+        node.executable("bin/portmap", PORTMAP);
+        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+        assert_eq!(code, 0, "{text}");
+        node
+    }
+
+    /// One pod's address, as the plugin would have noted it.
+    fn allocate(&self) {
+        let (boot, state) = (BootId::current().unwrap(), self.path("run"));
+        fs::create_dir_all(&state).unwrap();
+        let pool = FamilyPool {
+            router: "10.0.32.1".parse().unwrap(),
+            reserved: vec![],
+            addresses: vec!["10.0.32.7/32".parse().unwrap()],
+        };
+        let vnic = VnicPool {
+            vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
+            link: "ens5".parse().unwrap(),
+            mac: "02:00:17:00:00:01".parse().unwrap(),
+            mtu: Mtu::VCN,
+            table: TableId(1000),
+            purpose: Purpose::Pods,
+            families: PerFamily { ipv4: Some(pool), ipv6: None },
+        };
+        let pools = Pools::new(boot.clone(), vec![vnic], None);
+        let key: AttachmentKey = "vcn-native/0123abcd/eth0".parse().unwrap();
+        let request =
+            Request { key: key.clone(), pod: None, host_link: "vcn012345678901".parse().unwrap(), netns: None };
+        Store::new(&state, boot)
+            .update(|all| {
+                all.reserve(&pools, request, BootTime::now()?)?;
+                all.commit(&key)
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn everything_of_ours_goes_and_everything_else_stays() {
+    let node = Node::new();
+    node.executable("bin/portmap", PORTMAP);
+    fs::write(node.path("net.d/87-podman.conflist"), r#"{"plugins":[{"type":"bridge"}]}"#).unwrap();
+    let host = Host::new();
+    let (files, kernel) = (node.snapshot(), host.snapshot());
+    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    host.populate(&node.path("lib"));
+    fs::create_dir_all(node.path("run/allocations")).unwrap();
+    fs::write(node.path("run/pools.json"), "{}").unwrap();
+    fs::write(node.path("lib/tables.json"), "{}").unwrap();
+    fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();
+    fs::write(node.path("bin/.oke-cni-installer.00.tmp"), "half").unwrap();
+    assert_ne!(host.snapshot(), kernel);
+
+    let (code, text) = node.uninstall(&host, &["--dry-run", "--force"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("would: remove ") && text.contains("status: planned\n"), "{text}");
+    assert_ne!(host.snapshot(), kernel);
+
+    let (code, text) = node.uninstall(&host, &["--force"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("status: removed"), "{text}");
+    assert_eq!(node.snapshot(), files);
+    assert_eq!(host.snapshot(), kernel);
+    assert!(!node.path("run").exists());
+    let data: Vec<_> = fs::read_dir(node.path("lib")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(data, ["nativepodnetwork.json"], "what an operator put there is his");
+
+    let (code, text) = node.uninstall(&host, &[]);
+    assert_eq!(code, 0, "it may be repeated: {text}");
+    assert!(!text.contains("did: "), "{text}");
+}
+
+#[test]
+fn what_was_there_before_us_comes_back_to_the_byte() {
+    let node = Node::new();
+    node.executable("bin/vcn-native", "somebody's own plugin of that name\0\u{fffd}");
+    fs::set_permissions(node.path("bin/vcn-native"), fs::Permissions::from_mode(0o711)).unwrap();
+    let theirs = "{\"name\":\"theirs\",\n\"plugins\":[{\"type\":\"bridge\"}] }";
+    fs::write(node.conflist(), theirs).unwrap();
+    fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    node.executable("source/vnic-attach", crate::node::PLUGIN);
+    let before = node.snapshot();
+    assert_eq!(node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]).0, 0);
+    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    node.executable("source/vcn-native", PORTMAP);
+    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 0, "{text}");
+    let plain = |snapshot: crate::node::Snapshot| {
+        snapshot.into_iter().map(|(path, (contents, mode, ..))| (path, contents, mode)).collect::<Vec<_>>()
+    };
+    assert_eq!(plain(node.snapshot()), plain(before));
+}
+
+#[test]
+fn a_plugin_in_somebody_elses_chain_is_taken_out_to_the_byte() {
+    let node = Node::new();
+    node.executable("source/vnic-attach", crate::node::PLUGIN);
+    fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]);
+    assert_ne!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
+    assert_eq!(node.names(), ["net.d/10-flannel.conflist"]);
+}
+
+#[test]
+fn while_pods_live_here_it_is_refused_unless_forced() {
+    let node = Node::installed();
+    node.allocate();
+    let (before, host) = (node.snapshot(), Host::new());
+    let (code, text) = node.uninstall(&host, &[]);
+    assert_eq!(code, 75, "{text}");
+    assert!(text.contains("1 attachment(s) of this boot hold addresses (vcn-native/0123abcd/eth0)"), "{text}");
+    assert!(text.contains("--force") && text.contains("status: refused"), "{text}");
+    assert_eq!(node.snapshot(), before);
+    let (code, text) = node.uninstall(&host, &["--force"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/portmap"]);
+}
+
+#[test]
+fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
+    let node = Node::installed();
+    let host = Host::new();
+    host.populate(&node.path("lib"));
+    let (code, text) = node.uninstall(&host, &[]);
+    assert!(code == 75 && text.contains("links of pods are there (vcn"), "{text}");
+    fs::create_dir_all(node.path("run")).unwrap();
+    fs::write(node.path("run/allocations.json"), "{").unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert!(code == 75 && text.contains("whether pods hold addresses cannot be told"), "{text}");
+}
+
+#[test]
+fn while_the_agent_runs_it_is_refused() {
+    let node = Node::installed();
+    fs::create_dir_all(node.path("run")).unwrap();
+    let _agent = UnixListener::bind(node.path("run/agent.sock")).unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert!(code == 75 && text.contains("the node agent runs and would put everything back"), "{text}");
+}
+
+#[test]
+fn files_of_our_names_that_are_not_ours_are_left_and_named() {
+    let node = Node::installed();
+    node.executable("bin/vcn-native", "somebody's");
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("left: ") && text.contains("bin/vcn-native: it is not what we put there"), "{text}");
+    assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"]);
+
+    let node = Node::new();
+    fs::write(node.conflist(), r#"{"plugins":[{"type":"bridge"}]}"#).unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
+    assert_eq!(node.names(), ["net.d/05-vcn-native.conflist"]);
+}
+
+#[test]
+fn what_an_earlier_release_left_without_a_record_goes_too() {
+    let node = Node::installed();
+    fs::remove_dir_all(node.path("lib")).unwrap();
+    node.executable("source/vcn-native", PORTMAP);
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/portmap"]);
+}
+
+#[test]
+fn what_cannot_be_removed_is_named_and_remembered_for_the_next_run() {
+    let node = Node::installed();
+    fs::remove_file(node.path("bin/vcn-native")).unwrap();
+    fs::create_dir(node.path("bin/vcn-native")).unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("failed: reading ") && text.contains("status: failed"), "{text}");
+    assert!(node.path("lib/installer.json").exists());
+    fs::remove_dir(node.path("bin/vcn-native")).unwrap();
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+    assert!(!node.path("lib").exists());
+}
