@@ -149,7 +149,8 @@ impl Leftover<'_> {
     }
 }
 
-/// The address goes back; the error stays the first one.
+/// The address goes back, unless something of the network is still there: then the record must stay, for the DEL that
+/// follows to find it by. The error stays the first one.
 fn give_up(
     error: Error,
     request: &AddRequest<Conf>,
@@ -157,10 +158,8 @@ fn give_up(
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    if let Ok(mut places) = Places::host(Path::new(SYSCTL_ROOT))
-        && let Ok(observed) = node::observe(&request.key, Some(allocation), None, &mut places)
-    {
-        dismantle(&plan(&[], &observed), &mut places);
+    if let Err(left) = del::take_down(&request.key, Some(allocation), node, report) {
+        return error.with_details(left);
     }
     match node.release(&request.key, report) {
         Ok(_) => error,

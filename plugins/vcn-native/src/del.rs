@@ -61,7 +61,11 @@ pub(crate) fn take_down(
         // The record was written before the network was made, and it is in the record's terms that it was made.
         Some(allocation) => pod::recorded(&node::network(allocation, None, &Conf::default()), &mut places)
             .map_err(|error| failure::of_datapath(&error))?,
-        None => node::observe(key, None, node.pools().ok().as_ref(), &mut places)?,
+        None => match node::observe(key, None, node.pools().ok().as_ref(), &mut places) {
+            // The name is somebody else's: ADD answered so, and nothing of this attachment can be there.
+            Err(error) if error.code == code::LINK_COLLISION => Vec::new(),
+            observed => observed?,
+        },
     };
     report.mark("observe");
     let failures = dismantle(&plan(&[], &observed), &mut places);

@@ -53,9 +53,13 @@ pub fn observe(
 /// is told from others' by its address, and to ask for it would cost more than to remove it.
 ///
 /// # Errors
-/// As [`observe`].
+/// [`Error::Observe`] when the kernel does not answer.
 pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-    let link = host_end(&network.ends, &mut places.host)?;
+    let link = match host_end(&network.ends, &mut places.host) {
+        // Somebody else has the name by now, so ours is gone.
+        Err(Error::Collision { .. }) => None,
+        found => found?,
+    };
     let stays = |(place, object): &(Place, Object)| {
         let link_itself = matches!(object, Object::Link(_));
         *place == Place::Host && !link_itself && object.carrier() != Some(&network.ends.host)

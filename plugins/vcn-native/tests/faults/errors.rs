@@ -3,12 +3,15 @@
 
 use netlink::Sysctls;
 
-use crate::node::Pod;
+use crate::node::{Pod, assert_success};
 use crate::scene::{End, Scene, end};
 use crate::traced::{Call, Fault, on_each, sample};
 
 /// What the thread that visits the pod writes.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
+
+/// What talks to the kernel about the network.
+const NEEDED_TO_UNDO: &[&str] = &["socket", "setsockopt", "sendto", "recvfrom", "ioctl", "clone3", "clone", "setns"];
 
 /// How a call may fail. Memory is left out: a program that gets none dies, which is a test of its own.
 fn errors(call: &Call) -> &'static [&'static str] {
@@ -34,12 +37,6 @@ fn cases(calls: &[Call], every: usize) -> Vec<(Call, &'static str)> {
     sample(calls.iter().flat_map(|call| errors(call).iter().map(|error| (call.clone(), *error))).collect(), every)
 }
 
-/// Not to answer is excused where the answer itself cannot be written, and where the thread cannot come home from the
-/// pod's namespace.
-fn may_die(call: &Call) -> bool {
-    call.line.starts_with("write(1,") || call.name == "setns"
-}
-
 /// One ADD that a fault befalls, and what follows. Whether the run came to the call.
 fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), case: &str) -> bool {
     let outcome = scene.run("ADD", pod).with(call, Fault::Error(error));
@@ -51,7 +48,7 @@ fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), c
             assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
             assert!(scene.works(pod), "{case}");
         }
-        End::Died => assert!(may_die(call), "{case}: no answer, {:?}", outcome.output),
+        End::Died => assert!(outcome.may_die, "{case}: no answer, {:?}", outcome.output),
     }
     scene.delete(pod, case);
     outcome.hit
@@ -92,6 +89,19 @@ fn an_add_that_cannot_switch_ipv6_on_in_the_pod_leaves_the_node_as_it_was() {
 }
 
 #[test]
+fn a_repeated_add_of_which_any_call_fails_leaves_the_pod_as_it_was() {
+    let scene = Scene::new();
+    let calls = scene.run("ADD", scene.resident()).calls(None);
+    on_each(&cases(&calls, 4), |scene, (call, error), case| {
+        let outcome = scene.run("ADD", scene.resident()).with(call, Fault::Error(error));
+        assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
+        scene.assert_as_before(case);
+        scene.assert_resident_works();
+        outcome.hit
+    });
+}
+
+#[test]
 fn an_add_that_finds_no_record_and_of_which_any_call_fails_spares_the_pods_that_run() {
     let scene = Scene::new();
     scene.lose_record();
@@ -117,13 +127,42 @@ fn a_gc_of_which_any_call_fails_can_be_repeated() {
 }
 
 #[test]
+fn an_attachment_that_resists_gc_is_named_and_keeps_no_other() {
+    let scene = Scene::new();
+    let pods = [Pod::new("one"), Pod::new("two")];
+    let add = || {
+        for pod in &pods {
+            assert_success(&scene.run("ADD", pod).plain());
+        }
+        scene.age();
+    };
+    add();
+    let calls = scene.run("GC", &pods[0]).calls(None);
+    let removals: Vec<_> = calls.into_iter().filter(|call| call.line.contains("type=RTM_DEL")).collect();
+    assert!(removals.len() >= 10, "rules, proxies and link of either: {removals:#?}");
+    for call in &removals {
+        add();
+        let run = scene.run("GC", &pods[0]);
+        let output = run.with(call, Fault::Error("EBUSY")).output;
+        assert_eq!(end(&output, &call.line), End::Error, "{}", call.line);
+        let held = scene.node.allocations().allocations;
+        let left: Vec<_> =
+            held.iter().map(|held| held.key.container_id.as_str()).filter(|id| *id != "resident").collect();
+        assert_eq!(left.len(), 1, "{}: {left:?}", call.line);
+        assert!(String::from_utf8_lossy(&output.stdout).contains(left[0]), "{output:?}");
+        assert_success(&run.plain());
+        scene.assert_as_before(&call.line);
+    }
+}
+
+#[test]
 fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
     let scene = Scene::new();
     for verb in ["CHECK", "STATUS"] {
         let calls = scene.run(verb, scene.resident()).calls(None);
         on_each(&cases(&calls, 5), |scene, (call, error), case| {
             let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
-            assert!(may_die(call) || end(&outcome.output, case) != End::Died, "{case}");
+            assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
             scene.assert_as_before(case);
             outcome.hit
         });
@@ -133,4 +172,24 @@ fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
 fn switch_ipv6_off(pod: &Pod) {
     let off = || Sysctls::default().write(&["net", "ipv6", "conf", "default", "disable_ipv6"], "1");
     pod.netns.run(off).unwrap().unwrap();
+}
+
+/// A full or read-only disk, a kernel out of memory: nothing more succeeds, so nothing can be undone that needs it.
+#[test]
+fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
+    let calls = Scene::new().calls_of_add(None, |_| ());
+    on_each(&cases(&calls, 4), |scene, (call, error), case| {
+        let pod = Pod::new("pod");
+        let outcome = scene.run("ADD", &pod).with(call, Fault::ErrorFromThen(error));
+        match end(&outcome.output, case) {
+            End::Success => assert!(scene.works(&pod), "{case}"),
+            // The disk is not needed to take a network down.
+            End::Error if !NEEDED_TO_UNDO.contains(&call.name.as_str()) => scene.assert_network_as_before(case),
+            End::Error => {}
+            // Where nothing can be written to any file, the answer cannot be either.
+            End::Died => assert!(outcome.may_die || call.name == "write", "{case}: no answer, {:?}", outcome.output),
+        }
+        scene.delete(&pod, case);
+        outcome.hit
+    });
 }

@@ -75,12 +75,17 @@ impl Scene {
         let pod = Pod::new("pod");
         let output = self.run("ADD", &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
+        self.age();
+        pod
+    }
+
+    /// Makes everything on record old enough for GC.
+    pub(crate) fn age(&self) {
         let aged = self.store().update(|held| {
             held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));
             Ok::<_, ipam::Error>(())
         });
         aged.unwrap();
-        pod
     }
 
     /// As if somebody had emptied the state directory but for the pools.
@@ -99,24 +104,35 @@ impl Scene {
 
     /// Links, routes, rules, neighbours, nft, settings and files are as before, and the record holds the resident alone.
     pub(crate) fn assert_as_before(&self, case: &str) {
-        self.assert_same(everything(&self.node), case);
+        self.assert_same(&everything(&self.node), case);
     }
 
     /// The same, but for an index that was written and not put in its place: the next one is written over it.
     pub(crate) fn assert_as_before_killed(&self, case: &str) {
         let mut now = everything(&self.node);
         now.retain(|line| !line.ends_with("/allocations.json.new"));
-        self.assert_same(now, case);
+        self.assert_same(&now, case);
     }
 
-    fn assert_same(&self, now: Vec<String>, case: &str) {
+    /// The network is as before, whatever became of files and record.
+    pub(crate) fn assert_network_as_before(&self, case: &str) {
+        let mut now = everything(&self.node);
+        now.retain(|line| !line.starts_with("file "));
+        self.assert_none_differs(&now, case);
+    }
+
+    fn assert_same(&self, now: &[String], case: &str) {
+        self.assert_none_differs(now, case);
+        let held = self.node.allocations().allocations;
+        assert!(held.iter().all(|held| held.key.container_id.as_str() == "resident"), "{case}: {held:?}");
+    }
+
+    fn assert_none_differs(&self, now: &[String], case: &str) {
         // Where the record was lost, it need not have been made anew.
         let gone: Vec<_> =
             self.before.iter().filter(|line| !now.contains(line) && !line.starts_with("file ")).collect();
         let left: Vec<_> = now.iter().filter(|line| !self.before.contains(line)).collect();
         assert!(gone.is_empty() && left.is_empty(), "{case}: gone {gone:#?}, left {left:#?}");
-        let held = self.node.allocations().allocations;
-        assert!(held.iter().all(|held| held.key.container_id.as_str() == "resident"), "{case}: {held:?}");
     }
 
     /// DEL of a pod succeeds and leaves nothing.

@@ -36,6 +36,8 @@ pub(crate) struct Call {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     Error(&'static str),
+    /// This call and all later ones of its name.
+    ErrorFromThen(&'static str),
     Kill,
 }
 
@@ -43,6 +45,9 @@ pub(crate) struct Outcome {
     pub(crate) output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
     pub(crate) hit: bool,
+    /// Not to answer is excused where the answer itself could not be written, and where the thread could not come home
+    /// from the pod's namespace.
+    pub(crate) may_die: bool,
 }
 
 impl Run<'_> {
@@ -83,21 +88,26 @@ impl Run<'_> {
     /// The same with one call failing, or deadly.
     pub(crate) fn with(&self, call: &Call, fault: Fault) -> Outcome {
         let log = tempfile::NamedTempFile::new().unwrap();
+        let nth = call.nth;
         let effect = match fault {
-            Fault::Error(number) => format!("error={number}"),
-            Fault::Kill => "signal=SIGKILL".to_owned(),
+            Fault::Error(number) => format!("error={number}:when={nth}"),
+            Fault::ErrorFromThen(number) => format!("error={number}:when={nth}+"),
+            Fault::Kill => format!("signal=SIGKILL:when={nth}"),
         };
         let mut strace = strace(log.path(), call.below);
         strace.arg(format!("--trace={}", call.name));
-        strace.arg(format!("--inject={}:{effect}:when={}", call.name, call.nth));
+        strace.arg(format!("--inject={}:{effect}", call.name));
         strace.arg(PLUGIN);
         let output = self.by(strace);
+        let text = fs::read_to_string(&log).unwrap();
+        let injected = || text.lines().filter(|line| line.contains("(INJECTED)"));
         let hit = match fault {
-            Fault::Error(_) => fs::read_to_string(&log).unwrap().contains("(INJECTED)"),
+            Fault::Error(_) | Fault::ErrorFromThen(_) => injected().next().is_some(),
             // strace ends as its tracee did.
             Fault::Kill => output.status.signal() == Some(libc::SIGKILL),
         };
-        Outcome { output, hit }
+        let may_die = injected().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
+        Outcome { output, hit, may_die }
     }
 
     fn by(&self, program: Command) -> Output {

@@ -7,7 +7,7 @@ use ipam::VnicPool;
 use netlink::{LinkKind, NewLink, Peer, Socket};
 use serde_json::{Value, json};
 
-use crate::node::{Families, Node, Pod, assert_success, name, within};
+use crate::node::{Families, Node, Pod, assert_success, error_of, name, within};
 
 /// DEL of a pod with another namespace's path, or none.
 fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
@@ -91,6 +91,28 @@ fn a_link_that_was_deleted_inside_the_pod_leaves_nothing() {
     pod.netns.run(|| Socket::open().unwrap().delete_link_named(&name("eth0"))).unwrap().unwrap();
     node.del(&pod);
     assert_nothing_left(&node, &before, "DEL");
+}
+
+#[test]
+fn somebody_elses_link_under_our_name_is_no_obstacle_and_stays() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    let host_end = name(node.add(&pod)["interfaces"][0]["name"].as_str().unwrap());
+    let theirs = || NewLink::new(host_end.clone(), LinkKind::Bridge);
+    // While the pod is on record, and after an ADD that failed for it.
+    for _ in 0..2 {
+        node.in_host(|socket| {
+            let _ = socket.delete_link_named(&host_end);
+            socket.add_link(&theirs()).unwrap();
+        });
+        node.del(&pod);
+        assert!(node.in_host(|socket| socket.link(&host_end)).is_ok(), "it stays");
+        assert_eq!(error_of(&node.cni("ADD", &pod, &node.conf("1.0.0"))).0, 103);
+    }
+    node.del(&pod);
+    node.in_host(|socket| socket.delete_link_named(&host_end).unwrap());
+    assert_nothing_left(&node, &before, "both");
 }
 
 /// A change of the pools, and what it is called.
