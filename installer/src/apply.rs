@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use crate::place::{NewFile, place};
 use crate::plan::{BINARY_MODE, Purpose, Writing};
+use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
 use crate::{Conflist, Digest, Error, Report, Step};
 
@@ -156,12 +157,9 @@ impl Applier<'_> {
 
     /// A node whose data directory cannot be written still gets its pods' network.
     fn keep(&mut self, failures: &mut Vec<Error>) -> bool {
-        match self.file.keep(self.record) {
-            Ok(()) => true,
-            Err(source) => {
-                failures.push(Error::Unremembered { path: self.file.path(), source: Box::new(source) });
-                false
-            }
-        }
+        let failure = kept(self.file, self.record);
+        let done = failure.is_none();
+        failures.extend(failure);
+        done
     }
 }

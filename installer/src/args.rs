@@ -22,9 +22,6 @@ pub struct Args {
     /// What the agent takes too.
     #[command(flatten)]
     pub options: Options,
-    /// What is known about the cluster's pod network.
-    #[command(flatten)]
-    pub signals: SignalArgs,
     /// Where we keep what we know.
     #[command(flatten)]
     pub keeping: Keeping,
@@ -34,6 +31,10 @@ pub struct Args {
     /// Say what would be done and do nothing
     #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub dry_run: bool,
+    // Last, because its heading stays until another one comes.
+    /// What is known about the cluster's pod network.
+    #[command(flatten)]
+    pub signals: SignalArgs,
 }
 
 /// What else can be done.
@@ -52,7 +53,7 @@ pub enum Command {
 pub struct UninstallArgs {
     /// Where things are.
     #[command(flatten)]
-    pub options: Options,
+    pub directories: Directories,
     /// Where we keep what we know.
     #[command(flatten)]
     pub keeping: Keeping,
@@ -99,6 +100,14 @@ pub struct Options {
     /// goes, it is taken out again
     #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
     pub chain_into: Option<String>,
+    /// Where things are.
+    #[command(flatten)]
+    pub directories: Directories,
+}
+
+/// Where things are, as seen from here.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Directories {
     /// Where the container runtime looks for CNI binaries, as seen from here
     #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]
     pub cni_bin_dir: PathBuf,
@@ -114,6 +123,21 @@ pub struct Options {
     /// Where the plugin binaries to install are
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
     pub source_dir: PathBuf,
+}
+
+impl Options {
+    /// Nothing but where things are: all that uninstalling has to know.
+    #[must_use]
+    pub fn at(directories: Directories) -> Self {
+        Self {
+            pod_network: PodNetwork::Auto,
+            takeover: false,
+            chain: String::new(),
+            pod_mtu: None,
+            chain_into: None,
+            directories,
+        }
+    }
 }
 
 /// The signals, as typed.

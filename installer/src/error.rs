@@ -89,7 +89,10 @@ pub enum Error {
         rest: Duration,
     },
     /// What we remember is no record of ours.
-    #[error("{} is damaged; it is set aside, and what others added is told from ours by name alone", path.display())]
+    #[error(
+        "{} is damaged: what others added is told from ours by name alone, and what was there before us is not known",
+        path.display()
+    )]
     Record {
         /// The file.
         path: PathBuf,
@@ -173,8 +176,8 @@ impl Error {
 fn next_step(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; use a directory that can be written (--cni-bin-dir, --cni-conf-dir) and name it in the runtime's \
-             configuration"
+            "; make that directory writable, or use another (--cni-bin-dir and --cni-conf-dir, which the runtime's \
+             configuration names too; --data-dir)"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on that file system",
         io::ErrorKind::PermissionDenied => "; run as root and check the mount's SELinux type",

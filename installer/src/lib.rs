@@ -40,7 +40,7 @@ mod signals;
 mod uninstall;
 mod versions;
 
-pub use args::{Args, Command, Keeping, Options, SignalArgs, UninstallArgs};
+pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs};
 pub use decision::{Decision, decide};
 pub use digest::Digest;
 pub use entry::{Entry, EntryError};

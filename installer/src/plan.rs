@@ -10,6 +10,8 @@ mod tests;
 
 use std::time::SystemTime;
 
+use serde_json::Value;
+
 pub(crate) use hosts::unchain;
 pub use note::Note;
 pub use step::{Purpose, Step, Writing};
@@ -32,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) conflist: Conflist,
     /// What makes part of the work impossible.
     pub(crate) failures: Vec<Error>,
+    /// Our configuration, where it is as we want it and we do not remember having written it so: an earlier release did.
+    pub(crate) adopted: Option<(String, Value)>,
 }
 
 /// What a plan is made for.
@@ -48,7 +52,13 @@ pub(crate) struct Facts<'a> {
 /// else; nothing else has changed.
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
-    let mut plan = Plan { steps: Vec::new(), notes: Vec::new(), conflist: Conflist::NotWanted, failures: Vec::new() };
+    let mut plan = Plan {
+        steps: Vec::new(),
+        notes: Vec::new(),
+        conflist: Conflist::NotWanted,
+        failures: Vec::new(),
+        adopted: None,
+    };
     plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     for binary in &observed.binaries {

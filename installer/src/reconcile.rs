@@ -76,8 +76,19 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
     if !apply {
         return report.planned(plan.steps);
     }
+    if let Some((written, wanted)) = plan.adopted {
+        let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
+        (known.written, known.wanted) = (Some(written), Some(wanted));
+        report.failures.extend(kept(&file, &record));
+    }
     let inherited = observed.conf_files.iter().any(ConfFile::is_ours);
     Applier { record: &mut record, file: &file, inherited, now }.apply(plan.steps, report)
+}
+
+/// Keeps a record; what went wrong with that.
+pub(crate) fn kept(file: &RecordFile, record: &Record) -> Option<Error> {
+    let error = file.keep(record).err()?;
+    Some(Error::Unremembered { path: file.path(), source: Box::new(error) })
 }
 
 /// A damaged record is put out of the way by whoever writes the next.

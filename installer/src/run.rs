@@ -52,8 +52,8 @@ fn installed(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { options, keeping, sysctl_root, force, dry_run } = args;
-    let settings = settings(options, &keeping)?;
+    let UninstallArgs { directories, keeping, sysctl_root, force, dry_run } = args;
+    let settings = settings(Options::at(directories), &keeping)?;
     let removal = uninstall(&settings, Uninstall { sysctl_root, force, dry_run });
     let Removal { steps, failures, .. } = &removal;
     for step in steps {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vcn::Mtu;
 
-use crate::args::Options;
+use crate::args::{Directories, Options};
 use crate::entry::VNIC_ATTACH;
 use crate::record::BEFORE;
 use crate::{Entry, EntryError};
@@ -95,17 +95,18 @@ impl Settings {
     /// # Errors
     /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
+        let Directories { cni_bin_dir, cni_conf_dir, cni_cache_dir, oke_state_dir, source_dir } = options.directories;
         for (option, path) in [
-            ("--cni-bin-dir", &options.cni_bin_dir),
-            ("--cni-conf-dir", &options.cni_conf_dir),
-            ("--cni-cache-dir", &options.cni_cache_dir),
-            ("--oke-state-dir", &options.oke_state_dir),
-            ("--source-dir", &options.source_dir),
+            ("--cni-bin-dir", &cni_bin_dir),
+            ("--cni-conf-dir", &cni_conf_dir),
+            ("--cni-cache-dir", &cni_cache_dir),
+            ("--oke-state-dir", &oke_state_dir),
+            ("--source-dir", &source_dir),
         ] {
             absolute(option, path)?;
         }
-        if same(&options.source_dir, &options.cni_bin_dir) {
-            return Err(SettingsError::SameDirectory(options.source_dir));
+        if same(&source_dir, &cni_bin_dir) {
+            return Err(SettingsError::SameDirectory(source_dir));
         }
         let chain = Entry::list(&options.chain);
         let chain = chain.map_err(|source| SettingsError::Chain { text: options.chain.clone(), source })?;
@@ -123,11 +124,11 @@ impl Settings {
             chain,
             pod_mtu: options.pod_mtu.map(Mtu),
             chain_into,
-            cni_bin_dir: options.cni_bin_dir,
-            cni_conf_dir: options.cni_conf_dir,
-            cni_cache_dir: options.cni_cache_dir,
-            oke_state_dir: options.oke_state_dir,
-            source_dir: options.source_dir,
+            cni_bin_dir,
+            cni_conf_dir,
+            cni_cache_dir,
+            oke_state_dir,
+            source_dir,
             state_dir: vcn::STATE_DIR.into(),
             data_dir: DATA_DIR.into(),
         })

@@ -64,21 +64,16 @@ pub enum Removed {
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
     let Uninstall { sysctl_root, force, .. } = how;
-    let refusals = refusal::refusals(settings);
+    let _alone = Exclusive::over(&settings.written_directories());
+    let record = RecordFile::new(&settings.data_dir).read();
+    let mut refusals = refusal::refusals(settings);
+    // Without it nothing that was there before could be given back, so that is for a person to decide.
+    refusals.extend(record.as_ref().err().map(|error| format!("{}; go on without it by --force", chain(error))));
     if !refusals.is_empty() && !force {
         removal.refusals = refusals;
         return removal;
     }
-    let _alone = Exclusive::over(&settings.written_directories());
-    let file = RecordFile::new(&settings.data_dir);
-    let record = match file.read() {
-        Ok(record) => record,
-        Err(error) => {
-            // Without it nothing that was there before could be given back, so that is for a person to decide.
-            removal.failures.push(error);
-            return removal;
-        }
-    };
+    let record = record.unwrap_or_default();
     files::configurations(settings, &record, &mut removal);
     files::binaries(settings, &record, &mut removal);
     network::take_back(&sysctl_root, &mut removal);

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -62,4 +63,47 @@ fn without_memory_nobody_is_accused() {
     let merged = Merge { last: None, wanted: &wanted, familiar: &[] }.into_text(text).unwrap();
     assert_eq!(merged.text, r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#);
     assert!(merged.disturbed.is_empty(), "{:?}", merged.disturbed);
+}
+
+/// What others put into a list: plugins by number, ours left out or not, in one of the manners in which texts are written.
+fn text(before: &[u8], behind: &[u8], ours: bool, manner: u8) -> String {
+    let theirs = |number: &u8| json!({"type": format!("theirs-{number}"), "n": number});
+    let ours = ours.then(|| json!({"type": "vcn-native", "x": 1}));
+    let plugins: Vec<Value> = before.iter().map(theirs).chain(ours).chain(behind.iter().map(theirs)).collect();
+    let document = json!({"z": [1.5, {}], "plugins": plugins, "name": "vcn-native", "a": {"plugins": []}});
+    match manner % 4 {
+        0 => document.to_string(),
+        1 => format!("{document:#}\n"),
+        2 => format!("\n {document:#} ").replace("  ", "\t").replace('\n', "\r\n"),
+        _ => document.to_string().replace(',', " ,\n").replace('[', "[ ").replace(':', " : "),
+    }
+}
+
+proptest! {
+    #[test]
+    fn theirs_stay_in_their_order_ours_is_there_once_and_it_ends(
+        before in prop::collection::vec(0_u8..100, 0..3),
+        behind in prop::collection::vec(0_u8..100, 0..4),
+        (ours, known) in any::<(bool, bool)>(),
+        manner in any::<u8>(),
+    ) {
+        let disk = text(&before, &behind, ours, manner);
+        let wanted = json!({"name": "vcn-native", "plugins": [{"type": "vcn-native"}, {"type": "portmap", "snat": true}]});
+        let merge = Merge { last: known.then_some(&wanted), wanted: &wanted, familiar: &[] };
+        let merged = merge.into_text(&disk).unwrap();
+        let (old, new): (Value, Value) =
+            (serde_json::from_str(&disk).unwrap(), serde_json::from_str(&merged.text).unwrap());
+        prop_assert_eq!((&old["z"], &old["a"]), (&new["z"], &new["a"]));
+        let kinds = |document: &Value| {
+            listed(document).into_iter().map(|(kind, _)| kind.to_owned()).collect::<Vec<_>>()
+        };
+        let theirs = |kinds: Vec<String>| kinds.into_iter().filter(|kind| kind.starts_with("theirs")).collect::<Vec<_>>();
+        prop_assert_eq!(theirs(kinds(&old)), theirs(kinds(&new)));
+        for kind in ["vcn-native", "portmap"] {
+            prop_assert_eq!(kinds(&new).iter().filter(|name| *name == kind).count(), 1);
+        }
+        let again = merge.into_text(&merged.text).unwrap();
+        prop_assert_eq!(again.text, merged.text);
+        prop_assert!(again.disturbed.is_empty());
+    }
 }

@@ -222,8 +222,8 @@ fn a_read_only_file_system_is_named_with_the_next_step() {
         assert_eq!(
             error.to_string(),
             format!(
-                "putting {} in place: creating a temporary file beside it failed; use a directory that can be written \
-                 (--cni-bin-dir, --cni-conf-dir) and name it in the runtime's configuration",
+                "putting {} in place: creating a temporary file beside it failed; make that directory writable, or use \
+                 another (--cni-bin-dir and --cni-conf-dir, which the runtime's configuration names too; --data-dir)",
                 target.display()
             )
         );

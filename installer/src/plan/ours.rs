@@ -33,6 +33,9 @@ impl Plan {
         let known = record.configurations.get(vcn::CONFLIST_FILE).unwrap_or(&none);
         let (contents, mut disturbed) = self.merged(present, known, (&wanted, &entries));
         if present.is_some_and(|found| found.contents == contents.as_bytes()) {
+            if known.wanted.as_ref() != Some(&wanted) {
+                self.adopted = Some((contents, wanted));
+            }
             return;
         }
         if disturbed.is_empty() && known.wanted.as_ref() == Some(&wanted) {

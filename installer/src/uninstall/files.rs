@@ -33,7 +33,12 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
         return removal.left.push(format!("{}: it was not written by us", path.display()));
     }
     let target = found.as_ref().map(|found| found.target.clone());
-    give_back(target.as_deref().unwrap_or(&path), known.unwrap_or(&none).before.as_ref(), settings, removal);
+    let before = known.unwrap_or(&none).before.as_ref();
+    give_back(target.as_deref().unwrap_or(&path), before, settings, removal);
+    // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them.
+    if before.is_none() && path.is_symlink() {
+        removal.step(format!("remove the link {}", path.display()), || remove(&path));
+    }
 }
 
 fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mut Removal) {

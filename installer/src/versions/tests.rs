@@ -67,6 +67,33 @@ fn a_plugin_that_hangs_is_given_up_and_killed() {
 }
 
 #[test]
+fn a_plugin_that_talks_for_ever_is_not_listened_to_for_ever() {
+    let told = refusal("while :; do echo 0123456789012345678901234567890123456789; done", Duration::from_millis(300));
+    assert!(told.len() < 300, "{told}");
+}
+
+#[test]
+fn an_answer_that_is_half_right_is_taken_for_what_it_is() {
+    let patient = Duration::from_secs(60);
+    for (answer, speaks) in [
+        (r#"{"supportedVersions":["1.0.0",7,"x",null]}"#, Some(1)),
+        (r#"{"supportedVersions":[]}"#, Some(0)),
+        (r#"{"supportedVersions":"1.0.0"}"#, None),
+        (r#"["1.0.0"]"#, None),
+        ("", None),
+        (r#"{"supportedVersions":["1.0.0"]} and more"#, None),
+        (r#"{"code":4,"msg":"CNI_CONTAINERID is required"}"#, None),
+    ] {
+        let (_directory, path) = plugin(&format!("echo '{answer}'"));
+        match (ask_within(&path, patient), speaks) {
+            (Answer::Speaks(versions), Some(count)) => assert_eq!(versions.len(), count, "{answer}"),
+            (Answer::Refused(_), None) => {}
+            (other, _) => panic!("{answer}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_a_hanging_plugin_started_is_killed_too() {
     let (directory, path) = plugin("");
     // The pipe has a writer as long as any of them lives.

@@ -79,7 +79,8 @@ fn without_a_place_to_remember_the_node_gets_its_network_all_the_same() {
         assert!(text.contains("remembering in") && text.contains("[unremembered]"), "{text}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
         let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 0, "nothing has to be done, so nothing has to be remembered: {text}");
+        assert_eq!(code, 1, "and it is said as long as it is so: {text}");
+        assert!(!text.contains("did: "), "{text}");
     });
 }
 

@@ -146,3 +146,43 @@ fn a_damaged_record_is_set_aside_named_and_costs_nothing() {
     assert_eq!(code, 0, "{text}");
     assert_eq!(fs::read_to_string(node.path("lib/installer.json.damaged")).unwrap(), "{\"vers");
 }
+
+#[test]
+fn plugins_that_hang_are_waited_for_together_and_left_out() {
+    let node = Node::new();
+    for name in ["portmap", "bandwidth", "tuning", "vnic-attach"] {
+        node.executable(&format!("bin/{name}"), "#!/bin/sh\nexec sleep 1000\n");
+    }
+    let begun = std::time::Instant::now();
+    let (code, text) = node.run(&["--node-label=true", "--usable", "--chain=portmap,bandwidth,tuning,vnic-attach"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("[plugin-left-out]").count(), 4, "{text}");
+    assert_eq!(kinds(&node), ["vcn-native"]);
+    // One after the other they would take 8 s by themselves.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(7), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_an_earlier_release_wrote_is_adopted_so_that_undoing_it_is_noticed() {
+    let node = node();
+    fs::remove_dir_all(node.path("lib")).unwrap();
+    let before = node.snapshot();
+    let (code, text) = node.run(&ARGUMENTS);
+    assert!(code == 0 && !text.contains("did: "), "{text}");
+    assert_eq!(node.snapshot(), before);
+    fs::remove_file(node.conflist()).unwrap();
+    let (_, text) = node.run(&ARGUMENTS);
+    assert!(text.contains("(it was removed)"), "{text}");
+}
+
+#[test]
+fn a_downgrade_that_writes_its_own_and_knows_no_record_is_followed_by_an_upgrade_that_heals() {
+    let node = node();
+    let older = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
+    fs::write(node.conflist(), older).unwrap();
+    let (code, text) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(kinds(&node), ["vcn-native", "portmap", "istio-cni"]);
+    let (_, text) = node.run(&ARGUMENTS);
+    assert!(!text.contains("did: "), "{text}");
+}

@@ -195,6 +195,29 @@ fn what_an_earlier_release_left_without_a_record_goes_too() {
 }
 
 #[test]
+fn a_damaged_record_is_for_a_person_to_decide() {
+    let node = Node::installed();
+    fs::write(node.path("lib/installer.json"), "{").unwrap();
+    let before = node.snapshot();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert!(code == 75 && text.contains("installer.json is damaged") && text.contains("--force"), "{text}");
+    assert_eq!(node.snapshot(), before);
+    assert_eq!(node.uninstall(&Host::new(), &["--force"]).0, 0);
+    assert_eq!(node.names(), ["bin/portmap"]);
+    assert!(!node.path("lib").exists());
+}
+
+#[test]
+fn a_link_to_our_configuration_is_not_left_leading_nowhere() {
+    let node = Node::installed();
+    fs::rename(node.conflist(), node.path("real.conflist")).unwrap();
+    std::os::unix::fs::symlink(node.path("real.conflist"), node.conflist()).unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!(code, 0, "{text}");
+    assert!(!node.path("real.conflist").exists() && fs::symlink_metadata(node.conflist()).is_err());
+}
+
+#[test]
 fn what_cannot_be_removed_is_named_and_remembered_for_the_next_run() {
     let node = Node::installed();
     fs::remove_file(node.path("bin/vcn-native")).unwrap();
