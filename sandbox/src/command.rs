@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::container::{Confinement, spawn_first};
 use crate::error::{During, Error, Result};
 use crate::namespaces::Namespaces;
 
@@ -72,6 +73,7 @@ pub struct Command {
     directory: Option<PathBuf>,
     namespaces: Namespaces,
     spawner: std::sync::Arc<Spawner>,
+    confinement: Option<Confinement>,
 }
 
 impl Command {
@@ -82,7 +84,19 @@ impl Command {
             directory: None,
             namespaces,
             spawner,
+            confinement: None,
         }
+    }
+
+    /// In a container on the node.
+    pub(crate) fn contained(
+        inner: std::process::Command,
+        confinement: Confinement,
+        namespaces: Namespaces,
+        spawner: std::sync::Arc<Spawner>,
+    ) -> Self {
+        let program = inner.get_program().to_owned();
+        Self { inner, program, directory: None, namespaces, spawner, confinement: Some(confinement) }
     }
 
     /// Adds an argument.
@@ -146,9 +160,11 @@ impl Command {
     /// # Errors
     /// When it cannot be started, or the sandbox has ended.
     pub fn spawn(self) -> Result<Child> {
-        let Self { mut inner, program, directory, namespaces, spawner } = self;
-        enter_before_exec(&mut inner, namespaces, directory);
-        let started = spawner.run(move || inner.spawn()).and_then(|result| result);
+        let Self { mut inner, program, directory, namespaces, spawner, confinement } = self;
+        let contained = confinement.is_some();
+        enter_before_exec(&mut inner, namespaces, confinement, directory);
+        let spawn = move || if contained { spawn_first(&mut inner) } else { inner.spawn() };
+        let started = spawner.run(spawn).and_then(|result| result);
         started.during(|| format!("start {}", program.display()))
     }
 
@@ -192,17 +208,25 @@ impl Command {
 }
 
 #[expect(unsafe_code, reason = "pre_exec runs between fork and exec")]
-fn enter_before_exec(command: &mut std::process::Command, namespaces: Namespaces, directory: Option<PathBuf>) {
+fn enter_before_exec(
+    command: &mut std::process::Command,
+    namespaces: Namespaces,
+    confinement: Option<Confinement>,
+    directory: Option<PathBuf>,
+) {
     let directory = directory.map(|path| std::ffi::CString::new(path.into_os_string().into_encoded_bytes()));
     let enter = move || {
         namespaces.enter()?;
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if let Some(confinement) = &confinement {
+            confinement.apply()?;
+        }
         if let Some(directory) = &directory {
             let Ok(directory) = directory else { return Err(io::ErrorKind::InvalidInput.into()) };
             nix::unistd::chdir(directory.as_c_str())?;
         }
         // The sandbox may be waiting for signals; a program starts with none blocked.
         SigSet::empty().thread_set_mask()?;
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
         Ok(())
     };
     // SAFETY: `enter` makes system calls only; it neither allocates nor takes a lock.

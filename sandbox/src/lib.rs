@@ -13,7 +13,8 @@
 //!
 //! [`Vcn::builder`] makes one, [`Node`] and [`Pod`] run programs and closures inside, [`Vcn::attach_vnic`] and
 //! [`Vcn::detach_vnic`] plug and unplug, [`Vcn::drops`] tells what the fabric refused. Everything is held by
-//! descriptors of this process: when it ends, even by `kill -9`, the kernel removes all of it.
+//! descriptors of this process: when it ends, even by `kill -9`, the kernel removes all of it. [`Container`] is what the
+//! shipped manifest makes of a program: the agent runs in one here, as it does in a cluster.
 //!
 //! It needs root over its own user namespace; [`isolate()`] makes that out of any user. It is never shipped.
 
@@ -21,6 +22,7 @@ mod addresses;
 mod builder;
 mod capabilities;
 mod command;
+mod container;
 mod dns;
 mod emulation;
 mod error;
@@ -46,6 +48,7 @@ mod wire;
 pub use builder::Builder;
 pub use capabilities::Capabilities;
 pub use command::Command;
+pub use container::{Container, Image, Volume, spawn_first};
 pub use dns::DOMAIN;
 pub use emulation::Vcn;
 pub use error::{Error, Result};

@@ -13,6 +13,7 @@ use netlink::Netns;
 use vcn::{Family, MachineKind, Ocid};
 
 use crate::command::{Command, Spawner};
+use crate::container::{Container, Image};
 use crate::error::{Error, Result};
 use crate::imds::Fault;
 use crate::inventory::Inventory;
@@ -98,6 +99,17 @@ impl Node {
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         Command::new(program.as_ref(), self.namespaces.clone(), Arc::clone(&self.spawner))
+    }
+
+    /// A container's command on this node: it sees the node's network, of the node's files its volumes only, and nothing
+    /// of this process's environment.
+    ///
+    /// # Errors
+    /// When a volume's directory or a file of the image is missing.
+    pub fn container(&self, container: &Container, image: &Image) -> Result<Command> {
+        let confinement = self.run(|| container.confine(image))??;
+        let (namespaces, spawner) = (self.namespaces.clone(), Arc::clone(&self.spawner));
+        Ok(Command::contained(container.program(), confinement, namespaces, spawner))
     }
 
     /// Makes a pod's namespace at `/run/netns/<name>`, with nothing in it but its loopback link.

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vcn::CONFLIST_FILE;
 
+use crate::container::{Container, Image};
 use crate::emulation::Vcn;
 use crate::error::{During, Error, Result};
 use crate::node::Node;
@@ -46,15 +47,24 @@ pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Re
 }
 
 impl Agent {
-    /// Starts `oke-node-agent` of `bin_dir`, which also holds the plugins to install.
+    /// Starts `oke-node-agent` of `bin_dir`, which also holds the plugins to install, under exactly what its DaemonSet's
+    /// manifest gives it.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn start(node: &Node, bin_dir: &Path) -> Result<Self> {
-        let program = bin_dir.join("oke-node-agent");
+        Self::start_in(&Container::node_agent()?, node, bin_dir)
+    }
+
+    /// The same in another container.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_in(container: &Container, node: &Node, bin_dir: &Path) -> Result<Self> {
+        let command = node.container(container, &Image::of_programs(bin_dir))?;
         let log = node.run(|| File::create(LOG))?.during(|| format!("make {LOG} on {}", node.name()))?;
         let copy = log.try_clone().during(|| format!("share {LOG} of {}", node.name()))?;
-        let child = node.command(&program).env("CNI_SOURCE_DIR", bin_dir).stdout(copy).stderr(log).spawn()?;
+        let child = command.stdout(copy).stderr(log).spawn()?;
         Ok(Self { child, started: Instant::now() })
     }
 

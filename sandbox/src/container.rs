@@ -1,0 +1,240 @@
+//! A program under the privileges that its DaemonSet gives it, and not one more: the manifest that is shipped is read,
+//! and what a kubelet and a container runtime would make of it is made.
+//!
+//! ```text
+//!   manifests/daemonset.yaml ─▶ Container ──┬─ root      a file system of its own: the image's files, the volumes, no more
+//!                Image (which programs) ────┤─ privileges capabilities, bounding set included; no_new_privs
+//!                                           └─ seccomp   what RuntimeDefault refuses
+//! ```
+//!
+//! Not emulated: cgroups (resources), SELinux, AppArmor.
+
+mod manifest;
+mod privileges;
+mod root;
+mod seccomp;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::error::{During, Error, Result};
+use privileges::Privileges;
+use root::Root;
+use seccomp::Filter;
+
+/// The DaemonSet of the node agent, as shipped.
+const NODE_AGENT: &str = include_str!("../../manifests/daemonset.yaml");
+
+/// What a manifest says about a container, as far as it limits what the container can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    capabilities: Vec<String>,
+    volumes: Vec<Volume>,
+    read_only_root: bool,
+    no_new_privileges: bool,
+    seccomp: bool,
+}
+
+/// A directory that the container sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Where it is on the node.
+    pub host: PathBuf,
+    /// Where the container sees it.
+    pub mounted: PathBuf,
+    /// Whether the container may only read it.
+    pub read_only: bool,
+    /// Whether the kubelet makes it where it is missing.
+    create: bool,
+}
+
+/// The image's files: where the container sees each, and where it is really.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    files: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Everything that a process does to itself between fork and exec to be in a container.
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    root: Root,
+    privileges: Privileges,
+    filter: Option<Filter>,
+}
+
+impl Container {
+    /// The node agent's, of the manifest that is shipped.
+    ///
+    /// # Errors
+    /// When the manifest asks for something that is not emulated.
+    pub fn node_agent() -> Result<Self> {
+        Self::of_daemon_set(NODE_AGENT)
+    }
+
+    /// The only container of the only DaemonSet in a manifest.
+    ///
+    /// # Errors
+    /// When there is none, or it asks for something that is not emulated.
+    pub fn of_daemon_set(manifest: &str) -> Result<Self> {
+        manifest::read(manifest).map_err(|why| Error::Invalid(format!("the DaemonSet cannot be emulated: {why}")))
+    }
+
+    /// The names of the capabilities it has, without `CAP_`.
+    #[must_use]
+    pub fn capabilities(&self) -> &[String] {
+        &self.capabilities
+    }
+
+    /// What it sees of the node.
+    #[must_use]
+    pub fn volumes(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    /// The same without a capability, to see what breaks.
+    #[must_use]
+    pub fn without_capability(mut self, name: &str) -> Self {
+        self.capabilities.retain(|capability| capability != name);
+        self
+    }
+
+    /// The same without a volume, to see what breaks.
+    #[must_use]
+    pub fn without_volume(mut self, host: &Path) -> Self {
+        self.volumes.retain(|volume| volume.host != host);
+        self
+    }
+
+    /// The same on a node that keeps a volume's directory elsewhere: for tests that have no files of a node's own.
+    #[must_use]
+    pub fn with_volume_at(mut self, host: &Path, elsewhere: &Path) -> Self {
+        for volume in self.volumes.iter_mut().filter(|volume| volume.host == host) {
+            elsewhere.clone_into(&mut volume.host);
+        }
+        self
+    }
+
+    /// The container's command, ready to be started on the machine that this thread sees.
+    ///
+    /// # Errors
+    /// When a volume's directory or a file of the image is missing.
+    pub fn command(&self, image: &Image) -> Result<Command> {
+        let confinement = self.confine(image)?;
+        let mut command = self.program();
+        #[expect(unsafe_code, reason = "pre_exec runs between fork and exec")]
+        // SAFETY: `apply` makes system calls only; it neither allocates nor takes a lock.
+        unsafe {
+            command.pre_exec(move || confinement.apply());
+        }
+        Ok(command)
+    }
+
+    /// What runs in it, and nothing of the environment but what the manifest says.
+    pub(crate) fn program(&self) -> Command {
+        let mut words = self.command.iter();
+        let mut command = Command::new(words.next().map_or("", String::as_str));
+        command.args(words).env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Does the kubelet's part (directories of the host that are missing) and prepares the rest. To be called where the
+    /// node's files are seen.
+    pub(crate) fn confine(&self, image: &Image) -> Result<Confinement> {
+        for volume in &self.volumes {
+            volume.prepare().during(|| format!("mount {} into a container", volume.host.display()))?;
+        }
+        let mut root = Root::new(self.read_only_root);
+        for (inside, file) in &image.files {
+            root.file(file, inside)?;
+        }
+        if image.is_dynamic().during(|| "look at the image's programs".to_owned())? {
+            root.libraries()?;
+        }
+        for volume in &self.volumes {
+            root.volume(volume)?;
+        }
+        let privileges = Privileges::of(&self.capabilities, self.no_new_privileges)?;
+        let filter = self.seccomp.then(|| Filter::runtime_default(&self.capabilities));
+        Ok(Confinement { root: root.finish(), privileges, filter })
+    }
+}
+
+impl Volume {
+    fn prepare(&self) -> io::Result<()> {
+        match fs::metadata(&self.host) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.create => {
+                // As the kubelet does, whatever the umask.
+                fs::DirBuilder::new().recursive(true).mode(0o755).create(&self.host)?;
+                fs::set_permissions(&self.host, fs::Permissions::from_mode(0o755))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Image {
+    /// The one that we ship, of a directory with our programs.
+    #[must_use]
+    pub fn of_programs(bin_dir: &Path) -> Self {
+        Self::default()
+            .file("/usr/local/bin/oke-node-agent", bin_dir.join("oke-node-agent"))
+            .file("/usr/libexec/vcn-native/vcn-native", bin_dir.join("vcn-native"))
+    }
+
+    /// With one file more, or another one.
+    #[must_use]
+    pub fn file(mut self, inside: impl Into<PathBuf>, file: impl Into<PathBuf>) -> Self {
+        self.files.insert(inside.into(), file.into());
+        self
+    }
+
+    /// Whether a program needs the machine's libraries. Those that are shipped do not; those of a test run do.
+    fn is_dynamic(&self) -> io::Result<bool> {
+        for file in self.files.values() {
+            let head = fs::read(file)?;
+            // The loader's name stands in the first page.
+            let head = head.get(..4096).unwrap_or(&head);
+            if head.windows(LOADER.len()).any(|window| window == LOADER) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+const LOADER: &[u8] = b"/ld-linux";
+
+impl Confinement {
+    /// Moves the calling process into the container. Only system calls, so that it is safe between fork and exec; what
+    /// fails half-way leaves a process that must end.
+    pub(crate) fn apply(&self) -> io::Result<()> {
+        self.root.enter()?;
+        self.privileges.drop_others()?;
+        self.filter.as_ref().map_or(Ok(()), Filter::install)
+    }
+}
+
+/// Starts a command as process 1 of a PID namespace of its own, which is what a container's first process is. The number
+/// of the child is the caller's.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn spawn_first(command: &mut Command) -> io::Result<Child> {
+    let own = fs::File::open("/proc/thread-self/ns/pid")?;
+    // Of this thread: the next child is the first process of the new namespace.
+    unshare(CloneFlags::CLONE_NEWPID)?;
+    let child = command.spawn();
+    setns(own, CloneFlags::CLONE_NEWPID)?;
+    child
+}

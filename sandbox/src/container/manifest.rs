@@ -1,0 +1,220 @@
+//! What a DaemonSet says about its container. Everything that would widen what the container can do and is not emulated
+//! is refused, so that tests never run with less than a cluster would give and think that it was the same.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{Container, Volume};
+
+/// Its user and group are root's, as ours are here.
+const ROOT: i64 = 0;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DaemonSet {
+    spec: DaemonSetSpec,
+}
+
+#[derive(Debug, Deserialize)]
+struct DaemonSetSpec {
+    template: Template,
+}
+
+#[derive(Debug, Deserialize)]
+struct Template {
+    spec: PodSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    host_network: bool,
+    #[serde(default, rename = "hostPID")]
+    host_pid: bool,
+    #[serde(default, rename = "hostIPC")]
+    host_ipc: bool,
+    #[serde(default)]
+    init_containers: Vec<serde::de::IgnoredAny>,
+    #[serde(default)]
+    security_context: PodSecurity,
+    containers: Vec<ContainerSpec>,
+    #[serde(default)]
+    volumes: Vec<VolumeSpec>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSecurity {
+    #[serde(default)]
+    seccomp_profile: Option<Kind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerSpec {
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<Variable>,
+    security_context: Security,
+    #[serde(default)]
+    volume_mounts: Vec<Mount>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Variable {
+    name: String,
+    value: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Security {
+    #[serde(default)]
+    privileged: bool,
+    allow_privilege_escalation: bool,
+    read_only_root_filesystem: bool,
+    run_as_user: i64,
+    run_as_group: i64,
+    capabilities: Capabilities,
+    #[serde(default)]
+    seccomp_profile: Option<Kind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Capabilities {
+    #[serde(default)]
+    drop: Vec<String>,
+    #[serde(default)]
+    add: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mount {
+    name: String,
+    mount_path: PathBuf,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    sub_path: Option<String>,
+    #[serde(default)]
+    mount_propagation: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct VolumeSpec {
+    name: String,
+    /// By kind: hostPath and others.
+    #[serde(flatten)]
+    kinds: BTreeMap<String, serde_yaml_ng::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HostPath {
+    path: PathBuf,
+    #[serde(default, rename = "type")]
+    kind: String,
+}
+
+/// Reads the DaemonSet of a manifest, or says why it cannot be emulated.
+pub(super) fn read(manifest: &str) -> Result<Container, String> {
+    let mut found = None;
+    for document in serde_yaml_ng::Deserializer::from_str(manifest) {
+        let document = serde_yaml_ng::Value::deserialize(document).map_err(|error| error.to_string())?;
+        if document.get("kind").and_then(serde_yaml_ng::Value::as_str) == Some("DaemonSet")
+            && found.replace(document).is_some()
+        {
+            return Err("there are two".into());
+        }
+    }
+    let found: DaemonSet =
+        serde_yaml_ng::from_value(found.ok_or("there is none")?).map_err(|error| error.to_string())?;
+    let PodSpec { host_network, host_pid, host_ipc, init_containers, security_context, containers, volumes } =
+        found.spec.template.spec;
+    let [container] = <[ContainerSpec; 1]>::try_from(containers).map_err(|all| format!("{} containers", all.len()))?;
+    let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
+    for (refused, what) in [
+        (!host_network, "a network of its own"),
+        (host_pid, "hostPID"),
+        (host_ipc, "hostIPC"),
+        (!init_containers.is_empty(), "init containers"),
+        (security.privileged, "privileged"),
+        (security.allow_privilege_escalation, "allowPrivilegeEscalation"),
+        (security.run_as_user != ROOT || security.run_as_group != ROOT, "another user than root"),
+        (security.capabilities.drop != ["ALL"], "capabilities that are not dropped"),
+        (command.is_empty(), "the image's own command"),
+    ] {
+        if refused {
+            return Err(format!("it has {what}"));
+        }
+    }
+    let seccomp = security.seccomp_profile.or(security_context.seccomp_profile);
+    let seccomp = match seccomp.as_ref().map(|profile| profile.kind.as_str()) {
+        Some("RuntimeDefault") => true,
+        None | Some("Unconfined") => false,
+        Some(other) => return Err(format!("it has the seccomp profile {other}")),
+    };
+    Ok(Container {
+        command: command.into_iter().chain(args).collect(),
+        environment: env.into_iter().map(|Variable { name, value }| (name, value)).collect(),
+        capabilities: security.capabilities.add,
+        volumes: volume_mounts.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
+        read_only_root: security.read_only_root_filesystem,
+        no_new_privileges: !security.allow_privilege_escalation,
+        seccomp,
+    })
+}
+
+fn volume(mount: Mount, volumes: &[VolumeSpec]) -> Result<Volume, String> {
+    let Mount { name, mount_path, read_only, sub_path, mount_propagation } = mount;
+    if sub_path.is_some() || mount_propagation.is_some_and(|propagation| propagation != "None") {
+        return Err(format!("volume {name} has a subPath or a mountPropagation"));
+    }
+    let volume = volumes.iter().find(|volume| volume.name == name).ok_or(format!("there is no volume {name}"))?;
+    let host = volume.kinds.get("hostPath").ok_or(format!("volume {name} is no hostPath"))?;
+    let HostPath { path, kind } = serde_yaml_ng::from_value(host.clone()).map_err(|error| error.to_string())?;
+    let create = match kind.as_str() {
+        "DirectoryOrCreate" => true,
+        "Directory" => false,
+        other => return Err(format!("volume {name} is of type {other:?}")),
+    };
+    Ok(Volume { host: path, mounted: mount_path, read_only, create })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::NODE_AGENT;
+
+    #[test]
+    fn what_is_not_emulated_is_refused() {
+        for (from, to, why) in [
+            ("hostNetwork: true", "hostNetwork: false", "a network of its own"),
+            ("hostNetwork: true", "hostPID: true\n      hostNetwork: true", "hostPID"),
+            ("privileged: false", "privileged: true", "privileged"),
+            ("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true", "allowPrivilegeEscalation"),
+            (r#"drop: ["ALL"]"#, r#"drop: ["CHOWN"]"#, "capabilities"),
+            ("runAsUser: 0", "runAsUser: 1000", "another user"),
+            ("type: RuntimeDefault", "type: Localhost", "Localhost"),
+            ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
+            ("kind: DaemonSet", "kind: Deployment", "there is none"),
+        ] {
+            let changed = NODE_AGENT.replacen(from, to, 1);
+            assert_ne!(changed, NODE_AGENT, "{from}");
+            let error = read(&changed).unwrap_err();
+            assert!(error.contains(why), "{to}: {error}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What container runtimes' default profile (`RuntimeDefault`) refuses. Theirs lists what is allowed and is longer than
+//! interesting; this one lists the rest, with the capability that would open it.
+
+use std::io;
+
+use nix::errno::Errno;
+
+/// Refused unless the container has the capability.
+const UNLESS: &[(&str, &[libc::c_long])] = &[
+    (
+        "SYS_ADMIN",
+        &[
+            libc::SYS_fanotify_init,
+            libc::SYS_fsconfig,
+            libc::SYS_fsmount,
+            libc::SYS_fsopen,
+            libc::SYS_fspick,
+            libc::SYS_mount,
+            libc::SYS_mount_setattr,
+            libc::SYS_move_mount,
+            libc::SYS_open_tree,
+            libc::SYS_quotactl,
+            libc::SYS_quotactl_fd,
+            libc::SYS_setdomainname,
+            libc::SYS_sethostname,
+            libc::SYS_setns,
+            libc::SYS_umount2,
+            libc::SYS_unshare,
+        ],
+    ),
+    ("BPF", &[libc::SYS_bpf]),
+    ("PERFMON", &[libc::SYS_perf_event_open]),
+    ("SYSLOG", &[libc::SYS_syslog]),
+    ("SYS_BOOT", &[libc::SYS_reboot]),
+    ("SYS_CHROOT", &[libc::SYS_chroot]),
+    ("SYS_MODULE", &[libc::SYS_delete_module, libc::SYS_init_module, libc::SYS_finit_module]),
+    ("SYS_PACCT", &[libc::SYS_acct]),
+    ("SYS_PTRACE", &[libc::SYS_kcmp, libc::SYS_pidfd_getfd]),
+    #[cfg(target_arch = "x86_64")]
+    ("SYS_RAWIO", &[libc::SYS_iopl, libc::SYS_ioperm]),
+    ("SYS_TIME", &[libc::SYS_settimeofday, libc::SYS_clock_settime]),
+    ("SYS_TTY_CONFIG", &[libc::SYS_vhangup]),
+    ("SYS_NICE", &[libc::SYS_get_mempolicy, libc::SYS_mbind, libc::SYS_set_mempolicy]),
+    ("DAC_READ_SEARCH", &[libc::SYS_open_by_handle_at]),
+];
+
+/// Refused whatever the container has.
+const NEVER: &[libc::c_long] = &[
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_pivot_root,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// `CLONE_NEW*` of all namespaces.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET)
+    .unsigned_abs();
+
+#[cfg(target_arch = "x86_64")]
+const AUDIT_ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const AUDIT_ARCH: u32 = 0xc000_00b7;
+
+/// Where struct seccomp_data has the system call's number, the architecture, and the low half of the first argument.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const FIRST_ARGUMENT: u32 = 16;
+
+/// A program for the kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    program: Vec<libc::sock_filter>,
+}
+
+impl Filter {
+    /// The default profile's, for a container with these capabilities.
+    pub(super) fn runtime_default(capabilities: &[String]) -> Self {
+        let has = |name: &str| capabilities.iter().any(|capability| capability == name);
+        let mut program = vec![
+            load(ARCHITECTURE),
+            if_equal(AUDIT_ARCH, 1, 0),
+            answer(libc::SECCOMP_RET_KILL_PROCESS),
+            load(NUMBER),
+        ];
+        let closed = UNLESS.iter().filter(|(name, _)| !has(name)).flat_map(|(_, calls)| *calls);
+        for call in closed.chain(NEVER) {
+            refuse(&mut program, *call, libc::EPERM);
+        }
+        if !has("SYS_ADMIN") {
+            // Its flags lie in memory, where a filter cannot look; callers fall back to clone.
+            refuse(&mut program, libc::SYS_clone3, libc::ENOSYS);
+            refuse_argument(&mut program, libc::SYS_clone, |refuse| any_bit(NAMESPACES, refuse));
+        }
+        // A hypervisor's sockets.
+        let vsock = libc::AF_VSOCK.unsigned_abs();
+        refuse_argument(&mut program, libc::SYS_socket, |refuse| if_equal(vsock, refuse, 0));
+        program.push(answer(libc::SECCOMP_RET_ALLOW));
+        Self { program }
+    }
+
+    /// For this process and its descendants, for ever. Only system calls. A kernel without filters runs containers
+    /// without them.
+    #[expect(unsafe_code, reason = "no crate of ours wraps seccomp filters")]
+    pub(super) fn install(&self) -> io::Result<()> {
+        let length = u16::try_from(self.program.len()).map_err(|_| Errno::E2BIG)?;
+        let program = libc::sock_fprog { len: length, filter: self.program.as_ptr().cast_mut() };
+        // SAFETY: the kernel copies the program, which outlives the call.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+        match Errno::result(set) {
+            Ok(_) => Ok(()),
+            Err(Errno::EINVAL) if !known() => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// Whether the kernel has filters: it can name what they may answer.
+#[expect(unsafe_code, reason = "no crate of ours wraps seccomp filters")]
+fn known() -> bool {
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let asked = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    asked == 0
+}
+
+fn refuse(program: &mut Vec<libc::sock_filter>, call: libc::c_long, errno: i32) {
+    program.push(if_equal(number(call), 0, 1));
+    program.push(answer(libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()));
+}
+
+/// Refuses a call by its first argument. `test` jumps by what it is given in order to refuse, and not at all otherwise.
+fn refuse_argument(
+    program: &mut Vec<libc::sock_filter>,
+    call: libc::c_long,
+    test: impl Fn(u8) -> libc::sock_filter,
+) {
+    program.push(if_equal(number(call), 0, 4));
+    program.push(load(FIRST_ARGUMENT));
+    program.push(test(1));
+    program.push(answer(libc::SECCOMP_RET_ALLOW));
+    program.push(answer(libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()));
+}
+
+fn number(call: libc::c_long) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+fn load(offset: u32) -> libc::sock_filter {
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
+}
+
+fn answer(value: u32) -> libc::sock_filter {
+    statement(libc::BPF_RET | libc::BPF_K, value)
+}
+
+/// Jumps by `equal` or by `other`.
+fn if_equal(value: u32, equal: u8, other: u8) -> libc::sock_filter {
+    libc::sock_filter { jt: equal, jf: other, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value) }
+}
+
+/// Jumps by `set` when a bit of the mask is set.
+fn any_bit(mask: u32, set: u8) -> libc::sock_filter {
+    libc::sock_filter { jt: set, jf: 0, ..statement(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, mask) }
+}
+
+fn statement(code: u32, operand: u32) -> libc::sock_filter {
+    libc::sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf: 0, k: operand }
+}
