@@ -123,6 +123,13 @@ impl Container {
         self
     }
 
+    /// The same with another program, such as `kubectl exec` runs in it.
+    #[must_use]
+    pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {
+        self.command = words.map(str::to_owned).to_vec();
+        self
+    }
+
     /// The container's command, ready to be started on the machine that this thread sees.
     ///
     /// # Errors

@@ -1,0 +1,152 @@
+//! A program in a container can do what its manifest says, and nothing else: seen by a shell in the node agent's container.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod world;
+
+use std::process::Output;
+use std::sync::Arc;
+
+use sandbox::{Container, Image, Node, Vcn};
+use world::two_nodes;
+
+struct Cell {
+    _vcn: Vcn,
+    node: Arc<Node>,
+}
+
+impl Cell {
+    fn new() -> Self {
+        let vcn = two_nodes();
+        let node = vcn.node("node-a").unwrap();
+        Self { _vcn: vcn, node }
+    }
+
+    fn run(&self, container: Container, script: &str) -> Output {
+        let mut image = Image::default();
+        for program in ["sh", "ls", "cat", "touch", "mount", "unshare", "nsenter", "mknod", "chroot", "ip", "sysctl"] {
+            let places = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"].map(|place| format!("{place}/{program}"));
+            let place = places.iter().find(|place| std::fs::exists(place).unwrap());
+            image = image.file(format!("/bin/{program}"), place.unwrap_or_else(|| panic!("no {program}")));
+        }
+        let container = container.running(["/bin/sh", "-c", script]);
+        self.node.container(&container, &image).unwrap().env("PATH", "/bin").output().unwrap()
+    }
+
+    /// What a script prints that must succeed.
+    fn says(&self, script: &str) -> String {
+        let output = self.run(Container::node_agent().unwrap(), script);
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// What a script complains of that must fail.
+    fn is_refused(&self, script: &str) -> String {
+        let output = self.run(Container::node_agent().unwrap(), script);
+        assert!(!output.status.success(), "{script}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+#[test]
+fn it_has_exactly_the_capabilities_of_the_manifest() {
+    let cell = Cell::new();
+    let status = cell.says("cat /proc/self/status");
+    let value = |key: &str| {
+        let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("no {key}: {status}"));
+        line.split_once(':').unwrap().1.trim().to_owned()
+    };
+    // NET_ADMIN is 12, NET_RAW is 13.
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        assert_eq!(u64::from_str_radix(&value(set), 16).unwrap(), 0b11 << 12, "{set}");
+    }
+    for set in ["CapInh", "CapAmb"] {
+        assert_eq!(u64::from_str_radix(&value(set), 16).unwrap(), 0, "{set}");
+    }
+    assert_eq!(value("NoNewPrivs"), "1");
+    if std::fs::exists("/proc/sys/kernel/seccomp").unwrap() {
+        assert_eq!(value("Seccomp"), "2", "filtered");
+    }
+}
+
+#[test]
+fn without_a_capability_it_has_the_others() {
+    let cell = Cell::new();
+    let container = Container::node_agent().unwrap().without_capability("NET_RAW");
+    let output = cell.run(container, "cat /proc/self/status");
+    let status = String::from_utf8(output.stdout).unwrap();
+    assert!(status.contains("CapBnd:\t0000000000001000\n"), "{status}");
+}
+
+#[test]
+fn it_sees_the_volumes_of_the_manifest_and_no_other_file_of_the_node() {
+    let cell = Cell::new();
+    cell.node.run(|| std::fs::write("/run/secret", "").unwrap()).unwrap();
+    cell.node.run(|| std::fs::write("/etc/cni/net.d/10-other.conflist", "theirs").unwrap()).unwrap();
+    assert_eq!(cell.says("ls /run"), "vcn-native");
+    assert_eq!(cell.says("ls /etc /etc/cni"), "/etc:\ncni\n\n/etc/cni:\nnet.d");
+    assert_eq!(cell.says("cat /etc/cni/net.d/10-other.conflist"), "theirs");
+    assert_eq!(cell.says("ls /host/proc/sys"), "net");
+    assert_eq!(cell.says("echo $$"), "1", "a process namespace of its own");
+    assert_eq!(cell.says("ls -d /proc/[0-9]*"), "/proc/1", "when the shell looked, ls was not there yet");
+}
+
+#[test]
+fn only_its_volumes_can_be_written() {
+    let cell = Cell::new();
+    for place in ["/", "/etc", "/opt", "/run", "/var/lib", "/proc/sys/net/ipv4", "/bin", "/dev", "/host"] {
+        let said = cell.is_refused(&format!("touch {place}/new"));
+        assert!(said.contains("Read-only") || said.contains("No such file"), "{place}: {said}");
+    }
+    for volume in ["/opt/cni/bin", "/etc/cni/net.d", "/run/vcn-native", "/var/lib/vcn-native"] {
+        cell.says(&format!("touch {volume}/new"));
+        assert!(cell.node.run(|| std::fs::exists(format!("{volume}/new")).unwrap()).unwrap(), "{volume}");
+    }
+}
+
+#[test]
+fn kernel_settings_are_set_through_the_volume_and_not_through_proc() {
+    let cell = Cell::new();
+    let setting = "net/ipv4/conf/all/rp_filter";
+    let said = cell.is_refused(&format!("echo 2 >/proc/sys/{setting}"));
+    assert!(said.contains("Read-only"), "{said}");
+    cell.says(&format!("echo 2 >/host/proc/sys/{setting}"));
+    let read = |at: String| std::fs::read_to_string(at).unwrap().trim().to_owned();
+    assert_eq!(cell.node.run(|| read(format!("/proc/sys/{setting}"))).unwrap(), "2", "the node's own");
+    assert_ne!(read(format!("/proc/sys/{setting}")), "2", "and nobody else's");
+}
+
+#[test]
+fn it_can_enter_no_namespace_mount_nothing_and_make_no_device() {
+    let cell = Cell::new();
+    for script in [
+        "unshare --net /bin/sh -c true",
+        "unshare --user /bin/sh -c true",
+        "nsenter --net=/proc/self/ns/net /bin/sh -c true",
+        "mount -t tmpfs none /run/vcn-native",
+        "mount -o remount,rw /",
+        "mknod /run/vcn-native/disk b 8 0",
+        "chroot /run/vcn-native true",
+    ] {
+        let said = cell.is_refused(script);
+        let refused = ["not permitted", "denied", "must be superuser"].iter().any(|word| said.contains(word));
+        assert!(refused, "{script}: {said}");
+    }
+}
+
+#[test]
+fn it_can_do_what_its_capabilities_are_for() {
+    let cell = Cell::new();
+    cell.says("ip rule add pref 4242 from 192.0.2.1 lookup 4242");
+    let rules = cell.node.command("ip").args(["rule", "list", "pref", "4242"]).output().unwrap();
+    assert!(String::from_utf8(rules.stdout).unwrap().contains("192.0.2.1"));
+    let container = Container::node_agent().unwrap().without_capability("NET_ADMIN");
+    assert!(!cell.run(container, "ip rule add pref 4243 from 192.0.2.1 lookup 4242").status.success());
+}
+
+#[test]
+fn a_file_that_the_image_lacks_is_named() {
+    let cell = Cell::new();
+    let image = Image::of_programs("/no/such/place".as_ref());
+    let error = cell.node.container(&Container::node_agent().unwrap(), &image).unwrap_err().to_string();
+    assert!(error.contains("/no/such/place/"), "{error}");
+}

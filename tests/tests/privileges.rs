@@ -1,0 +1,131 @@
+//! The node agent needs every privilege that its manifest gives it: without any one of them something breaks that is
+//! promised. That it needs no others, all other tests of the suite show: they run it with these.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandbox::{Agent, Container, Node, NodeSpec, NpnShape, Runtime, SubnetSpec, Vcn, VnicSpec};
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the agent counts when a pod's address came.
+const ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="ok"}"#;
+const NOT_ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="error"}"#;
+
+struct World {
+    _vcn: Vcn,
+    node: Arc<Node>,
+}
+
+fn bin_dir() -> PathBuf {
+    let directory = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    for program in ["oke-node-agent", "vcn-native"] {
+        assert!(directory.join(program).is_file(), "{program} is not built: cargo build --workspace --bins");
+    }
+    directory
+}
+
+impl World {
+    /// A node as it boots, with a NativePodNetwork.
+    fn new() -> Self {
+        let vcn = Vcn::builder()
+            .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()))
+            .subnet(SubnetSpec::new("pods", "10.0.32.0/24".parse().unwrap()))
+            .node(
+                NodeSpec::virtual_machine("node", "nodes")
+                    .metadata("oke-native-pod-networking", "true")
+                    .vnic(VnicSpec::for_pods("pods", 3)),
+            )
+            .start()
+            .unwrap();
+        let node = vcn.node("node").unwrap();
+        sandbox::publish_native_pod_network(&vcn, &node, NpnShape::PerFamily).unwrap();
+        Self { _vcn: vcn, node }
+    }
+
+    fn start(&self, container: &Container) -> Agent {
+        Agent::start_in(container, &self.node, &bin_dir()).unwrap()
+    }
+
+    /// Attaches and detaches a pod; whether the metrics tell of a line afterwards.
+    fn metrics_tell_after_a_pod(&self, line: &str) -> bool {
+        let pod = self.node.add_pod("pod").unwrap();
+        Runtime::of(&self.node).unwrap().add(&pod).unwrap();
+        within_patience(|| Agent::metrics(&self.node).unwrap().contains(line))
+    }
+
+    fn log(&self) -> String {
+        Agent::log(&self.node).unwrap()
+    }
+
+    /// Whether the kernel has what the agent's node needs: the setting that pods need of the VNIC's link.
+    fn host_is_set_up(&self) -> bool {
+        let setting = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+        self.node.run(|| setting("conf/ens5/rp_filter").trim() == "2" && setting("ip_forward").trim() == "1").unwrap()
+    }
+}
+
+fn within_patience(mut condition: impl FnMut() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn with_all_of_its_privileges_it_does_its_work() {
+    let world = World::new();
+    let mut agent = world.start(&Container::node_agent().unwrap());
+    agent.wait_ready(&world.node).unwrap();
+    assert!(world.host_is_set_up(), "{}", world.log());
+    assert!(world.metrics_tell_after_a_pod(&format!("{ANNOUNCED} 1")), "{}", world.log());
+    assert!(!world.log().contains("not permitted"), "{}", world.log());
+}
+
+#[test]
+fn each_capability_is_needed() {
+    let manifest = Container::node_agent().unwrap();
+    for capability in manifest.capabilities() {
+        let world = World::new();
+        let mut agent = world.start(&manifest.clone().without_capability(capability));
+        match capability.as_str() {
+            "NET_ADMIN" => {
+                let said = within_patience(|| world.log().contains("not permitted"));
+                assert!(said && !world.host_is_set_up(), "{}", world.log());
+            }
+            "NET_RAW" => {
+                agent.wait_ready(&world.node).unwrap();
+                assert!(world.metrics_tell_after_a_pod(&format!("{NOT_ANNOUNCED} 1")), "{}", world.log());
+            }
+            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        }
+    }
+}
+
+#[test]
+fn each_volume_is_needed() {
+    let manifest = Container::node_agent().unwrap();
+    for volume in manifest.volumes() {
+        let world = World::new();
+        let _agent = world.start(&manifest.clone().without_volume(&volume.host));
+        let host = volume.host.to_str().unwrap();
+        let complaint = match host {
+            "/opt/cni/bin" | "/etc/cni/net.d" | "/run/vcn-native" | "/var/lib/vcn-native" => host,
+            "/proc/sys/net" => "cannot write sysctl net/ipv4/ip_forward",
+            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        };
+        assert!(within_patience(|| world.log().contains(complaint)), "without {host}: {}", world.log());
+        let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
+        let works = world.node.run(|| conflist.exists()).unwrap() && world.host_is_set_up();
+        assert!(!works, "without {host}: {}", world.log());
+    }
+}
