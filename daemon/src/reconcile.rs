@@ -14,9 +14,9 @@ mod installation;
 pub(crate) mod pods;
 mod stages;
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -248,13 +248,17 @@ impl Reconciler {
     }
 }
 
-/// Makes a directory that only root may look into, and those above it.
+/// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
 ///
 /// # Errors
 /// Any but "it is there".
 pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
-        return Ok(());
+        // Fresh from the kubelet, which makes a volume's directory for everybody to look into.
+        return match fs::read_dir(path)?.next() {
+            None => fs::set_permissions(path, Permissions::from_mode(0o700)),
+            Some(_) => Ok(()),
+        };
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

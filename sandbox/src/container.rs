@@ -16,7 +16,7 @@ mod seccomp;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -199,7 +199,7 @@ impl Image {
             .file("/usr/libexec/vcn-native/vcn-native", bin_dir.join("vcn-native"))
     }
 
-    /// With one file more, or another one.
+    /// With one file or directory more, or another one.
     #[must_use]
     pub fn file(mut self, inside: impl Into<PathBuf>, file: impl Into<PathBuf>) -> Self {
         self.files.insert(inside.into(), file.into());
@@ -208,10 +208,10 @@ impl Image {
 
     /// Whether a program needs the machine's libraries. Those that are shipped do not; those of a test run do.
     fn is_dynamic(&self) -> io::Result<bool> {
-        for file in self.files.values() {
-            let head = fs::read(file)?;
+        for file in self.files.values().filter(|file| file.is_file()) {
             // The loader's name stands in the first page.
-            let head = head.get(..4096).unwrap_or(&head);
+            let mut head = Vec::with_capacity(4096);
+            fs::File::open(file)?.take(4096).read_to_end(&mut head)?;
             if head.windows(LOADER.len()).any(|window| window == LOADER) {
                 return Ok(true);
             }

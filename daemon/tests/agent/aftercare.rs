@@ -86,7 +86,7 @@ fn the_subnet_is_told_twice_where_a_new_pods_addresses_are() {
 fn an_agent_that_may_not_send_frames_says_so_once_and_lives() {
     let node = node_with_pods();
     raise_neighbour(&node);
-    let mut agent = node.agent_without("net_raw");
+    let mut agent = node.agent_without("NET_RAW");
     node.wait_ready(&mut agent);
     let failed = |count: u32| {
         let counted = format!(r#"oke_node_agent_aftercare_addresses_total{{what="announce",result="error"}} {count}"#);

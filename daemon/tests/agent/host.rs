@@ -24,7 +24,7 @@ use crate::node::{Node, name, texts, wait_for};
 fn world(node: &Node, vnics: Vec<Value>, settings: &Settings) -> World {
     node.metadata.set_vnics(vnics);
     let npns = FakeNativePodNetworks::default();
-    npns.set(std::fs::read(node.path("npn.json")).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
+    npns.set(std::fs::read(node.npn()).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
     node.inside(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -165,7 +165,7 @@ fn a_preview_says_what_a_pass_then_does_and_changes_nothing_itself() {
     let mut reconciler = Reconciler::new(settings).unwrap();
     let preview = pass(&node, &mut reconciler, &world, Cause::Preview);
     assert_eq!(node.rules(Family::Ipv4), [""; 0]);
-    assert!(!node.path("run").exists() && !node.path("lib").exists());
+    assert!(!node.path("run").exists() && !node.path("lib/tables.json").exists());
     assert_eq!(texts(&preview), texts(&pass(&node, &mut reconciler, &world, Cause::Start)));
 }
 

@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 use oke_node_agent::Args;
 use oke_node_agent::pass::Pass;
 use oke_node_agent::settings::Settings;
+use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
 use vcn::{Family, IfName, MacAddr, TableId};
 
@@ -27,6 +28,17 @@ use crate::metadata::Metadata;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 const PORT: &str = "127.0.0.1:9808";
+
+/// The agent's program, in its container.
+const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
+
+/// The volumes of the agent's manifest, and where below a node's directory each is.
+const VOLUMES: [(&str, &str); 4] = [
+    ("/opt/cni/bin", "bin"),
+    ("/etc/cni/net.d", "net.d"),
+    ("/run/vcn-native", "run"),
+    ("/var/lib/vcn-native", "lib"),
+];
 
 /// A node: a namespace, its directories and its metadata service.
 pub(crate) struct Node {
@@ -91,14 +103,15 @@ impl Node {
         self.directory.path().join(below)
     }
 
-    /// The options that keep the agent inside this node's directory, less those that `more` says otherwise.
+    /// Where the agent looks for its NativePodNetwork.
+    pub(crate) fn npn(&self) -> PathBuf {
+        self.path("lib/nativepodnetwork.json")
+    }
+
+    /// The options of every agent here, less those that `more` says otherwise.
     fn options(&self, more: &[&str]) -> Vec<String> {
-        let path = |below| self.path(below).display().to_string();
         [
-            ("--state-dir", path("run")),
-            ("--data-dir", path("lib")),
             ("--imds-base-url", self.metadata.base_url()),
-            ("--npn-file", path("npn.json")),
             ("--listen", PORT.into()),
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
@@ -109,16 +122,22 @@ impl Node {
         .collect()
     }
 
-    fn installer_options(&self) -> Vec<String> {
-        [("--cni-bin-dir", "bin"), ("--cni-conf-dir", "net.d"), ("--source-dir", "source")]
-            .into_iter()
-            .flat_map(|(option, below)| [option.to_owned(), self.path(below).display().to_string()])
-            .collect()
+    /// The options that keep code of the agent's that is called from here inside this node's directory.
+    fn places(&self) -> Vec<String> {
+        [
+            ("--state-dir", "run"),
+            ("--data-dir", "lib"),
+            ("--cni-bin-dir", "bin"),
+            ("--cni-conf-dir", "net.d"),
+            ("--source-dir", "source"),
+        ]
+        .into_iter()
+        .flat_map(|(option, below)| [option.to_owned(), self.path(below).display().to_string()])
+        .collect()
     }
 
     pub(crate) fn settings(&self, more: &[&str]) -> Arc<Settings> {
-        let arguments =
-            ["oke-node-agent".to_owned()].into_iter().chain(self.options(more)).chain(self.installer_options());
+        let arguments = ["oke-node-agent".to_owned()].into_iter().chain(self.options(more)).chain(self.places());
         let arguments = arguments.chain(more.iter().map(|word| (*word).to_owned()));
         Arc::new(Settings::new(Args::parse_from(arguments).options).unwrap())
     }
@@ -128,31 +147,47 @@ impl Node {
         self.fabric.run(|| work(&mut Socket::open().unwrap())).unwrap()
     }
 
-    /// Starts the agent.
+    /// Starts the agent, under what its manifest gives it.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
-        self.start(Command::new(env!("CARGO_BIN_EXE_oke-node-agent")), more)
+        self.start(self.container(), more)
     }
 
     /// Starts the agent without a capability.
     pub(crate) fn agent_without(&self, capability: &str) -> Agent {
-        let mut command = Command::new("/usr/bin/setpriv");
-        command.args([format!("--bounding-set=-{capability}"), format!("--inh-caps=-{capability}")]);
-        command.arg(env!("CARGO_BIN_EXE_oke-node-agent"));
-        self.start(command, &[])
+        self.start(self.container().without_capability(capability), &[])
     }
 
-    fn start(&self, mut command: Command, more: &[&str]) -> Agent {
+    /// The agent's container, with the volumes in this node's directory.
+    fn container(&self) -> Container {
+        VOLUMES.iter().fold(Container::node_agent().unwrap(), |container, (host, below)| {
+            container.with_volume_at(host.as_ref(), &self.path(below))
+        })
+    }
+
+    /// Its command there. The shell is for the plugins of these tests, which are scripts.
+    fn command(&self, container: &Container) -> Command {
+        let image = Image::default()
+            .file(PROGRAM, env!("CARGO_BIN_EXE_oke-node-agent"))
+            .file("/usr/libexec/vcn-native", self.path("source"))
+            .file("/bin/sh", "/bin/sh");
+        container.command(&image).unwrap()
+    }
+
+    fn start(&self, container: Container, more: &[&str]) -> Agent {
         let log = self.path("agent.log");
         let out = fs::File::create(&log).unwrap();
-        command.env_clear().args(self.options(more)).args(self.installer_options()).args(more);
+        // As the manifest has it, with options before the subcommand.
+        let mut command = self.command(&container.running([PROGRAM]));
+        command.args(self.options(more)).args(more).arg("run");
         command.stderr(out.try_clone().unwrap()).stdout(out);
-        Agent { child: self.inside(|| command.spawn().unwrap()), log }
+        let child = self.inside(|| spawn_first(&mut command).unwrap());
+        Agent { child, log }
     }
 
-    /// Runs a subcommand to its end.
+    /// Runs a subcommand to its end, as `kubectl exec` does.
     pub(crate) fn run(&self, subcommand: &[&str]) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
-        command.env_clear().args(self.installer_options()).args(subcommand).args(self.options(subcommand));
+        let mut command = self.command(&self.container().running([PROGRAM]));
+        command.args(subcommand).args(self.options(subcommand));
         let output = self.inside(|| command.stderr(Stdio::piped()).output().unwrap());
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
@@ -228,9 +263,10 @@ impl Node {
                 "vnics": vnics.iter().map(entry).collect::<Vec<_>>(),
             },
         });
-        let new = self.path("npn.json.new");
+        let new = self.npn().with_extension("new");
+        fs::create_dir_all(self.path("lib")).unwrap();
         fs::write(&new, npn.to_string()).unwrap();
-        fs::rename(new, self.path("npn.json")).unwrap();
+        fs::rename(new, self.npn()).unwrap();
     }
 
     /// pools.json as it is; null when there is none.

@@ -50,7 +50,7 @@ fn a_restart_during_an_outage_leaves_what_was_published() {
     agent.stop();
     let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
     node.metadata.set_status(400);
-    std::fs::remove_file(node.path("npn.json")).unwrap();
+    std::fs::remove_file(node.npn()).unwrap();
     let agent = node.agent(&[]);
     wait_for("the reason", || node.conditions().contains(&"MetadataUnavailable".into()), || agent.log());
     assert_eq!(node.pools(), pools);
@@ -63,7 +63,7 @@ fn a_damaged_native_pod_network_withdraws_nothing_and_is_named() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     let vnics = node.pools()["vnics"].clone();
-    std::fs::write(node.path("npn.json"), "{half").unwrap();
+    std::fs::write(node.npn(), "{half").unwrap();
     wait_for("the condition", || node.conditions() == ["NativePodNetworkUnreadable"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(node.pools()["vnics"], vnics);

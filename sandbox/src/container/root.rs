@@ -73,11 +73,17 @@ impl Root {
         root
     }
 
-    /// A file of the image.
+    /// A file or a directory of the image.
     pub(super) fn file(&mut self, from: &Path, inside: &Path) -> Result<()> {
         let found = from.canonicalize();
         let found = found.map_err(|error| Error::Invalid(format!("the image has no {}: {error}", from.display())))?;
-        self.mount_file(&found, proper(inside)?, true);
+        let inside = proper(inside)?;
+        if found.is_dir() {
+            self.directory(inside);
+            self.binds.push((found, inside.to_owned(), true));
+        } else {
+            self.mount_file(&found, inside, true);
+        }
         Ok(())
     }
 
