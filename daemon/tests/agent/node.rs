@@ -33,12 +33,8 @@ const PORT: &str = "127.0.0.1:9808";
 const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
 
 /// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 4] = [
-    ("/opt/cni/bin", "bin"),
-    ("/etc/cni/net.d", "net.d"),
-    ("/run/vcn-native", "run"),
-    ("/var/lib/vcn-native", "lib"),
-];
+const VOLUMES: [(&str, &str); 4] =
+    [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d"), ("/run/vcn-native", "run"), ("/var/lib/vcn-native", "lib")];
 
 /// A node: a namespace, its directories and its metadata service.
 pub(crate) struct Node {

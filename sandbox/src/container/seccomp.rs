@@ -92,12 +92,8 @@ impl Filter {
     /// The default profile's, for a container with these capabilities.
     pub(super) fn runtime_default(capabilities: &[String]) -> Self {
         let has = |name: &str| capabilities.iter().any(|capability| capability == name);
-        let mut program = vec![
-            load(ARCHITECTURE),
-            if_equal(AUDIT_ARCH, 1, 0),
-            answer(libc::SECCOMP_RET_KILL_PROCESS),
-            load(NUMBER),
-        ];
+        let mut program =
+            vec![load(ARCHITECTURE), if_equal(AUDIT_ARCH, 1, 0), answer(libc::SECCOMP_RET_KILL_PROCESS), load(NUMBER)];
         let closed = UNLESS.iter().filter(|(name, _)| !has(name)).flat_map(|(_, calls)| *calls);
         for call in closed.chain(NEVER) {
             refuse(&mut program, *call, libc::EPERM);
@@ -145,11 +141,7 @@ fn refuse(program: &mut Vec<libc::sock_filter>, call: libc::c_long, errno: i32) 
 }
 
 /// Refuses a call by its first argument. `test` jumps by what it is given in order to refuse, and not at all otherwise.
-fn refuse_argument(
-    program: &mut Vec<libc::sock_filter>,
-    call: libc::c_long,
-    test: impl Fn(u8) -> libc::sock_filter,
-) {
+fn refuse_argument(program: &mut Vec<libc::sock_filter>, call: libc::c_long, test: impl Fn(u8) -> libc::sock_filter) {
     program.push(if_equal(number(call), 0, 4));
     program.push(load(FIRST_ARGUMENT));
     program.push(test(1));

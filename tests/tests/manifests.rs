@@ -1,0 +1,177 @@
+//! The manifests are what a Kubernetes API server takes them for: valid against its types (1.32, our floor), with no field
+//! that it would not know, and with every name that they refer to. And they say what the code says.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::panic, reason = "likewise")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use k8s_openapi::Metadata;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Any object of a manifest.
+enum Object {
+    DaemonSet(Box<DaemonSet>),
+    ServiceAccount(ServiceAccount),
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn objects() -> Vec<Object> {
+    let mut objects = Vec::new();
+    for file in fs::read_dir(root().join("manifests")).unwrap() {
+        let path = file.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        for document in serde_yaml_ng::Deserializer::from_str(&text) {
+            let document = Value::deserialize(document).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            objects.push(object(document));
+        }
+    }
+    objects
+}
+
+fn object(document: Value) -> Object {
+    match document.get("kind").and_then(Value::as_str) {
+        Some("DaemonSet") => Object::DaemonSet(Box::new(strictly(document))),
+        Some("ServiceAccount") => Object::ServiceAccount(strictly(document)),
+        other => panic!("no test knows the kind {other:?}"),
+    }
+}
+
+/// Reads an object, and sees to it that nothing of it was passed over: written again, it is the same.
+fn strictly<T: DeserializeOwned + Serialize>(document: Value) -> T {
+    let object: T = serde_json::from_value(document.clone()).unwrap();
+    assert_eq!(
+        serde_json::to_value(&object).unwrap(),
+        document,
+        "a field is not Kubernetes's, or not where it belongs"
+    );
+    object
+}
+
+fn daemon_set() -> DaemonSet {
+    let found = objects().into_iter().find_map(|object| match object {
+        Object::DaemonSet(found) => Some(*found),
+        Object::ServiceAccount(_) => None,
+    });
+    found.unwrap()
+}
+
+fn pod() -> PodSpec {
+    daemon_set().spec.unwrap().template.spec.unwrap()
+}
+
+fn agent() -> Container {
+    let [agent] = <[Container; 1]>::try_from(pod().containers).unwrap();
+    agent
+}
+
+#[test]
+fn every_field_is_one_that_kubernetes_knows() {
+    let kinds = objects().iter().map(|object| matches!(object, Object::DaemonSet(_))).filter(|yes| *yes).count();
+    assert_eq!(kinds, 1, "one DaemonSet");
+}
+
+#[test]
+fn a_field_that_kubernetes_does_not_know_is_found() {
+    let text = fs::read_to_string(root().join("manifests/daemonset.yaml")).unwrap();
+    for (from, to) in
+        [("hostNetwork", "hostNet"), ("readOnly", "readonly"), ("  drop", "  dropped"), ("maxUn", "maxun")]
+    {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        let document = serde_yaml_ng::Deserializer::from_str(&changed).nth(1).unwrap();
+        let document = Value::deserialize(document).unwrap();
+        assert!(std::panic::catch_unwind(|| object(document)).is_err(), "{to}");
+    }
+}
+
+#[test]
+fn what_is_referred_to_is_there() {
+    let set = daemon_set();
+    let (metadata, spec) = (set.metadata(), set.spec.as_ref().unwrap());
+    let labels = spec.template.metadata.as_ref().unwrap().labels.as_ref().unwrap();
+    for (label, value) in spec.selector.match_labels.as_ref().unwrap() {
+        assert_eq!(labels.get(label), Some(value), "the selector finds the DaemonSet's own pods");
+    }
+    let pod = pod();
+    let named = |object: &ObjectMeta| object.name == pod.service_account_name && object.namespace == metadata.namespace;
+    let account = objects().into_iter().any(|object| match object {
+        Object::ServiceAccount(account) => named(account.metadata()),
+        Object::DaemonSet(_) => false,
+    });
+    assert!(account, "{:?}", pod.service_account_name);
+    let volumes: BTreeSet<String> = pod.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
+    let mounts: BTreeSet<String> = agent().volume_mounts.unwrap().into_iter().map(|mount| mount.name).collect();
+    assert_eq!(volumes, mounts, "every volume is mounted, and every mount is of a volume");
+}
+
+#[test]
+fn no_token_is_mounted_and_no_privilege_is_left_to_a_default() {
+    let (pod, agent) = (pod(), agent());
+    assert_eq!(pod.automount_service_account_token, Some(false));
+    assert_eq!((pod.host_pid, pod.host_ipc, pod.init_containers), (None, None, None));
+    let context = agent.security_context.unwrap();
+    assert_eq!(context.privileged, Some(false));
+    assert_eq!(context.allow_privilege_escalation, Some(false));
+    assert_eq!(context.read_only_root_filesystem, Some(true));
+    assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
+    let context = pod.security_context.unwrap();
+    assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
+    assert_eq!(context.se_linux_options.unwrap().type_.as_deref(), Some("spc_t"));
+}
+
+#[test]
+fn probes_ask_what_the_agent_answers() {
+    let agent = agent();
+    let asked = |probe: Option<Probe>| {
+        let get = probe.unwrap().http_get.unwrap();
+        (get.host.unwrap(), serde_json::to_value(get.port).unwrap(), get.path.unwrap())
+    };
+    let listen = |path: &str| ("127.0.0.1".to_owned(), Value::from(9808), path.to_owned());
+    assert_eq!(asked(agent.startup_probe), listen("/healthz"));
+    assert_eq!(asked(agent.liveness_probe), listen("/healthz"));
+    assert_eq!(asked(agent.readiness_probe), listen("/readyz"));
+    let help = help();
+    assert!(help.contains("[default: 127.0.0.1:9808]"), "{help}");
+}
+
+#[test]
+fn every_variable_and_every_directory_is_one_that_the_agent_has() {
+    let (agent, help) = (agent(), help());
+    for variable in agent.env.unwrap() {
+        assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
+    }
+    for mount in agent.volume_mounts.unwrap() {
+        let known = help.contains(&format!("[default: {}]", mount.mount_path)) || mount.name == "sysctls";
+        assert!(known, "{} is no directory of the agent's\n{help}", mount.mount_path);
+    }
+}
+
+#[test]
+fn the_table_of_privileges_has_every_one() {
+    let table = fs::read_to_string(root().join("docs/privileges.md")).unwrap();
+    let context = agent().security_context.unwrap();
+    let volumes = pod().volumes.unwrap().into_iter().map(|volume| volume.host_path.unwrap().path);
+    for privilege in context.capabilities.unwrap().add.unwrap().into_iter().chain(volumes) {
+        let rows = table.lines().filter(|line| line.starts_with(&format!("| `{privilege}` |"))).count();
+        assert_eq!(rows, 1, "{privilege} has a row in docs/privileges.md");
+    }
+}
+
+fn help() -> String {
+    let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("oke-node-agent");
+    assert!(program.is_file(), "oke-node-agent is not built: cargo build --workspace --bins");
+    let output = Command::new(program).arg("--help").env_clear().output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
