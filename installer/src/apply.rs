@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::place::{NewFile, place};
+use crate::place::{NewFile, place, place_unless};
 use crate::plan::{BINARY_MODE, Purpose, Writing};
 use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
@@ -113,14 +113,15 @@ impl Applier<'_> {
 
     fn write(&mut self, writing: &Writing, failures: &mut Vec<Error>) -> Result<(), Error> {
         let Writing { name, target, contents, mode, found, wanted, purpose, disturbed } = writing;
-        let now = match fs::read(target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            other => Some(other.map_err(|source| Error::Read { path: target.clone(), source })?),
+        // Somebody was faster: what he wrote has to be looked at first. Asked now, and again at the last moment.
+        let unless = || {
+            let now = match fs::read(target) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                other => Some(other.map_err(|source| Error::Read { path: target.clone(), source })?),
+            };
+            if now == *found { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
         };
-        // Somebody was faster: what he wrote has to be looked at first.
-        if now != *found {
-            return Err(Error::Raced { target: target.clone() });
-        }
+        unless()?;
         let remembered = self.record.configurations.get(name).cloned();
         if *purpose != Purpose::Unchain {
             let foreign = *purpose == Purpose::Ours && found.is_some() && remembered.is_none() && !self.inherited;
@@ -134,7 +135,7 @@ impl Applier<'_> {
             }
             self.keep(failures);
         }
-        let placed = place(NewFile { target, contents: contents.as_bytes(), mode: *mode });
+        let placed = place_unless(NewFile { target, contents: contents.as_bytes(), mode: *mode }, &unless);
         match (&placed, purpose) {
             (Ok(()), Purpose::Unchain) => {
                 self.record.configurations.remove(name);

@@ -45,12 +45,21 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 
 /// Puts it in place. On success the target holds exactly `contents` with `mode`, on disk; on failure it is as before.
 pub(crate) fn place(file: NewFile<'_>) -> Result<(), Error> {
-    place_with(file, &mut |_| Ok(()))
+    place_with(file, &|| Ok(()), &mut |_| Ok(()))
+}
+
+/// The same, if at the last moment before the rename `unless` has no objection.
+pub(crate) fn place_unless(file: NewFile<'_>, unless: &dyn Fn() -> Result<(), Error>) -> Result<(), Error> {
+    place_with(file, unless, &mut |_| Ok(()))
 }
 
 /// The order matters: the mode is set while nobody can see the file, it is on the disk and read back before the rename,
 /// and the rename is on the disk before we say so.
-fn place_with(file: NewFile<'_>, fault: &mut dyn FnMut(Moment) -> io::Result<()>) -> Result<(), Error> {
+fn place_with(
+    file: NewFile<'_>,
+    unless: &dyn Fn() -> Result<(), Error>,
+    fault: &mut dyn FnMut(Moment) -> io::Result<()>,
+) -> Result<(), Error> {
     let NewFile { target, contents, mode } = file;
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
     let directory = target.parent().unwrap_or_else(|| Path::new("/"));
@@ -73,6 +82,7 @@ fn place_with(file: NewFile<'_>, fault: &mut dyn FnMut(Moment) -> io::Result<()>
         return Err(Error::Corrupt { target: target.to_path_buf() });
     }
     at(Moment::Verified, "reading it back")?;
+    unless()?;
     temporary.rename_to(target).map_err(failed("renaming it"))?;
     at(Moment::Renamed, "flushing its directory to disk")?;
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))

@@ -9,7 +9,6 @@
 mod files;
 mod network;
 mod refusal;
-mod settings_before;
 mod state;
 
 use std::fmt;
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 use crate::exclusive::Exclusive;
 use crate::record::RecordFile;
 use crate::report::chain;
-use crate::{Error, Settings};
+use crate::{Error, Settings, settings_before};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Removal {
     }
 
     /// Takes a step, unless this is a dry run.
-    fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
+    pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
         if self.applied
             && let Err(error) = take()
         {

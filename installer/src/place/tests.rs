@@ -63,7 +63,7 @@ fn a_failure_at_any_moment_leaves_the_old_file_and_no_other() {
         let target = directory.path().join("vcn-native");
         fs::write(&target, "old").unwrap();
         let mut fault = |at| if at == moment { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) };
-        let error = place_with(file(&target, &new), &mut fault).unwrap_err();
+        let error = place_with(file(&target, &new), &|| Ok(()), &mut fault).unwrap_err();
         assert_eq!(error.word(), "no-space");
         assert!(error.to_string().contains("free space on that file system"), "{error}");
         assert_eq!(names(directory.path()), ["vcn-native"], "{moment:?}");
@@ -71,6 +71,18 @@ fn a_failure_at_any_moment_leaves_the_old_file_and_no_other() {
         let expected: &[u8] = if moment == Moment::Renamed { &new } else { b"old" };
         assert!(fs::read(&target).unwrap() == expected, "{moment:?}");
     }
+}
+
+#[test]
+fn an_objection_at_the_last_moment_keeps_the_old_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("05-vcn-native.conflist");
+    fs::write(&target, "old").unwrap();
+    let objection = || Err(Error::Raced { target: target.clone() });
+    let error = place_unless(file(&target, b"new"), &objection).unwrap_err();
+    assert_eq!(error.word(), "raced");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+    assert_eq!(names(directory.path()), ["05-vcn-native.conflist"]);
 }
 
 #[test]
@@ -85,7 +97,7 @@ fn what_is_read_back_wrong_is_not_put_in_place() {
         }
         Ok(())
     };
-    assert_eq!(place_with(file(&target, b"new"), &mut spoil).unwrap_err().word(), "corrupt");
+    assert_eq!(place_with(file(&target, b"new"), &|| Ok(()), &mut spoil).unwrap_err().word(), "corrupt");
     assert_eq!(fs::read_to_string(&target).unwrap(), "old");
     assert_eq!(names(directory.path()), ["vcn-native"]);
 }
@@ -94,7 +106,7 @@ fn what_is_read_back_wrong_is_not_put_in_place() {
 fn die_as_told(directory: &str) {
     let moment = MOMENTS[std::env::var("DIE_AT").unwrap().parse::<usize>().unwrap()];
     let mut die = |at| if at == moment { std::process::abort() } else { Ok(()) };
-    place_with(file(&Path::new(directory).join("vcn-native"), &vec![b'n'; 3 * CHUNK]), &mut die).unwrap();
+    place_with(file(&Path::new(directory).join("vcn-native"), &vec![b'n'; 3 * CHUNK]), &|| Ok(()), &mut die).unwrap();
 }
 
 #[test]

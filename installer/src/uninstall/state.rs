@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{Removal, settings_before};
+use super::Removal;
 use crate::record::BEFORE;
-use crate::{Error, Settings};
+use crate::{Error, Settings, settings_before};
 
 /// Ours in the data directory. The NativePodNetwork that an operator put there is his.
 const DATA: [&str; 5] = ["installer.json", "installer.json.damaged", BEFORE, "tables.json", settings_before::FILE];

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices};
 use datapath::{Places, plan};
+use installer::{SettingChange, note_settings};
+use ipam::BootId;
 use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
 use vcn::{
     Family, IfName, LINK_ALIAS_PREFIX, Mtu, PODS_TABLE, PROTOCOL, PerFamily, RulePriorities, SubnetAddressing, TableId,
@@ -71,21 +73,11 @@ impl Host {
     pub(crate) fn populate(&self, data_dir: &Path) {
         let network = network();
         self.inside(|| {
-            let notes: Vec<String> =
-                ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv4/conf/ens5/rp_filter"]
-                    .iter()
-                    .chain(&[
-                        "net/ipv4/conf/ens3/rp_filter",
-                        "net/ipv6/conf/ens3/accept_ra",
-                        "net/ipv4/neigh/ens5/proxy_delay",
-                    ])
-                    .map(|key| (key, fs::read_to_string(format!("/proc/sys/{key}")).unwrap()))
-                    .map(|(key, before)| (key, before.trim().to_owned()))
-                    .map(|(key, before)| format!("\"{key}\":{{\"before\":\"{before}\",\"set\":\"{}\"}}", wanted(key)))
-                    .collect();
-            fs::create_dir_all(data_dir).unwrap();
-            fs::write(data_dir.join("sysctls.json"), format!("{{\"version\":1,\"settings\":{{{}}}}}", notes.join(",")))
-                .unwrap();
+            let changes = SETTINGS.map(|(key, set)| {
+                let before = fs::read_to_string(format!("/proc/sys/{key}")).unwrap().trim().to_owned();
+                SettingChange { key: key.to_owned(), before, set: set.to_owned() }
+            });
+            note_settings(data_dir, &BootId::current().unwrap(), &changes).unwrap();
             let mut places = Places::host(Path::new("/proc/sys")).unwrap();
             let desired = host::desired(&network);
             let observed = host::observe(&desired, &mut places).unwrap();
@@ -128,10 +120,6 @@ const SETTINGS: [(&str, &str); 6] = [
     ("net/ipv6/conf/ens3/accept_ra", "2"),
     ("net/ipv4/neigh/ens5/proxy_delay", "0"),
 ];
-
-fn wanted(key: &str) -> &'static str {
-    SETTINGS.iter().find(|(name, _)| *name == key).unwrap().1
-}
 
 fn run(command: &str) -> String {
     let mut words = command.split(' ');

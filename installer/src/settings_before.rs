@@ -1,0 +1,126 @@
+//! Kernel settings as they were before us: noted by whoever changes one, set again when we leave. A reboot brings its own,
+//! so notes of another boot are void.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use ipam::BootId;
+use netlink::Sysctls;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::place::{NewFile, place};
+use crate::{Error, Removal};
+
+/// The notes, in the data directory.
+pub(crate) const FILE: &str = "sysctls.json";
+
+const VERSION: u32 = 1;
+const MODE: u32 = 0o600;
+
+/// A setting that was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    /// Its path below /proc/sys: `net/ipv4/ip_forward`.
+    pub key: String,
+    /// Its value before.
+    pub before: String,
+    /// The value that it was given.
+    pub set: String,
+}
+
+/// The file. Unknown fields, a later version's, are kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Notes {
+    version: u32,
+    boot_id: Option<BootId>,
+    settings: BTreeMap<String, Note>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    before: String,
+    set: String,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+/// Notes what was changed in this boot. The first value of a setting is the one from before us, whatever becomes of it
+/// later. Nothing is written when nothing is new; notes that are damaged are begun anew.
+///
+/// # Errors
+/// When the notes cannot be kept.
+pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) -> Result<(), Error> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let path = data_dir.join(FILE);
+    let mut notes = match read(&path) {
+        Ok(Some(notes)) if notes.boot_id.as_ref() == Some(boot) => notes,
+        Ok(_) | Err(Error::Record { .. }) => Notes { boot_id: Some(boot.clone()), ..Notes::default() },
+        Err(error) => return Err(error),
+    };
+    notes.version = notes.version.max(VERSION);
+    let old = serde_json::to_value(&notes).ok();
+    for SettingChange { key, before, set } in changes {
+        let note = Note { before: before.clone(), set: set.clone(), extra: Map::new() };
+        notes.settings.entry(key.clone()).or_insert(note).set.clone_from(set);
+    }
+    let record = |source| Error::Record { path: path.clone(), source };
+    let new = serde_json::to_value(&notes).map_err(record)?;
+    if path.exists() && Some(&new) == old.as_ref() {
+        return Ok(());
+    }
+    let made = fs::create_dir_all(data_dir);
+    made.map_err(|source| Error::Place { target: path.clone(), action: "creating its directory", source })?;
+    place(NewFile { target: &path, contents: format!("{new:#}\n").as_bytes(), mode: MODE })
+}
+
+/// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
+/// changed.
+pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, removal: &mut Removal) {
+    let notes = match read(&data_dir.join(FILE)) {
+        Ok(Some(notes)) if notes.boot_id.is_some() && notes.boot_id == BootId::current().ok() => notes,
+        Ok(_) => return,
+        Err(error) => return removal.failures.push(error),
+    };
+    let sysctls = Sysctls::new(sysctl_root);
+    for (name, Note { before, set, .. }) in notes.settings {
+        let key: Vec<&str> = name.split('/').collect();
+        if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
+            removal.left.push(format!("setting {name}: it is not one of the network's"));
+            continue;
+        }
+        match sysctls.read(&key) {
+            // With its link, for example.
+            Err(error) if error.is_not_found() => {}
+            Err(source) => removal.failures.push(Error::Network { what: format!("setting {name}"), source }),
+            Ok(now) if now.trim() == before => {}
+            Ok(now) if now.trim() != set => {
+                removal.left.push(format!("setting {name}: somebody made it {} since", now.trim()));
+            }
+            Ok(_) => removal.step(format!("set {name} to {before} again"), || {
+                let written = sysctls.write(&key, &before);
+                written.map(|_| ()).map_err(|source| Error::Network { what: format!("setting {name}"), source })
+            }),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Notes>, Error> {
+    match fs::read(path) {
+        Ok(text) => {
+            serde_json::from_slice(&text).map(Some).map_err(|source| Error::Record { path: path.to_owned(), source })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+    }
+}
