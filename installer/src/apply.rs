@@ -1,6 +1,9 @@
 //! Taking the steps of a plan. It has no opinion, save two: without every binary there is no configuration, and what we do
 //! is remembered before it is done.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -61,3 +61,33 @@ impl ConfText {
         std::str::from_utf8(&self.contents).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_in_place_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("05-vcn-native.conflist");
+        fs::write(&path, "{\"plugins\": [").unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(LOOK_EVERY * 2);
+                fs::write(&path, "{\"plugins\": []}").unwrap();
+            });
+            let found = ConfText::read(&path).unwrap().unwrap();
+            assert_eq!(found.text(), Some("{\"plugins\": []}"));
+        });
+    }
+
+    #[test]
+    fn what_stays_half_is_taken_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("05-vcn-native.conflist");
+        fs::write(&path, [b'{', 0xff]).unwrap();
+        let found = ConfText::read(&path).unwrap().unwrap();
+        assert_eq!((found.contents.as_slice(), found.text()), (&[b'{', 0xff][..], None));
+        assert_eq!(ConfText::read(Path::new("/nowhere/at/all")).unwrap(), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Somebody is faster; a write fails; what we remember of it.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Decision, Signal};
+
+struct Node {
+    directory: TempDir,
+    record: Record,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), record: Record::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes `new` where `found` is believed to be.
+    fn write(&mut self, found: Option<&str>, new: &str) -> Report {
+        let writing = Writing {
+            name: "05-vcn-native.conflist".into(),
+            target: self.path("05-vcn-native.conflist"),
+            contents: new.into(),
+            mode: 0o600,
+            found: found.map(|text| text.as_bytes().to_vec()),
+            wanted: json!({}),
+            purpose: Purpose::Ours,
+            disturbed: vec!["it was removed".into()],
+        };
+        let decision = Decision { install: true, decided_by: Signal::Setting, against: vec![], reason: String::new() };
+        let file = RecordFile::new(&self.path("lib"));
+        let applier = Applier { record: &mut self.record, file: &file, inherited: true, now: SystemTime::now() };
+        applier.apply(vec![Step::WriteConflist(Box::new(writing))], Report::new(decision))
+    }
+
+    fn conflist(&self) -> String {
+        fs::read_to_string(self.path("05-vcn-native.conflist")).unwrap()
+    }
+}
+
+#[test]
+fn what_somebody_wrote_since_we_looked_is_not_overwritten() {
+    for believed in [None, Some("older"), Some("")] {
+        let mut node = Node::new();
+        fs::write(node.path("05-vcn-native.conflist"), "his").unwrap();
+        let report = node.write(believed, "ours");
+        assert_eq!(report.failures.iter().map(Error::word).collect::<Vec<_>>(), ["raced"]);
+        assert_eq!((node.conflist().as_str(), report.changed()), ("his", false));
+        assert_eq!(node.record, Record::default());
+    }
+    let mut node = Node::new();
+    assert_eq!(node.write(Some("gone by now"), "ours").failures[0].word(), "raced");
+}
+
+#[test]
+fn what_could_not_be_written_is_not_remembered_as_written() {
+    let mut node = Node::new();
+    fs::create_dir(node.path("05-vcn-native.conflist")).unwrap();
+    let report = node.write(None, "ours");
+    assert_eq!(report.failures.len(), 1, "{report}");
+    assert_eq!(node.record, Record::default());
+}
+
+#[test]
+fn what_was_written_is_remembered_with_the_repair() {
+    let mut node = Node::new();
+    assert!(node.write(None, "ours").failures.is_empty());
+    assert_eq!(node.conflist(), "ours");
+    let known = &node.record.configurations["05-vcn-native.conflist"];
+    assert_eq!((known.written.as_deref(), known.fights.len()), (Some("ours"), 1));
+    assert_eq!(RecordFile::new(&node.path("lib")).read().unwrap().configurations, node.record.configurations);
+}
