@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::time::SystemTime;
 
 use crate::node::{Node, PORTMAP, mode};
+use crate::uninstall::kernel::Host;
 
 const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
 
@@ -38,8 +39,12 @@ fn before() -> Node {
 }
 
 fn run(node: &Node, strace: &[String]) -> (Output, String) {
+    run_with(node, &ARGUMENTS, strace)
+}
+
+fn run_with(node: &Node, arguments: &[&str], strace: &[String]) -> (Output, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
-    let plain = node.command(&ARGUMENTS);
+    let plain = node.command(arguments);
     let mut command = Command::new("strace");
     command.args(["--quiet=all", "--output"]).arg(log.path()).args(strace).arg(plain.get_program());
     command.args(plain.get_args()).env_clear();
@@ -56,7 +61,10 @@ fn run(node: &Node, strace: &[String]) -> (Output, String) {
 
 /// Every call from the program's own first line on, but for memory, which is no business of ours.
 fn calls() -> Vec<Call> {
-    let (output, log) = run(&before(), &[]);
+    calls_of(run(&before(), &[]))
+}
+
+fn calls_of((output, log): (Output, String)) -> Vec<Call> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let mut made: HashMap<&str, usize> = HashMap::new();
     let (mut calls, mut begun) = (Vec::new(), false);
@@ -157,4 +165,43 @@ fn a_disk_that_does_not_take_the_flush_is_named_and_keeps_the_old_binary() {
     assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('o'));
     assert!(!fs::read_to_string(node.conflist()).unwrap().contains("portmap"), "no configuration without its binaries");
     assert_healed(&node, "EIO at every fsync");
+}
+
+/// A node whose places were somebody else's before they were ours.
+fn after_somebody_else() -> Node {
+    let node = Node::new();
+    node.executable("bin/vcn-native", "somebody's");
+    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    let (code, text) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{text}");
+    fs::create_dir(node.path("run")).unwrap();
+    fs::write(node.path("run/pools.json"), "{}").unwrap();
+    node
+}
+
+const SOMEBODYS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
+
+#[test]
+fn an_uninstall_killed_at_any_system_call_is_completed_by_the_next() {
+    let host = Host::new();
+    let uninstall = |node: &Node, strace: &[String]| {
+        let state = node.path("run").display().to_string();
+        host.inside(|| run_with(node, &["uninstall", "--state-dir", &state], strace))
+    };
+    let cases = sample(calls_of(uninstall(&after_somebody_else(), &[])), 6);
+    let mut hit = 0;
+    for call in &cases {
+        let node = after_somebody_else();
+        let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (output, _) = uninstall(&node, &[format!("--trace={}", call.name), inject]);
+        hit += usize::from(output.status.signal() == Some(9));
+        let (output, _) = uninstall(&node, &[]);
+        let told = format!("{}: {}", call.line, String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{told}");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "somebody's", "{told}");
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS, "{told}");
+        assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{told}");
+        assert!(!node.path("lib").exists() && !node.path("run").exists(), "{told}");
+    }
+    assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
 }

@@ -1,6 +1,6 @@
 //! Taken off a node, in a network namespace: nothing of ours is left, and everything else is as it was.
 
-mod kernel;
+pub(crate) mod kernel;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
