@@ -90,6 +90,17 @@ impl Duties {
         self.news.notify_one();
     }
 
+    /// Notes addresses that the agent itself freed.
+    pub fn freed(&self, addresses: &[IpAddr]) {
+        if addresses.is_empty() {
+            return;
+        }
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.freed.extend(addresses);
+        noted.ran = true;
+        self.news.notify_one();
+    }
+
     fn take(&self) -> Noted {
         std::mem::take(&mut self.noted.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -104,6 +104,10 @@ pub struct Options {
     /// How long a VNIC that the metadata service no longer lists is kept, in seconds
     #[arg(long, global = true, env = "DETACH_GRACE_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
     pub detach_grace_seconds: f64,
+    /// How long a pod's link must have been missing, in two looks, until its addresses are freed without a DEL, in
+    /// seconds
+    #[arg(long, global = true, env = "DEAD_AFTER_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
+    pub dead_after_seconds: f64,
     /// The least that is logged: error, warn, info, debug or trace
     #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,

@@ -62,6 +62,10 @@ pub enum Reason {
     StateFailed,
     /// A running pod lacks something on the host, and it could not be repaired.
     PodNetworkBroken,
+    /// A pod is gone, but not all of its network.
+    AttachmentLeftOver,
+    /// The pod network of this node is somebody else's now, and what ours made before is still there.
+    LeftInPlace,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,
 }
@@ -77,6 +81,7 @@ impl Reason {
                 | Self::StateFailed
                 | Self::InstallerFailed
                 | Self::PodNetworkBroken
+                | Self::AttachmentLeftOver
         )
     }
 }

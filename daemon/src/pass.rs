@@ -27,6 +27,9 @@ pub struct Pass {
     /// What kind of machine this is, once its VNICs are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineKind>,
+    /// Addresses that were freed, because their pods have gone without a DEL.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub freed: Vec<IpAddr>,
     /// Whether a pod could get an address and would be connected.
     pub usable: bool,
     /// Whose pod network this is.

@@ -10,6 +10,7 @@
 //! Every stage is tried, whatever became of the one before; what failed is a condition of the pass. A preview runs the same
 //! stages and changes nothing.
 
+mod dead;
 mod installation;
 pub(crate) mod pods;
 mod stages;
@@ -49,6 +50,7 @@ pub struct Reconciler {
     slots: Option<Slots>,
     installation: installation::Installation,
     pods: pods::Pods,
+    dead: dead::Dead,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
     /// When this reconciler was made.
@@ -71,6 +73,7 @@ impl Reconciler {
         let boot = BootId::current()?;
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
+            dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
             boot,
             host: Host::new(&settings.sysctl_root),
             slot_file: SlotFile::new(&settings.data_dir),
@@ -114,10 +117,17 @@ impl Reconciler {
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         // Where the pod network is somebody else's, he may have given the addresses to others.
-        match ours {
-            true => self.pods.stage(cause, &mut findings),
-            false => self.pods.rest(),
-        }
+        let freed = match ours {
+            true => {
+                self.pods.stage(cause, &mut findings);
+                self.dead.stage(cause, &mut findings)
+            }
+            false => {
+                self.pods.rest();
+                self.dead.rest();
+                Vec::new()
+            }
+        };
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
         let pod_network = self.installation.stage(&self.settings, world, (usable, cause), &mut findings);
@@ -134,6 +144,7 @@ impl Reconciler {
             changes,
             conditions,
             vnics,
+            freed,
             machine: (!world.vnics().is_empty()).then(|| vcn::MachineKind::of(world.vnics())),
             usable,
             pod_network: Some(pod_network),

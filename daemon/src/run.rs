@@ -101,6 +101,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
     let npns = NpnFile::new(&settings.npn_file);
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
+    let duties = Arc::new(Duties::default());
     let work = Loop {
         reconciler,
         settings: settings.clone(),
@@ -108,9 +109,9 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         worlds,
         plugged: plugged.clone(),
         previews,
+        duties: duties.clone(),
         passes: passes_in,
     };
-    let duties = Arc::new(Duties::default());
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone()));
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let outlets = gather::Outlets { worlds: worlds_in, plugged };

@@ -34,6 +34,8 @@ pub struct Settings {
     pub resync: Duration,
     /// How long a VNIC that is no longer listed is kept.
     pub detach_grace: Duration,
+    /// How long a pod's link must have been seen missing until its attachment is ended without a DEL.
+    pub dead_after: Duration,
     /// The least that is logged.
     pub log_level: Level,
     /// What is known of the cluster's pod network from outside; metadata and NativePodNetwork are added at run time.
@@ -119,6 +121,7 @@ impl Settings {
             },
             resync: interval("--resync-seconds", options.resync_seconds)?,
             detach_grace: interval("--detach-grace-seconds", options.detach_grace_seconds)?,
+            dead_after: interval("--dead-after-seconds", options.dead_after_seconds)?,
             log_level: options.log_level.parse().map_err(|_| SettingsError::LogLevel(options.log_level))?,
             signals: Signals {
                 node_label: options.node_label,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::aftercare::Duties;
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
 use crate::events::{Concern, Events};
 use crate::metrics::Metrics;
@@ -36,6 +37,8 @@ pub struct Loop {
     pub plugged: Arc<Notify>,
     /// Who wants previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
+    /// Told of addresses that a pass freed.
+    pub duties: Arc<Duties>,
     /// Where passes are published.
     pub passes: watch::Sender<Option<Arc<Pass>>>,
 }
@@ -52,7 +55,7 @@ impl Loop {
     /// # Errors
     /// When a pass panicked, or the kernel's events cannot be had at all.
     pub async fn run(self) -> io::Result<()> {
-        let Self { mut reconciler, settings, metrics, mut worlds, plugged, mut previews, passes } = self;
+        let Self { mut reconciler, settings, metrics, mut worlds, plugged, mut previews, duties, passes } = self;
         let mut events = Events::open()?;
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
@@ -63,11 +66,14 @@ impl Loop {
             reconciler = returned;
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
+            duties.freed(&pass.freed);
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
             repairs.note(&pass, Instant::now());
-            // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either.
-            if cause != Cause::Kernel || !pass.wants_retry() || failures == 0 {
+            // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either,
+            // nor, however often they come, the slow look at everything.
+            let same = failures == 0 && !pass.wants_retry() || failures > 0 && pass.wants_retry();
+            if cause != Cause::Kernel || !same {
                 failures = if pass.wants_retry() { failures + 1 } else { 0 };
                 next = Instant::now() + pause(failures, settings.resync);
             }

@@ -259,7 +259,7 @@ fn concerns(signs: &Suspects, held: &Allocations) -> bool {
 }
 
 /// What an allocation's network must be, as far as the host's side goes.
-fn network(allocation: &Allocation) -> PodNetwork {
+pub(super) fn network(allocation: &Allocation) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
         vnic_link: assigned.vnic_link.clone(),

@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
 mod aftercare;
+mod dead;
 mod host;
 mod metadata;
 mod node;

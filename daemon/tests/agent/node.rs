@@ -111,6 +111,7 @@ impl Node {
             ("--listen", PORT.into()),
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
+            ("--dead-after-seconds", "1".into()),
         ]
         .into_iter()
         .filter(|(option, _)| !more.contains(option))

@@ -79,6 +79,16 @@ impl Pod {
         reopened.unwrap();
     }
 
+    /// As if its ADD had been killed long ago.
+    pub(crate) fn expire(&self, node: &Node) {
+        let expired = store(node).update(|held| {
+            let mut all = held.allocations.iter_mut();
+            all.find(|it| it.key == self.allocation.key).unwrap().tentative_until = Some(BootTime::default());
+            Ok::<_, ipam::Error>(())
+        });
+        expired.unwrap();
+    }
+
     pub(crate) fn host_link(&self) -> &IfName {
         &self.network.ends.host
     }

@@ -19,7 +19,7 @@ fn node_and_agent() -> (Node, Agent) {
 }
 
 /// What the host has of pods.
-fn left(node: &Node) -> Vec<String> {
+pub(crate) fn left(node: &Node) -> Vec<String> {
     node.on(|socket| {
         let links = socket.links().unwrap();
         let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));

@@ -1,0 +1,184 @@
+//! The stage that ends attachments whose pods have gone without a DEL: the runtime lost them, or the machine's runtime was
+//! killed for good. A leak of addresses is what users feel of it.
+//!
+//! ```text
+//!   on record ─▶ no link with its alias ─▶ a while later: still none, the same record ─▶ DEL's work ─▶ addresses cool down
+//! ```
+//!
+//! Only the link tells: namespace paths are hints, because what is mounted where goes stale. What lives is never touched.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use datapath::pod::LinkEnds;
+use datapath::{Object, Places, dismantle, plan, pod};
+use ipam::{Allocation, BootId, BootTime, Store};
+use netlink::Link;
+
+use super::{Findings, pods};
+use crate::condition::{Condition, Reason};
+use crate::logging::chain;
+use crate::pass::{Cause, Changed};
+use crate::usage::holder;
+
+/// The stage and what it remembers from pass to pass.
+#[derive(Debug)]
+pub(super) struct Dead {
+    store: Store,
+    sysctl_root: PathBuf,
+    /// The least time between the two looks that find a link absent.
+    apart: Duration,
+    /// Attachments without link, by their keys, and since when.
+    absent: HashMap<String, Absent>,
+}
+
+#[derive(Debug)]
+struct Absent {
+    since: Instant,
+    allocation: Allocation,
+}
+
+impl Dead {
+    pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, apart: Duration) -> Self {
+        let (store, sysctl_root) = (Store::new(state_dir, boot), sysctl_root.to_owned());
+        Self { store, sysctl_root, apart, absent: HashMap::new() }
+    }
+
+    /// Ends what is dead, notes what seems so. Answers the addresses that were freed.
+    pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) -> Vec<IpAddr> {
+        // Events come with every pod; the dead can wait for the timer.
+        if matches!(cause, Cause::Kernel | Cause::Preview) {
+            return Vec::new();
+        }
+        // An unreadable record is told by the stage of running pods.
+        let (Ok(held), Ok(now)) = (self.store.read(), BootTime::now()) else { return Vec::new() };
+        let before = std::mem::take(&mut self.absent);
+        let overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
+        let settled: Vec<Allocation> =
+            held.allocations.into_iter().filter(|it| it.tentative_until.is_none() || overdue(it)).collect();
+        if settled.is_empty() {
+            return Vec::new();
+        }
+        let mut places = match self.places() {
+            Ok(places) => places,
+            Err(error) => {
+                findings.conditions.push(unknown(&error));
+                return Vec::new();
+            }
+        };
+        let links = match netlink::Socket::open().and_then(|mut socket| socket.links()) {
+            Ok(links) => Alive::among(&links),
+            Err(error) => {
+                findings.conditions.push(unknown(&error));
+                return Vec::new();
+            }
+        };
+        let (gone, alive): (Vec<_>, Vec<_>) = settled.into_iter().partition(|allocation| !links.has(allocation));
+        let mut freed = Vec::new();
+        for allocation in gone {
+            let key = allocation.key.to_string();
+            let known = before.get(&key).filter(|known| known.allocation == allocation);
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            // The ADD of a lease that ran out has had longer than that already.
+            if known.is_some_and(|known| known.since.elapsed() >= self.apart) || overdue(&allocation) {
+                match self.end(&allocation, &mut places, findings) {
+                    Ok(addresses) => freed.extend(addresses),
+                    Err(message) => {
+                        let condition = Condition::degraded(Reason::AttachmentLeftOver, message);
+                        findings.conditions.push(condition.about(holder(&allocation)));
+                        self.absent.insert(key, Absent { since, allocation });
+                    }
+                }
+            } else {
+                self.absent.insert(key, Absent { since, allocation });
+            }
+        }
+        // Its link is there, so a DEL will come and find it by its name; the address need not wait for that.
+        if alive.iter().any(overdue)
+            && let Err(error) = self.store.sweep(now)
+        {
+            findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("allocations"));
+        }
+        freed
+    }
+
+    /// Nothing is to be ended here any more, or not yet.
+    pub(super) fn rest(&mut self) {
+        self.absent.clear();
+    }
+
+    /// DEL's work. Says what resists.
+    fn end(
+        &self,
+        allocation: &Allocation,
+        places: &mut Places,
+        findings: &mut Findings,
+    ) -> Result<Vec<IpAddr>, String> {
+        let recorded = pod::recorded(&pods::network(allocation), places).map_err(|error| chain(&error))?;
+        // An ADD of the same attachment was faster than we.
+        if recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
+            return Ok(Vec::new());
+        }
+        let steps = plan(&[], &recorded);
+        let failures = dismantle(&steps, places);
+        if let Some(failure) = failures.first() {
+            return Err(format!("its pod is gone, but not all of its network: {}", chain(failure)));
+        }
+        let now = BootTime::now().map_err(|error| chain(&error))?;
+        let release = |held: &mut ipam::Allocations| {
+            let same = held.find(&allocation.key) == Some(allocation);
+            Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
+        };
+        let released = self.store.update_for(&allocation.key, now, release).map_err(|error| chain(&error))?;
+        let Some(released) = released else { return Ok(Vec::new()) };
+        let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
+        findings.changes.push(ended(allocation, &addresses));
+        Ok(addresses)
+    }
+
+    fn places(&self) -> Result<Places, netlink::Error> {
+        Places::host(&self.sysctl_root)
+    }
+}
+
+/// What links say of whom they belong to. Any of the three is enough: somebody may have renamed one, or taken its alias.
+struct Alive {
+    aliases: HashSet<String>,
+    names: HashSet<vcn::IfName>,
+    macs: HashSet<vcn::MacAddr>,
+}
+
+impl Alive {
+    fn among(links: &[Link]) -> Self {
+        Self {
+            aliases: links.iter().filter_map(|link| link.alias.clone()).collect(),
+            names: links.iter().map(|link| link.name.clone()).collect(),
+            macs: links.iter().filter_map(|link| link.mac).collect(),
+        }
+    }
+
+    fn has(&self, allocation: &Allocation) -> bool {
+        let ends = LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone());
+        self.aliases.contains(&ends.alias)
+            || self.names.contains(&allocation.host_link)
+            || self.macs.contains(&ends.host_mac)
+    }
+}
+
+fn ended(allocation: &Allocation, addresses: &[IpAddr]) -> Changed {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let text = format!(
+        "attachment del {} ({}; pod {}, whose link {} is gone without a DEL)",
+        allocation.key,
+        addresses.join(", "),
+        holder(allocation),
+        allocation.host_link
+    );
+    Changed::new("attachment", text)
+}
+
+fn unknown(error: &(dyn std::error::Error + 'static)) -> Condition {
+    Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("pods that have gone")
+}

@@ -1,0 +1,117 @@
+//! Pods that went without a DEL give their addresses back, and nothing of theirs stays; pods that live keep theirs, whatever
+//! seems to be missing.
+
+use std::net::IpAddr;
+
+use ipam::NetnsRecord;
+use netlink::LinkChange;
+use vcn::MacAddr;
+
+use crate::aftercare::{dual_stack_node, store};
+use crate::node::{Agent, Node, wait_for};
+use crate::pod::Pod;
+use crate::pods::left;
+
+fn node_and_agent() -> (Node, Agent) {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    (node, agent)
+}
+
+fn held(node: &Node) -> Vec<IpAddr> {
+    let held = store(node).read().unwrap();
+    held.allocations.iter().flat_map(|it| it.addresses.iter().map(|assigned| assigned.address)).collect()
+}
+
+fn freed(node: &Node) -> Vec<IpAddr> {
+    store(node).freed().unwrap().iter().map(|freed| freed.address).collect()
+}
+
+/// Several slow looks at everything.
+fn looked_around(node: &Node, agent: &Agent) {
+    let before = node.passes("timer");
+    wait_for("passes", || node.passes("timer") >= before + 4, || agent.log());
+}
+
+#[test]
+fn a_pod_that_went_without_a_del_gives_its_addresses_back_and_leaves_nothing() {
+    let (node, agent) = node_and_agent();
+    let nothing = left(&node);
+    let lives = Pod::add(&node, "lives");
+    let one = left(&node);
+    let died = Pod::add(&node, "died");
+    let addresses = died.addresses();
+    drop(died);
+    wait_for(
+        "its addresses to be free",
+        || freed(&node) == addresses,
+        || format!("{:?}\n{}", freed(&node), agent.log()),
+    );
+    assert_eq!(left(&node), one);
+    assert_eq!(held(&node), lives.addresses());
+    assert!(lives.is_connected());
+    let said = agent.events("host.repaired");
+    let said: Vec<_> = said.iter().filter_map(|line| line["change"].as_str()).collect();
+    assert!(said.iter().any(|text| text.starts_with("attachment del vcn-native/died/eth0 (")), "{said:?}");
+    let metrics = || node.get("/metrics").1;
+    assert!(metrics().contains(r#"reconcile_changes_total{noun="attachment",cause="timer"} 1"#), "{}", metrics());
+    let forgotten = || metrics().contains(r#"aftercare_addresses_total{what="forget",result="ok"} 2"#);
+    wait_for("its connections to be forgotten", forgotten, metrics);
+    lives.del(&node);
+    assert_eq!(left(&node), nothing);
+}
+
+#[test]
+fn nothing_is_dead_that_was_absent_in_one_look_only() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&["--dead-after-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let died = Pod::add(&node, "died");
+    let addresses = died.addresses();
+    drop(died);
+    looked_around(&node, &agent);
+    assert_eq!((held(&node), freed(&node)), (addresses, Vec::new()));
+}
+
+#[test]
+fn a_pod_lives_although_its_namespaces_path_is_stale_and_somebody_took_its_links_alias_or_address() {
+    let (node, agent) = node_and_agent();
+    let (nameless, other) = (Pod::add(&node, "nameless"), Pod::add(&node, "other"));
+    let stale = NetnsRecord { path: "/run/netns/gone".into(), dev: 1, inode: 2 };
+    let renamed = store(&node).update(|held| {
+        held.allocations.iter_mut().for_each(|it| it.netns = Some(stale.clone()));
+        Ok::<_, ipam::Error>(())
+    });
+    renamed.unwrap();
+    node.on(|socket| {
+        socket.change_link_named(nameless.host_link(), &[LinkChange::Alias("mine".into())]).unwrap();
+        socket.change_link_named(other.host_link(), &[LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))]).unwrap();
+    });
+    looked_around(&node, &agent);
+    assert_eq!(held(&node), [nameless.addresses(), other.addresses()].concat());
+    assert!(nameless.is_connected() && other.is_connected());
+}
+
+#[test]
+fn what_a_killed_add_left_goes_when_its_lease_has_run_out() {
+    let (node, agent) = node_and_agent();
+    let nothing = left(&node);
+    let (died, runs) = (Pod::add(&node, "died"), Pod::add(&node, "runs"));
+    let addresses = [died.addresses(), runs.addresses()].concat();
+    for pod in [&died, &runs] {
+        pod.reopen(&node);
+        pod.expire(&node);
+    }
+    drop(died);
+    wait_for("both leases to end", || held(&node).is_empty(), || agent.log());
+    let mut all = freed(&node);
+    all.sort();
+    let mut wanted = addresses;
+    wanted.sort();
+    assert_eq!(all, wanted);
+    // The other's link is there: its DEL finds it by its name.
+    assert!(left(&node).iter().any(|line| line.contains(runs.host_link().as_str())));
+    runs.take_down(&node, |_| true);
+    assert_eq!(left(&node), nothing);
+}
