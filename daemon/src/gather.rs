@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use imds::Metadata;
 use tokio::sync::{Notify, watch};
+use vcn::Vnic;
 
 use crate::backoff::{UNSETTLED, chance, jittered};
+use crate::host::Host;
 use crate::logging::chain;
 use crate::metrics::Metrics;
 use crate::npn::NativePodNetworks;
 use crate::settings::Settings;
-use crate::world::World;
+use crate::world::{World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known.
 const INSTANCE_AGE: Duration = Duration::from_secs(600);
@@ -65,6 +67,18 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     }
 }
 
+/// The first list decides for good which VNIC is the operating system's, so a short one is not believed.
+fn whole(listed: Vec<Vnic>) -> Result<Vec<Vnic>, String> {
+    match Host::way_out() {
+        Ok(Some((way_out, links))) if lacks_primary(&listed, way_out, &links) => Err(format!(
+            "the metadata service lists {} VNIC(s), but not the one of this host's default route ({way_out}); asked again",
+            listed.len()
+        )),
+        // The kernel's troubles are the reconciler's to report.
+        _ => Ok(listed),
+    }
+}
+
 /// Asks each source once.
 pub async fn ask<M: Metadata, N: NativePodNetworks>(
     world: &mut World,
@@ -87,7 +101,11 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    world.absorb_vnics(vnics.map_err(|error| chain(&error)), settings.detach_grace, Instant::now());
+    let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| match world.knows_primary() {
+        true => Ok(listed),
+        false => whole(listed),
+    });
+    world.absorb_vnics(vnics, settings.detach_grace, Instant::now());
     if let Some(instance) = &world.instance.value {
         let answer = npns.mine(&instance.id).await;
         world.npn.absorb(answer.map_err(|error| chain(&error)), Instant::now());

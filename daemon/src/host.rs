@@ -12,7 +12,7 @@ use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
 use ipnetwork::IpNetwork;
 use netlink::{Link, RouteFilter, Socket};
-use vcn::{Family, Ocid, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
+use vcn::{Family, MacAddr, Ocid, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
 use crate::slots::Referred;
 
@@ -68,6 +68,31 @@ impl Host {
         Socket::open()?.links()
     }
 
+    /// The Ethernet address of the device by which the main table's default route leaves, and those of all devices;
+    /// nothing where it leaves by no device of its own (a tunnel, a bond).
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn way_out() -> Result<Option<(MacAddr, Vec<MacAddr>)>, netlink::Error> {
+        let mut socket = Socket::open()?;
+        let links = socket.links()?;
+        let device = |link: &&Link| {
+            let stacked = link.kind.as_deref().is_some_and(|kind| kind != "veth");
+            !(link.loopback || stacked || link.master.is_some() || link.vlan.is_some())
+        };
+        let devices: Vec<&Link> = links.iter().filter(device).collect();
+        for family in Family::ALL {
+            let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
+            let routes = socket.routes(&filter)?;
+            let default = routes.iter().filter(|route| route.destination.prefix() == 0).min_by_key(|it| it.priority);
+            if let Some(route) = default {
+                let way_out = devices.iter().find(|link| link.index == route.oif).and_then(|link| link.mac);
+                return Ok(way_out.map(|mac| (mac, devices.iter().filter_map(|link| link.mac).collect())));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the kernel speaks IPv6 at all (`ipv6.disable=1` takes its settings away too).
     #[must_use]
     pub fn speaks_ipv6(&self) -> bool {
@@ -100,21 +125,25 @@ impl Host {
         Ok(referred)
     }
 
-    /// What has to change, in the order it is to be done. What is `spared` stays where it is found although it is not
-    /// wanted.
+    /// What has to change, in the order it is to be done, and what is `spared`: it stays where it is found although it is
+    /// not wanted.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<Vec<Batch>, Error> {
+    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<(Vec<Batch>, Vec<Object>), Error> {
         let desired = host::desired(network);
         let mut places = self.places()?;
         let observed = host::observe(&desired, &mut places)?;
         let mut steps = datapath::plan(&host::placed(desired), &observed);
+        let mut left = Vec::new();
         steps.retain(|step| match &step.change {
-            Change::Delete(found) => !spared.iter().any(|object| object.same_slot(found)),
-            Change::Add(_) | Change::Replace { .. } => true,
+            Change::Delete(found) if spared.iter().any(|object| object.same_slot(found)) => {
+                left.push(found.clone());
+                false
+            }
+            Change::Add(_) | Change::Delete(_) | Change::Replace { .. } => true,
         });
-        Ok(batches(steps, network))
+        Ok((batches(steps, network), left))
     }
 
     /// Takes the steps. Every batch is tried, whatever became of those before it.

@@ -22,6 +22,7 @@ pub mod backoff;
 pub mod board;
 pub mod condition;
 pub mod desired;
+pub mod devices;
 pub mod events;
 #[cfg(test)]
 mod fixture;

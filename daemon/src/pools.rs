@@ -15,11 +15,20 @@ use vcn::{Family, PerFamily, Purpose};
 use crate::condition::{Condition, Reason};
 use crate::world::World;
 
-/// The pools, given the VNICs that are configured without error and the file as it is.
+/// What there is on the host for pods' packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosted<'a> {
+    /// The VNICs that are configured without error.
+    pub vnics: &'a [HostVnic],
+    /// Whether the kernel speaks IPv6; where it does not, nothing is said of IPv6 addresses.
+    pub ipv6: bool,
+}
+
+/// The pools, given the host and the file as it is.
 #[must_use]
 pub fn next(
     world: &World,
-    hosted: &[HostVnic],
+    hosted: Hosted<'_>,
     current: Option<&Pools>,
     boot: &BootId,
     troubles: &[Condition],
@@ -28,7 +37,7 @@ pub fn next(
     let finished = world.npn().filter(|npn| npn.usable());
     let vnics = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
-        None => current.map(|pools| kept(pools, hosted)).unwrap_or_default(),
+        None => current.map(|pools| kept(pools, hosted.vnics)).unwrap_or_default(),
     };
     let mut why: Vec<String> = pending(world).into_iter().collect();
     if let Some(npn) = finished {
@@ -68,10 +77,12 @@ fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
     condition.subject.as_deref() == Some(vnic.vnic_id.as_str())
 }
 
-fn pool(vnic: &NpnVnic, hosted: &[HostVnic], conditions: &mut Vec<Condition>) -> Option<VnicPool> {
-    let host = hosted.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
+fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
+    let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
     let mut families = PerFamily::default();
-    for (family, addressing) in vnic.addressing.iter().filter(|(_, addressing)| !addressing.pods.is_empty()) {
+    let spoken = |family: Family| family == Family::Ipv4 || hosted.ipv6;
+    let offered = vnic.addressing.iter().filter(|(family, addressing)| spoken(*family) && !addressing.pods.is_empty());
+    for (family, addressing) in offered {
         match family_pool(family, addressing, host) {
             Some(pool) => *families.slot(family) = Some(pool),
             None => {

@@ -27,10 +27,11 @@ use ipam::{BootId, Pools, Store};
 
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
+use crate::devices::Devices;
 use crate::host::Host;
 use crate::logging::chain;
 use crate::pass::{Cause, Pass, VnicState};
-use crate::pools;
+use crate::pools::{self, Hosted};
 use crate::settings::Settings;
 use crate::slots::{SlotError, SlotFile, Slots};
 use crate::suspects::Suspects;
@@ -45,6 +46,7 @@ pub struct Reconciler {
     settings: Arc<Settings>,
     boot: BootId,
     host: Host,
+    devices: Devices,
     slot_file: SlotFile,
     /// `None` until the file was read.
     slots: Option<Slots>,
@@ -76,6 +78,7 @@ impl Reconciler {
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
             boot,
             host: Host::new(&settings.sysctl_root),
+            devices: Devices::default(),
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
             installation: installation::Installation::default(),
@@ -95,7 +98,7 @@ impl Reconciler {
         }
         stages::sources(world, &mut findings);
         let links = match self.host.links() {
-            Ok(links) => links,
+            Ok(links) => self.devices.recognised(world.vnics(), links),
             Err(error) => {
                 findings.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
                 Vec::new()
@@ -109,6 +112,11 @@ impl Reconciler {
         let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6 };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
         let Wanted { network, spared, conditions } = wanted.unwrap_or_default();
+        if let Some(network) = &network {
+            let secondary = network.vnics.iter().map(|host| (&host.vnic.id, host.placement.link()));
+            let primary = world.vnics().first().map(|vnic| (&vnic.id, &network.primary));
+            self.devices.note(secondary.chain(primary), &links);
+        }
         findings.conditions.extend(conditions);
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
@@ -180,6 +188,7 @@ impl Reconciler {
         if current.is_none() && world.npn().is_none() {
             return false;
         }
+        let hosted = Hosted { vnics: hosted, ipv6: self.host.speaks_ipv6() };
         let (pools, conditions) = pools::next(world, hosted, current.as_ref(), &self.boot, &findings.conditions);
         findings.conditions.extend(conditions);
         if current.as_ref() == Some(&pools) {

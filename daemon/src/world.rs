@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use api::NativePodNetwork;
 use api::npn::NpnState;
 use installer::{Seen, Signals};
-use vcn::{Instance, Ocid, Vnic};
+use vcn::{Instance, MacAddr, Ocid, Vnic};
 
 /// Everything known from outside.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,14 @@ impl<T: PartialEq> Known<T> {
     }
 }
 
+/// Whether a list of VNICs lacks the primary one, as far as the host can tell: its default route leaves by a link (of
+/// Ethernet address `way_out`) that no VNIC of the list is, although the first of them is here, at another link. On a
+/// machine whose links have other addresses than its VNICs (bifurcated ports) the host cannot tell.
+#[must_use]
+pub fn lacks_primary(listed: &[Vnic], way_out: MacAddr, links: &[MacAddr]) -> bool {
+    listed.first().is_some_and(|first| links.contains(&first.mac)) && !listed.iter().any(|vnic| vnic.mac == way_out)
+}
+
 impl World {
     /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
     /// may be short for a moment and taking a VNIC down takes its pods' network down. Its order is the service's; those
@@ -90,6 +98,12 @@ impl World {
             listed
         });
         self.vnics.absorb(answer, now);
+    }
+
+    /// Whether it is known which VNIC is the primary one.
+    #[must_use]
+    pub const fn knows_primary(&self) -> bool {
+        self.primary.is_some()
     }
 
     /// The VNICs known, the primary one first.

@@ -57,6 +57,10 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             netlink::nft::Socket::open()?.replace_table(&nft::table(rules))
         }
         Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_table(vcn::NFT_TABLE),
+        // A driver may refuse an address although it is the one it has.
+        Change::Replace { from: Object::Link(have), to: Object::Link(link) } if have.mac == link.mac => {
+            change_link(place, &LinkSpec { mac: None, ..link.clone() }, places)
+        }
         Change::Replace { to: Object::Link(link), .. } => change_link(place, link, places),
         // Neither can be deleted; a plan never asks for it, the undo of an addition does.
         Change::Delete(Object::Sysctl(_)) => Ok(()),

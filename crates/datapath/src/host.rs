@@ -137,7 +137,7 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
     let mut objects = Vec::new();
     if let Placement::Vlan { parent, tag, .. } = &vnic.placement {
         // Making a VLAN on a port that is down fails (ENETDOWN), and its MTU bounds the VLAN's.
-        objects.push(raised(parent, vnic.mtu));
+        objects.push(raised(parent, None, vnic.mtu));
         objects.push(Object::Link(LinkSpec {
             name: name.clone(),
             kind: LinkKind::Vlan { parent: parent.clone(), tag: *tag },
@@ -152,7 +152,10 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
         // the kernel cannot ask for the router, and nothing of a pod's leaves.
         objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "accept_dad"], "0"));
     }
-    objects.push(raised(name, vnic.mtu));
+    // A virtual machine's VNIC is its link: under another address nothing of it would pass the fabric. A bare metal port
+    // may have its own.
+    let device = matches!(vnic.placement, Placement::Device { .. }) && vnic.vnic.nic_index.is_none();
+    objects.push(raised(name, device.then_some(vnic.vnic.mac), vnic.mtu));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
     objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));
     // The kernel answers for a proxied address only after a random time of up to 0.8 s, in case somebody else does.
@@ -167,9 +170,9 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
 }
 
 /// A link that exists by then, with its MTU, up.
-fn raised(name: &IfName, mtu: Mtu) -> Object {
+fn raised(name: &IfName, mac: Option<MacAddr>, mtu: Mtu) -> Object {
     let (name, mtu) = (name.clone(), Some(mtu));
-    Object::Link(LinkSpec { name, kind: LinkKind::Device, mac: None, mtu, up: true, alias: None })
+    Object::Link(LinkSpec { name, kind: LinkKind::Device, mac, mtu, up: true, alias: None })
 }
 
 fn routing(vnic: &HostVnic) -> Vec<Object> {

@@ -144,18 +144,20 @@ fn on_bare_metal_ports_come_before_the_vlans_on_them() {
 
 #[test]
 fn a_link_of_somebody_else_that_has_the_vlans_name_is_left_alone_and_told() {
-    let taken = |alias: Option<&str>| {
-        let mut vlan = link("nic1.12", 0x0b);
+    let taken = |alias: Option<&str>, last: u8| {
+        let mut vlan = link("nic1.12", last);
         (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
         vlan.alias = alias.map(str::to_owned);
         want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c), vlan], None)
     };
-    for foreign in [taken(None), taken(Some("backup network"))] {
+    for foreign in [taken(None, 0x66), taken(Some("backup network"), 0x0b)] {
         assert_eq!(served(&foreign), [("port1", "eth1".into(), TableId(1001))]);
         assert_eq!(reasons(&foreign), [(Reason::LinkMissing, Some("tagged"))]);
         assert!(foreign.conditions[0].message.contains("nic1.12"), "{}", foreign.conditions[0]);
     }
-    assert_eq!(served(&taken(Some("vcn-native:ocid1.vnic.oc1.iad.tagged"))).len(), 2);
+    assert_eq!(served(&taken(Some("vcn-native:ocid1.vnic.oc1.iad.tagged"), 0x0b)).len(), 2);
+    // Made by us, who were killed before it got its alias.
+    assert_eq!(served(&taken(None, 0x0b)).len(), 2);
 }
 
 #[test]

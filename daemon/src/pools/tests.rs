@@ -24,8 +24,12 @@ fn world(npn: Result<Option<NativePodNetwork>, String>) -> World {
     world
 }
 
+fn on(vnics: &[HostVnic]) -> Hosted<'_> {
+    Hosted { vnics, ipv6: true }
+}
+
 fn pools(world: &World, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
-    next(world, hosted, current, &boot(), &[]).0
+    next(world, on(hosted), current, &boot(), &[]).0
 }
 
 fn addresses(pools: &Pools) -> Vec<String> {
@@ -77,7 +81,7 @@ fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
 fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
     let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
     let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
-    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), &[], None, &boot(), &[trouble, other]);
+    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), on(&[]), None, &boot(), &[trouble, other]);
     assert_eq!(pools.vnics, []);
     assert_eq!(pools.reason.as_deref(), Some("LinkMissing (ocid1.vnic.oc1.iad.pods): no link"));
 }
@@ -86,7 +90,7 @@ fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
 fn a_family_without_routes_on_the_host_is_left_out_and_said() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
-    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), &hosted, None, &boot(), &[]);
+    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), on(&hosted), None, &boot(), &[]);
     assert!(pools.vnics[0].families.is_empty());
     assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
@@ -106,4 +110,16 @@ fn fields_of_a_later_version_stay() {
     let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     published.extra.insert("later".into(), true.into());
     assert_eq!(pools(&world(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
+}
+
+#[test]
+fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
+    let mut npn = npn("SUCCESS");
+    npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
+    let offered = world(Ok(Some(npn)));
+    let vnics = hosted();
+    let (_, conditions) = next(&offered, on(&vnics), None, &boot(), &[]);
+    assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
+    let (pools, conditions) = next(&offered, Hosted { vnics: &vnics, ipv6: false }, None, &boot(), &[]);
+    assert_eq!((conditions, pools.reason), (vec![], None));
 }

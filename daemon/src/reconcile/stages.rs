@@ -65,7 +65,10 @@ pub(super) fn host(
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
     let mut batches = match host.plan(network, &spared) {
-        Ok(batches) => batches,
+        Ok((batches, left)) => {
+            findings.conditions.extend(left_in_place(&left));
+            batches
+        }
         Err(error) => {
             findings.conditions.push(unreachable(&error));
             return None;
@@ -104,6 +107,15 @@ pub(super) fn host(
     let is_broken = |part: &Part| broken.iter().any(|failed| failed.batch.part == *part);
     let fine = |vnic: &&HostVnic| !is_broken(&Part::Vnic(vnic.vnic.id.clone()));
     (!is_broken(&Part::Base)).then(|| network.vnics.iter().filter(fine).cloned().collect())
+}
+
+fn left_in_place(left: &[Object]) -> Option<Condition> {
+    let first = left.first()?;
+    let message = format!(
+        "the pod network of this node is no longer ours (see podNetwork); {} object(s) made for its pods before, such as          {first}, stay for those that still run, until the node is drained and rebooted",
+        left.len()
+    );
+    Some(Condition::degraded(Reason::LeftInPlace, message))
 }
 
 fn condition(part: &Part, error: &datapath::Error) -> Condition {

@@ -85,3 +85,17 @@ fn signals_come_from_metadata_and_native_pod_network() {
     assert_eq!(signals(&world).native_pod_network, Seen::Absent);
     assert_eq!(signals(&world).instance_metadata.as_deref(), Some("true"));
 }
+
+#[test]
+fn a_first_list_without_the_vnic_of_the_default_route_lacks_the_primary_one() {
+    let all = vm_vnics();
+    let [primary, pods] = [all[0].mac, all[1].mac];
+    assert!(!lacks_primary(&all, primary, &[primary, pods]));
+    assert!(lacks_primary(&all[1..], primary, &[primary, pods]));
+    // Somebody leads the default route over a secondary VNIC: both are listed, and the list says which is first.
+    assert!(!lacks_primary(&all, pods, &[primary, pods]));
+    // Ports that have other addresses than the VNICs on them.
+    let port = fixture::mac(0x77);
+    assert!(!lacks_primary(&all, port, &[port]));
+    assert!(!lacks_primary(&[], primary, &[primary]));
+}

@@ -90,9 +90,13 @@ pub fn place(
             let parent = port(nic_index, vnics, links, &port_override)?;
             // At most "nic255.4094": always a valid name.
             let link = IfName::new(format!("nic{nic_index}.{tag}")).unwrap_or_else(|_| parent.clone());
-            let foreign = |other: &&netlink::Link| {
-                other.name == link && !other.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
+            // The kernel takes no alias at birth: one of ours that has none yet was killed at that, or we were.
+            let unnamed =
+                |other: &netlink::Link| other.alias.is_none() && other.vlan == Some(tag) && other.mac == Some(vnic.mac);
+            let ours = |other: &netlink::Link| {
+                unnamed(other) || other.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
             };
+            let foreign = |other: &&netlink::Link| other.name == link && !ours(other);
             match links.iter().find(foreign) {
                 Some(_) => Err(LinkError::NameTaken { link }),
                 None => Ok(Placement::Vlan { link, parent, tag }),
@@ -130,4 +134,60 @@ fn seen(links: &[netlink::Link]) -> String {
     };
     let own = |link: &&netlink::Link| !link.loopback && !link.name.as_str().starts_with(vcn::HOST_LINK_PREFIX);
     links.iter().filter(own).map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use vcn::{Mtu, PerFamily};
+
+    use super::*;
+
+    fn vnic(last: u8, tag: Option<u16>) -> Vnic {
+        Vnic {
+            id: format!("ocid1.vnic.oc1.iad.v{last}").parse().unwrap(),
+            mac: MacAddr([2, 0, 0x17, 0, 0, last]),
+            nic_index: Some(0),
+            vlan_tag: tag.map(|tag| VlanTag::new(tag).unwrap()),
+            addressing: PerFamily::default(),
+        }
+    }
+
+    fn link(name: &str, last: u8, vlan: Option<u16>) -> netlink::Link {
+        netlink::Link {
+            index: u32::from(last),
+            name: name.parse().unwrap(),
+            mac: Some(MacAddr([2, 0, 0x17, 0, 0, last])),
+            mtu: Mtu::VCN,
+            up: true,
+            running: true,
+            alias: None,
+            group: 0,
+            kind: vlan.map(|_| "vlan".into()),
+            parent: vlan.map(|_| 10),
+            peer_netns_id: None,
+            master: None,
+            vlan: vlan.map(|tag| VlanTag::new(tag).unwrap()),
+            loopback: false,
+        }
+    }
+
+    #[test]
+    fn a_vlan_of_ours_that_was_not_named_before_we_were_killed_is_ours_and_another_one_is_not() {
+        let vnics = [vnic(10, None), vnic(11, Some(5))];
+        let placed = |vlan: netlink::Link| place(&vnics[1], &vnics, &[link("ens3", 10, None), vlan], |_| None);
+        let wanted = Placement::Vlan {
+            link: "nic0.5".parse().unwrap(),
+            parent: "ens3".parse().unwrap(),
+            tag: VlanTag::new(5).unwrap(),
+        };
+        assert_eq!(placed(link("nic0.5", 11, Some(5))), Ok(wanted));
+        for foreign in [
+            link("nic0.5", 12, Some(5)),
+            link("nic0.5", 11, Some(6)),
+            link("nic0.5", 11, None),
+            netlink::Link { alias: Some("theirs".into()), ..link("nic0.5", 11, Some(5)) },
+        ] {
+            assert_eq!(placed(foreign), Err(LinkError::NameTaken { link: "nic0.5".parse().unwrap() }));
+        }
+    }
 }
