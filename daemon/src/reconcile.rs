@@ -96,7 +96,7 @@ impl Reconciler {
         if !preview {
             self.make_directories(&mut findings);
         }
-        stages::sources(world, &mut findings);
+        stages::sources(world, begun, &mut findings);
         let links = match self.host.links() {
             Ok(links) => self.devices.recognised(world.vnics(), links),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! The stages of a pass that need nothing of the reconciler's own.
 
 use std::path::Path;
+use std::time::Instant;
 
 use datapath::host::{HostNetwork, HostVnic};
 use datapath::{Change, Object, Step};
@@ -18,12 +19,14 @@ use crate::usage::size;
 use crate::world::World;
 
 /// What the sources do not say.
-pub(super) fn sources(world: &World, findings: &mut Findings) {
+pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
     let known = world.instance.value.is_some() && world.vnics.value.is_some();
     let condition = match (metadata, known) {
         (Some(error), true) => {
-            let message = format!("{error}; the last good answer is used");
+            let ages = [world.instance.age(now), world.vnics.age(now)];
+            let age = ages.into_iter().flatten().max().unwrap_or_default().as_secs();
+            let message = format!("{error}; the last good answer, {age} s old, is used");
             Condition::degraded(Reason::MetadataUnavailable, message)
         }
         (Some(error), false) => Condition::blocking(Reason::MetadataUnavailable, error.as_str()),

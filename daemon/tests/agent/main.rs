@@ -7,6 +7,7 @@
 mod aftercare;
 mod dead;
 mod host;
+mod links;
 mod metadata;
 mod node;
 mod outage;

@@ -1,12 +1,28 @@
 //! An instance metadata service on a node's loopback.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use netlink::Netns;
 use serde_json::{Value, json};
+
+/// What is wrong with every answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// An HTTP status.
+    Status(u16),
+    /// A body that is no such document.
+    Garbage(&'static str),
+    /// A byte now and then.
+    Slow,
+    /// Nothing ever comes.
+    Silent,
+    /// The connection is closed at once.
+    Closed,
+}
 
 /// The service. Its thread lives as long as the test process.
 pub(crate) struct Metadata {
@@ -16,8 +32,7 @@ pub(crate) struct Metadata {
 
 #[derive(Clone)]
 struct State {
-    /// The HTTP status of every answer.
-    status: u16,
+    fault: Fault,
     vnics: Vec<Value>,
 }
 
@@ -26,13 +41,13 @@ impl Metadata {
     pub(crate) fn start(netns: &Netns) -> Self {
         let listener = netns.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { status: 200, vnics: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { fault: Fault::None, vnics: Vec::new() }));
         let shared = state.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let state = shared.lock().unwrap().clone();
-                // Whoever asked may have given up.
-                let _ = stream.and_then(|stream| answer(stream, &state));
+                // On its own thread: one that is kept waiting keeps nobody else. Whoever asked may have given up.
+                thread::spawn(move || stream.and_then(|stream| answer(stream, &state)));
             }
         });
         Self { address, state }
@@ -49,7 +64,12 @@ impl Metadata {
 
     /// From now on every answer has this status.
     pub(crate) fn set_status(&self, status: u16) {
-        self.state.lock().unwrap().status = status;
+        self.set_fault(if status == 200 { Fault::None } else { Fault::Status(status) });
+    }
+
+    /// From now on this is wrong with every answer.
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        self.state.lock().unwrap().fault = fault;
     }
 }
 
@@ -96,8 +116,26 @@ fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
         Some("/opc/v2/vnics/") => json!(state.vnics),
         _ => Value::Null,
     };
-    let body = body.to_string();
-    let status = if authorised { state.status } else { 401 };
+    let (mut status, mut body) = (if authorised { 200 } else { 401 }, body.to_string());
+    match state.fault {
+        Fault::None | Fault::Slow => {}
+        Fault::Status(other) => status = other,
+        Fault::Garbage(text) => body = text.to_owned(),
+        Fault::Closed => return Ok(()),
+        Fault::Silent => {
+            // Until the client gives up.
+            let _ = stream.read(&mut [0])?;
+            return Ok(());
+        }
+    }
     let length = body.len();
+    if state.fault == Fault::Slow {
+        write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n")?;
+        for byte in body.bytes() {
+            stream.write_all(&[byte])?;
+            thread::sleep(std::time::Duration::from_millis(200));
+        }
+        return Ok(());
+    }
     write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }

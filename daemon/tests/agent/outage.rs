@@ -1,7 +1,14 @@
 //! What happens while a source does not answer.
 
-use crate::metadata::vnic;
-use crate::node::{Node, wait_for};
+use std::time::{Duration, Instant};
+
+use netlink::{LinkChange, Socket};
+use serde_json::Value;
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{Fault, vnic};
+use crate::node::{Node, name, wait_for};
+use crate::pod::Pod;
 
 fn node_with_pods() -> Node {
     let node = Node::new();
@@ -67,4 +74,97 @@ fn a_damaged_native_pod_network_withdraws_nothing_and_is_named() {
     wait_for("the condition", || node.conditions() == ["NativePodNetworkUnreadable"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(node.pools()["vnics"], vnics);
+}
+
+/// Whatever is wrong with the answers: what was known stays, its age is told everywhere, drift is repaired, pods start.
+fn withstands(fault: Fault) {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
+    let begun = Instant::now();
+    node.metadata.set_fault(fault);
+    let told = || node.conditions() == ["MetadataUnavailable"];
+    // A question takes half a minute at most.
+    while !told() && begun.elapsed() < Duration::from_secs(45) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(told(), "{fault:?}: {:?}\n{}", node.conditions(), agent.log());
+    println!("{fault:?} is told after {:?}", begun.elapsed());
+    assert_eq!(node.get("/readyz").0, 200);
+    let message = node.get("/readyz").1;
+    assert!(message.contains("the last good answer, ") && message.contains(" s old, is used"), "{message}");
+    let (_, status) = node.run(&["status", "-o", "json"]);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let source = status["sources"].as_array().unwrap().iter().find(|it| it["name"] == "vnics").unwrap();
+    assert!(source["ageSeconds"].is_u64() && source["error"].is_string(), "{source}");
+    let metrics = node.get("/metrics").1;
+    let age = metrics.lines().find(|line| line.starts_with("oke_node_agent_source_age_seconds{source=\"vnics\"}"));
+    let age: f64 = age.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(age > 0.0 && age < 120.0, "{age}");
+
+    assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), (pools, rules.clone()));
+    node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
+    let took = wait_for("the repair", || node.routes(vcn::Family::Ipv4, 1000).len() == 2, || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let pod = Pod::add(&node, "a");
+    wait_for("a new pod to be connected", || pod.is_connected(), || agent.log());
+    node.metadata.set_fault(Fault::None);
+    wait_for("the end of it", || node.conditions().is_empty(), || format!("{:?}\n{}", node.conditions(), agent.log()));
+}
+
+#[test]
+fn a_metadata_service_that_says_not_found_is_withstood() {
+    withstands(Fault::Status(404));
+}
+
+#[test]
+fn a_metadata_service_that_says_too_many_requests_is_withstood() {
+    withstands(Fault::Status(429));
+}
+
+#[test]
+fn a_metadata_service_that_fails_is_withstood() {
+    withstands(Fault::Status(500));
+}
+
+#[test]
+fn a_metadata_service_that_answers_garbage_is_withstood() {
+    for garbage in ["<html>sign in</html>", "{\"vnicId\": 7}", "[{\"vnicId\": null}]", ""] {
+        withstands(Fault::Garbage(garbage));
+    }
+}
+
+#[test]
+fn a_metadata_service_that_answers_slowly_is_withstood() {
+    withstands(Fault::Slow);
+}
+
+#[test]
+fn a_metadata_service_that_never_answers_is_withstood() {
+    withstands(Fault::Silent);
+}
+
+#[test]
+fn a_metadata_service_that_hangs_up_is_withstood() {
+    withstands(Fault::Closed);
+}
+
+#[test]
+fn a_native_pod_network_that_is_gone_withdraws_nothing_and_pools_follow_it_when_it_is_back() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let vnics = node.pools()["vnics"].clone();
+    std::fs::remove_file(node.path("npn.json")).unwrap();
+    wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
+    assert_eq!((node.get("/readyz").0, node.pools()["vnics"].clone()), (200, vnics.clone()));
+    assert!(node.pools()["reason"].as_str().unwrap().contains("no NativePodNetwork"), "{}", node.pools());
+    node.publish("BACKOFF", &[]);
+    wait_for("its state", || node.pools()["reason"].as_str().is_some_and(|it| it.contains("BACKOFF")), || agent.log());
+    assert_eq!(node.pools()["vnics"], vnics);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let took = wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!((node.pools()["vnics"].clone(), node.pools()["reason"].clone()), (vnics, Value::Null));
 }
