@@ -33,6 +33,8 @@ pub struct Outlets {
     pub worlds: watch::Sender<World>,
     /// Told when links come, go or change.
     pub plugged: Arc<Notify>,
+    /// Told when the NativePodNetwork's file changed.
+    pub published: Arc<Notify>,
 }
 
 /// Asks, publishes, waits; for ever. Ends when nobody listens any more.
@@ -43,7 +45,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     metrics: Arc<Metrics>,
     outlets: Outlets,
 ) {
-    let Outlets { worlds, plugged } = outlets;
+    let Outlets { worlds, plugged, published } = outlets;
     let mut world = World::default();
     let mut eager = 0u32;
     let mut unsettled = 0u32;
@@ -63,19 +65,29 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         tokio::select! {
             () = tokio::time::sleep(pause) => eager = eager.saturating_sub(1),
             () = plugged.notified() => eager = EAGER - 1,
+            () = published.notified() => {}
         }
     }
 }
 
-/// The first list decides for good which VNIC is the operating system's, so a short one is not believed.
-fn whole(listed: Vec<Vnic>) -> Result<Vec<Vnic>, String> {
-    match Host::way_out() {
-        Ok(Some((way_out, links))) if lacks_primary(&listed, way_out, &links) => Err(format!(
-            "the metadata service lists {} VNIC(s), but not the one of this host's default route ({way_out}); asked again",
-            listed.len()
-        )),
-        // The kernel's troubles are the reconciler's to report.
-        _ => Ok(listed),
+/// A list without the primary VNIC is no answer: every instance has one. The first list decides for good which it is.
+fn whole(listed: Vec<Vnic>, world: &World) -> Result<Vec<Vnic>, String> {
+    let count = listed.len();
+    let short =
+        |which: String| Err(format!("the metadata service lists {count} VNIC(s), but not {which}; asked again"));
+    match world.primary() {
+        Some(primary) if !listed.iter().any(|vnic| vnic.id == *primary) => {
+            short(format!("the primary one ({primary})"))
+        }
+        Some(_) => Ok(listed),
+        None if listed.is_empty() => short("the primary one".into()),
+        None => match Host::way_out() {
+            Ok(Some((way_out, links))) if lacks_primary(&listed, way_out, &links) => {
+                short(format!("the one of this host's default route ({way_out})"))
+            }
+            // The kernel's troubles are the reconciler's to report.
+            _ => Ok(listed),
+        },
     }
 }
 
@@ -101,10 +113,7 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| match world.knows_primary() {
-        true => Ok(listed),
-        false => whole(listed),
-    });
+    let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
     world.absorb_vnics(vnics, settings.detach_grace, Instant::now());
     if let Some(instance) = &world.instance.value {
         let answer = npns.mine(&instance.id).await;

@@ -24,10 +24,12 @@ pub mod condition;
 pub mod desired;
 pub mod devices;
 pub mod events;
+pub mod files;
 #[cfg(test)]
 mod fixture;
 pub mod gather;
 pub mod host;
+pub mod identity;
 pub mod logging;
 pub mod metrics;
 pub mod npn;

@@ -51,6 +51,8 @@ pub enum Cause {
     Sources,
     /// The kernel's network changed.
     Kernel,
+    /// Something that the agent keeps on disk, or that decides about it, changed.
+    Files,
     /// Somebody asked what would be done. Nothing is changed.
     Preview,
 }
@@ -137,6 +139,7 @@ impl Cause {
             Self::Retry => "retry",
             Self::Sources => "sources",
             Self::Kernel => "kernel",
+            Self::Files => "files",
             Self::Preview => "preview",
         }
     }

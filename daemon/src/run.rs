@@ -81,7 +81,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let (worlds_in, worlds) = watch::channel(World::default());
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
-    let plugged = Arc::new(Notify::new());
+    let (plugged, published) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let board = Arc::new(Board {
         state_dir: settings.state_dir.clone(),
         boot: boot.clone(),
@@ -108,13 +108,14 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         worlds,
         plugged: plugged.clone(),
+        published: published.clone(),
         previews,
         duties: duties.clone(),
         passes: passes_in,
     };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone()));
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
-    let outlets = gather::Outlets { worlds: worlds_in, plugged };
+    let outlets = gather::Outlets { worlds: worlds_in, plugged, published };
 
     tracing::info!(
         event = "agent.started",

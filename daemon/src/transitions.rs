@@ -12,7 +12,7 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
             ("pools", _) => "pools.written",
             ("cni", _) => "cni.installed",
             // Nobody asked for anything new: somebody else changed what is ours.
-            (_, Cause::Kernel | Cause::Timer) => "host.repaired",
+            (_, Cause::Kernel | Cause::Files | Cause::Timer) => "host.repaired",
             _ => "host.configured",
         };
         tracing::info!(event, cause, change = %change.text);

@@ -1,5 +1,5 @@
-//! When to run a pass: at the start, when a source says something new, when the kernel's network changes, when a running
-//! pod seems to lack something, after a failure, and on a slow timer. One task; passes never overlap.
+//! When to run a pass: at the start, when a source says something new, when the kernel's network or a file that concerns us
+//! changes, when a running pod seems to lack something, after a failure, and on a slow timer. One task; passes never overlap.
 
 use std::io;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::aftercare::Duties;
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
 use crate::events::{Concern, Events};
+use crate::files::{Files, News};
 use crate::metrics::Metrics;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::pods::SETTLED;
@@ -35,6 +36,8 @@ pub struct Loop {
     pub worlds: watch::Receiver<World>,
     /// Told when links come, go or change.
     pub plugged: Arc<Notify>,
+    /// Told when the NativePodNetwork's file changed.
+    pub published: Arc<Notify>,
     /// Who wants previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Told of addresses that a pass freed.
@@ -55,18 +58,25 @@ impl Loop {
     /// # Errors
     /// When a pass panicked, or the kernel's events cannot be had at all.
     pub async fn run(self) -> io::Result<()> {
-        let Self { mut reconciler, settings, metrics, mut worlds, plugged, mut previews, duties, passes } = self;
+        let Self { mut reconciler, settings, metrics, mut worlds, plugged, published, mut previews, duties, passes } =
+            self;
         let mut events = Events::open()?;
+        let mut files = Files::watch(&settings)?;
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
         let mut cause = Cause::Start;
         let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());
         loop {
+            // Those for the kernel's events do not look at what is installed.
+            if cause != Cause::Kernel {
+                files.settle();
+            }
             let (returned, pass) = run_pass(reconciler, world.clone(), cause).await?;
             reconciler = returned;
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
             duties.freed(&pass.freed);
+            files.written(&pass);
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
             repairs.note(&pass, Instant::now());
@@ -111,6 +121,25 @@ impl Loop {
                             }
                         }
                         break Cause::Kernel;
+                    }
+                    news = files.news() => {
+                        match news {
+                            Ok(News { kept, npn }) => {
+                                if npn {
+                                    published.notify_one();
+                                }
+                                if !kept {
+                                    continue;
+                                }
+                                sleep(repairs.debounce(Instant::now())).await;
+                            }
+                            Err(error) => {
+                                tracing::warn!(event = "files.watch_lost", %error, "watching anew");
+                                sleep(RETRY.pause(1, chance())).await;
+                                files = Files::watch(&settings)?;
+                            }
+                        }
+                        break Cause::Files;
                     }
                     () = sleep_until(attention.unwrap_or(next)), if attention.is_some() => {
                         let signs = events.signs();
@@ -166,7 +195,7 @@ struct Repairs {
 
 impl Repairs {
     fn note(&mut self, pass: &Pass, now: Instant) {
-        if pass.cause == Cause::Kernel && !pass.changes.is_empty() {
+        if matches!(pass.cause, Cause::Kernel | Cause::Files) && !pass.changes.is_empty() {
             self.count = if self.is_fight(now) { self.count.saturating_add(1) } else { 1 };
             self.last = Some(now);
         }

@@ -100,10 +100,10 @@ impl World {
         self.vnics.absorb(answer, now);
     }
 
-    /// Whether it is known which VNIC is the primary one.
+    /// The primary VNIC, once it was listed.
     #[must_use]
-    pub const fn knows_primary(&self) -> bool {
-        self.primary.is_some()
+    pub const fn primary(&self) -> Option<&Ocid> {
+        self.primary.as_ref()
     }
 
     /// The VNICs known, the primary one first.

@@ -1,15 +1,22 @@
 //! The installer's stage: when to run it, and its report in our words.
 
+use std::time::{Duration, Instant};
+
 use installer::{Conflist, Report, Signals};
 
 use super::Findings;
 use crate::condition::{Condition, Reason};
+use crate::identity::Snapshot;
 use crate::logging::chain;
 use crate::pass::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::world::World;
 
-/// What the installer was last asked and said. It reads binaries of some MiB, so it is not asked at every kernel event.
+/// How long it is believed that nothing changed because no file looks changed: disks lose bits, too.
+const THOROUGH: Duration = Duration::from_secs(3600);
+
+/// What the installer was last asked and said. It reads binaries of some MiB and starts each for its versions, so it is not
+/// asked at kernel events, nor as long as all files that it looks at are the same.
 #[derive(Debug, Default)]
 pub(super) struct Installation {
     last: Option<Last>,
@@ -21,6 +28,9 @@ struct Last {
     usable: bool,
     state: PodNetworkState,
     conditions: Vec<Condition>,
+    /// As it found them; nothing when it changed any, or is to be asked again for another reason.
+    files: Option<Snapshot>,
+    at: Instant,
 }
 
 impl Installation {
@@ -43,13 +53,14 @@ impl Installation {
     ) -> PodNetworkState {
         let signals = world.signals(&settings.signals);
         if let Some(last) = &self.last
-            && cause == Cause::Kernel
             && last.signals == signals
             && last.usable == usable
+            && (cause == Cause::Kernel || last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
+        let found = looked_at(settings);
         let report = match cause {
             Cause::Preview => installer::dry_run(&settings.installer, &signals, usable),
             _ => installer::reconcile(&settings.installer, &signals, usable),
@@ -65,10 +76,29 @@ impl Installation {
             notes: report.notes.iter().map(ToString::to_string).collect(),
         };
         if cause != Cause::Preview {
-            self.last = Some(Last { signals, usable, state: state.clone(), conditions });
+            // A plugin that did not answer may do so the next time.
+            let content = report.failures.is_empty() && !report.notes.iter().any(|note| note.word() == "plugin-kept");
+            let files = (content && report.steps.is_empty()).then_some(found);
+            let at = Instant::now();
+            self.last = Some(Last { signals, usable, state: state.clone(), conditions, files, at });
         }
         state
     }
+}
+
+impl Last {
+    /// Whether the installer would say the same.
+    fn still_holds(&self, settings: &Settings) -> bool {
+        self.at.elapsed() < THOROUGH && self.files.as_ref().is_some_and(|files| *files == looked_at(settings))
+    }
+}
+
+/// The files that the installer looks at.
+fn looked_at(settings: &Settings) -> Snapshot {
+    let installer = &settings.installer;
+    [&installer.source_dir, &installer.cni_bin_dir, &installer.cni_conf_dir]
+        .into_iter()
+        .fold(Snapshot::default(), |files, directory| files.with(directory))
 }
 
 /// A failure stops new pods unless the configuration is there, which follows the binaries.

@@ -74,7 +74,8 @@ fn a_vnics_link_that_flaps_carries_its_pods_again() {
 #[test]
 fn a_vnics_link_whose_carrier_flaps_carries_its_pods_again() {
     let (node, agent, pod) = node_with_a_pod();
-    let far = |change: LinkChange<'_>| node.on_fabric(|socket| socket.change_link_named(&name("ens5"), &[change]).unwrap());
+    let far =
+        |change: LinkChange<'_>| node.on_fabric(|socket| socket.change_link_named(&name("ens5"), &[change]).unwrap());
     far(LinkChange::Down);
     far(LinkChange::Up);
     raise_again(&node);

@@ -6,6 +6,7 @@
 
 mod aftercare;
 mod dead;
+mod files;
 mod host;
 mod links;
 mod metadata;

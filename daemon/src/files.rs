@@ -1,0 +1,138 @@
+//! Which changes on disk are worth a look: of what we put there (binaries, configuration, pools) and of what we read (other
+//! CNI configurations, the NativePodNetwork). The kernel tells of directories; whether anything is different, the files do,
+//! so that nothing we write ourselves makes work.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::identity::Snapshot;
+use crate::pass::Pass;
+use crate::readable::Readable;
+use crate::settings::Settings;
+
+/// What changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// What we keep, or what decides about it.
+    pub kept: bool,
+    /// The NativePodNetwork.
+    pub npn: bool,
+}
+
+/// The files' changes, for one task to wait for.
+#[derive(Debug)]
+pub struct Files {
+    inotify: Inotify,
+    readable: Readable,
+    directories: Vec<PathBuf>,
+    /// Watched by itself: its directory is busy with pods.
+    pools: PathBuf,
+    npn_file: PathBuf,
+    installed: Snapshot,
+    published: Snapshot,
+    npn: Snapshot,
+}
+
+impl Files {
+    /// Watches the files that the settings name.
+    ///
+    /// # Errors
+    /// When the system has no watches left.
+    pub fn watch(settings: &Settings) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let directories = [&settings.installer.cni_bin_dir, &settings.installer.cni_conf_dir].map(PathBuf::clone);
+        let mut files = Self {
+            readable: Readable::new(inotify.as_fd())?,
+            inotify,
+            directories: directories.to_vec(),
+            pools: settings.state_dir.join("pools.json"),
+            npn_file: settings.npn_file.clone(),
+            installed: Snapshot::default(),
+            published: Snapshot::default(),
+            npn: Snapshot::default(),
+        };
+        files.npn = files.look_at_npn();
+        files.settle();
+        Ok(files)
+    }
+
+    /// Takes what is kept as it is now for what is known: before a pass that looks at all of it. Watches what was not there
+    /// before.
+    pub fn settle(&mut self) {
+        let npn_dir = self.npn_file.parent().unwrap_or_else(|| Path::new("/"));
+        self.directories.iter().map(PathBuf::as_path).chain([npn_dir, &self.pools]).for_each(|path| self.arm(path));
+        (self.installed, self.published) = (self.look_at_installed(), self.look_at_pools());
+    }
+
+    /// Takes what a pass wrote for what is known.
+    pub fn written(&mut self, pass: &Pass) {
+        let wrote = |noun: &str| pass.changes.iter().any(|change| change.noun == noun);
+        if wrote("cni") {
+            self.installed = self.look_at_installed();
+        }
+        if wrote("pools") {
+            self.published = self.look_at_pools();
+            self.arm(&self.pools);
+        }
+    }
+
+    /// Waits for news. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// When the watch is broken: make another.
+    pub async fn news(&mut self) -> io::Result<News> {
+        loop {
+            self.readable.wait(|| drain(&self.inotify)).await?;
+            let npn = self.look_at_npn();
+            let kept = self.look_at_installed() != self.installed || self.look_at_pools() != self.published;
+            let news = News { kept, npn: npn != self.npn };
+            self.npn = npn;
+            if news != News::default() {
+                return Ok(news);
+            }
+        }
+    }
+
+    fn arm(&self, path: &Path) {
+        let changes = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF;
+        // What is not there is not to be watched; the timer looks, too.
+        let _ = self.inotify.add_watch(path, changes);
+    }
+
+    fn look_at_installed(&self) -> Snapshot {
+        self.directories.iter().fold(Snapshot::default(), |installed, directory| installed.with(directory))
+    }
+
+    fn look_at_pools(&self) -> Snapshot {
+        Snapshot::default().with(&self.pools)
+    }
+
+    fn look_at_npn(&self) -> Snapshot {
+        Snapshot::default().with(&self.npn_file)
+    }
+}
+
+/// Reads all there is to read; what exactly happened is told by the files. `None` when there was nothing.
+fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
+    let mut some = None;
+    loop {
+        match inotify.read_events() {
+            Ok(events) if events.is_empty() => return Ok(some),
+            Ok(_) => some = Some(()),
+            Err(Errno::EAGAIN) => return Ok(some),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
