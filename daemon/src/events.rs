@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use netlink::{Event, Groups, Monitor};
-use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities, TABLE_BASE};
+use netlink::{Event, Groups, Monitor, nft};
+use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::readable::Readable;
 use crate::suspects::Suspects;
@@ -25,6 +25,15 @@ pub struct Events {
     monitor: Monitor,
     readable: Readable,
     signs: Suspects,
+    /// Nothing where the kernel has no nf_tables.
+    nft: Option<Nft>,
+}
+
+/// Who touches our nft table is heard: a firewall that starts flushes everybody's.
+#[derive(Debug)]
+struct Nft {
+    watch: nft::Watch,
+    readable: Readable,
 }
 
 impl Events {
@@ -35,7 +44,8 @@ impl Events {
     pub fn open() -> io::Result<Self> {
         let groups = Groups { links: true, addresses: true, routes: true, rules: true, neighbours: false };
         let monitor = Monitor::open(groups).map_err(io::Error::other)?;
-        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor, signs: Suspects::default() })
+        let nft = Nft::open()?;
+        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor, signs: Suspects::default(), nft })
     }
 
     /// Waits for something worth a look. May be dropped while it waits; no event is lost for good, because whoever looks
@@ -44,7 +54,7 @@ impl Events {
     /// # Errors
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { monitor, signs, .. } = self;
+        let Self { monitor, signs, readable, nft } = self;
         let read = || {
             let (mut host, mut links, mut suspicious) = (false, false, false);
             loop {
@@ -61,12 +71,32 @@ impl Events {
                 }
             }
         };
-        self.readable.wait(read).await
+        tokio::select! {
+            concern = readable.wait(read) => concern,
+            touched = Nft::touched(nft) => touched.map(|()| Concern { host: true, links: false }),
+        }
     }
 
     /// The signs so far that something of running pods was taken away; they are told once.
     pub fn signs(&mut self) -> Suspects {
         std::mem::take(&mut self.signs)
+    }
+}
+
+impl Nft {
+    fn open() -> io::Result<Option<Self>> {
+        match nft::Watch::open(NFT_TABLE) {
+            Ok(watch) => Ok(Some(Self { readable: Readable::new(watch.as_fd())?, watch })),
+            Err(error) if error.is_unsupported() => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Waits until our table was touched; for ever where there can be none.
+    async fn touched(nft: &mut Option<Self>) -> io::Result<()> {
+        let Some(Self { watch, readable }) = nft else { return std::future::pending().await };
+        while !readable.wait(|| watch.drain().map_err(io::Error::other)).await? {}
+        Ok(())
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Files {
     installed: Snapshot,
     published: Snapshot,
     npn: Snapshot,
+    /// There may be news that no event will tell.
+    unread: bool,
 }
 
 impl Files {
@@ -54,6 +56,7 @@ impl Files {
             installed: Snapshot::default(),
             published: Snapshot::default(),
             npn: Snapshot::default(),
+            unread: false,
         };
         files.npn = files.look_at_npn();
         files.settle();
@@ -68,15 +71,12 @@ impl Files {
         (self.installed, self.published) = (self.look_at_installed(), self.look_at_pools());
     }
 
-    /// Takes what a pass wrote for what is known.
+    /// To be told of a pass, which may have written some of it. What it wrote looks like anybody's: one more pass finds out
+    /// that nobody came in between.
     pub fn written(&mut self, pass: &Pass) {
-        let wrote = |noun: &str| pass.changes.iter().any(|change| change.noun == noun);
-        if wrote("cni") {
-            self.installed = self.look_at_installed();
-        }
-        if wrote("pools") {
-            self.published = self.look_at_pools();
+        if pass.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
+            self.unread = true;
         }
     }
 
@@ -86,7 +86,10 @@ impl Files {
     /// When the watch is broken: make another.
     pub async fn news(&mut self) -> io::Result<News> {
         loop {
-            self.readable.wait(|| drain(&self.inotify)).await?;
+            if !self.unread {
+                self.readable.wait(|| drain(&self.inotify)).await?;
+            }
+            self.unread = false;
             let npn = self.look_at_npn();
             let kept = self.look_at_installed() != self.installed || self.look_at_pools() != self.published;
             let news = News { kept, npn: npn != self.npn };

@@ -8,14 +8,18 @@
 
 use vcn::IfName;
 
+mod barrier;
 mod encode;
 mod expression;
 mod observed;
 mod socket;
+mod watch;
 
+pub use barrier::{Barrier, Way};
 pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol};
 pub use observed::{ChainState, RuleState, TableState};
 pub use socket::Socket;
+pub use watch::Watch;
 
 /// The longest rule comment, in bytes (the `nft` program's limit).
 pub const COMMENT_MAX: usize = 127;

@@ -1,9 +1,10 @@
 //! The program as a whole: repairs, hot-plug, and its end.
 
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use netlink::{LinkChange, Socket};
+use netlink::{LinkChange, Socket, nft};
 use vcn::Family;
 
 use crate::metadata::vnic;
@@ -37,6 +38,18 @@ fn drift_is_repaired_within_a_second() {
     });
     repaired("the rule to the metadata service", &|node| node.delete_rule(Family::Ipv4, 1000), &|| {
         node.rules(Family::Ipv4) == rules
+    });
+    let nft = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert!(node.inside(|| Command::new("nft").args(words).status().unwrap()).success());
+    };
+    let table = || node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
+    let comments = || table().map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>());
+    let whole = comments();
+    assert!(whole.is_some());
+    repaired("the nft table that went with everybody's", &|_| nft("flush ruleset"), &|| comments() == whole);
+    repaired("the nft chain that was emptied", &|_| nft("flush chain inet vcn-native forward"), &|| {
+        comments() == whole
     });
     // The kernel takes the routes of a link that goes down with it.
     let down = |socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap();

@@ -49,10 +49,15 @@ fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
-    // No event tells of a file.
-    std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    wait_for("the plan", || node.run(&["plan"]).1.contains(vcn::CONFLIST_FILE), || node.run(&["plan"]).1);
-    assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+    // No event tells of a setting.
+    let set = || std::fs::write("/proc/sys/net/ipv4/neigh/ens5/proxy_delay", "80").unwrap();
+    // As often as the passes that follow the start repair it.
+    let planned = || {
+        node.inside(set);
+        node.run(&["plan"]).1.contains("proxy_delay=0 (was 80)")
+    };
+    wait_for("the plan", planned, || node.run(&["plan"]).1);
+    assert_eq!(node.sysctl("net/ipv4/neigh/ens5/proxy_delay"), "80");
 }
 
 #[test]
@@ -63,7 +68,7 @@ fn on_a_fresh_node_without_an_agent_they_find_out_for_themselves() {
         &["plan"],
         &[
             ALONE,
-            "link set ens5 mtu 9000 up",
+            "link set ens5 address 02:00:17:00:00:21 mtu 9000 up",
             "addr add 10.0.33.7/32 dev ens5",
             "route add default via 10.0.33.1 dev ens5 table 1000",
             "rule add pref 1537 from 10.0.33.7 lookup 1000",

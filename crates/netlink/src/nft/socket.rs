@@ -14,12 +14,12 @@ use crate::error::{Cause, Refusal, Result};
 use crate::netns::Netns;
 use crate::transport::{Request, Transport};
 
-const NFNL_SUBSYS_NFTABLES: u16 = 10;
+pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 
 /// An nf_tables socket. It belongs to the network namespace where it was opened.
 #[derive(Debug)]
 pub struct Socket {
-    transport: Transport,
+    pub(super) transport: Transport,
 }
 
 impl Socket {

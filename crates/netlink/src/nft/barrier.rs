@@ -1,0 +1,305 @@
+//! Which chains of anybody's stop packets on their way through this host: firewalls that were made for machines without
+//! pods reject all that is forwarded. Told from the rules, without sending a packet.
+//!
+//! ```text
+//!   base chains at the forward hook ─▶ their rules, in order, jumps followed ─▶ accepted │ stopped by …
+//! ```
+//!
+//! A rule that decides by more than the links a packet comes from and goes to is taken to let other packets pass: what is
+//! reported is stopped unless such a rule accepts it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use netlink_packet_core::NetlinkSerializable;
+use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage};
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+
+use super::{LinkMatch, Socket};
+use crate::attributes;
+use crate::error::{Cause, Result};
+use crate::transport::Request;
+
+// linux/netfilter/nf_tables.h
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+const NFTA_META_KEY: u16 = 2;
+const NFTA_CMP_OP: u16 = 2;
+const NFTA_CMP_DATA: u16 = 3;
+const NFTA_DATA_VALUE: u16 = 1;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_IMMEDIATE_DATA: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+const NFTA_TARGET_NAME: u16 = 1;
+const NF_INET_FORWARD: u32 = 2;
+const NFT_META_IIFNAME: u32 = 6;
+const NFT_META_OIFNAME: u32 = 7;
+const HEADER_LEN: usize = 4;
+
+/// Jumps within jumps; the kernel allows 16.
+const DEEPEST: u32 = 16;
+
+/// A packet's way through this host, by its links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The link it comes from.
+    pub from: LinkMatch,
+    /// The link it goes to.
+    pub to: LinkMatch,
+}
+
+/// What stops packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Barrier {
+    /// `ip`, `ip6` or `inet`.
+    pub family: &'static str,
+    /// The table.
+    pub table: String,
+    /// The base chain.
+    pub chain: String,
+    /// `policy drop`, `reject`, `drop`.
+    pub how: &'static str,
+}
+
+impl fmt::Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.family, self.table, self.chain)
+    }
+}
+
+/// A rule's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Accept,
+    Stop(&'static str),
+    Jump(String),
+    Goto(String),
+    Return,
+    /// The next rule.
+    None,
+}
+
+/// Whether a packet on the way meets a rule's matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meets {
+    Yes,
+    No,
+    /// Not by its links alone.
+    Perhaps,
+}
+
+/// A rule, as far as it can be told for one way.
+type Told = (Meets, End);
+
+#[derive(Debug)]
+struct Chain {
+    name: String,
+    /// At the forward hook; whether its policy is to drop.
+    base: Option<bool>,
+}
+
+impl Socket {
+    /// The base chains that stop packets on a way.
+    ///
+    /// # Errors
+    /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
+    pub fn barriers(&mut self, way: &Way) -> Result<Vec<Barrier>> {
+        self.all_barriers(way).map_err(|cause| cause.during("read", "nft chains at the forward hook"))
+    }
+
+    fn all_barriers(&mut self, way: &Way) -> Result<Vec<Barrier>, Cause> {
+        let mut found = Vec::new();
+        for (family, word) in [
+            (NetfilterProtoFamily::Inet, "inet"),
+            (NetfilterProtoFamily::IPv4, "ip"),
+            (NetfilterProtoFamily::IPv6, "ip6"),
+        ] {
+            let all = NfTablesMessage::GetChain(ChainMessage { attributes: vec![] });
+            let (request, body) = message(family, all);
+            let chains = self.transport.list(request, &body, |payload| chain(payload).map(Some))?;
+            let mut tables: Vec<&String> =
+                chains.iter().filter(|(_, chain)| chain.base.is_some()).map(|(table, _)| table).collect();
+            tables.dedup();
+            for table in tables {
+                let mut rules: HashMap<String, Vec<Told>> = HashMap::new();
+                let attributes = vec![RuleAttribute::Table(table.clone())];
+                let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
+                for (chain, told) in self.transport.list(request, &body, |payload| rule(payload, way).map(Some))? {
+                    rules.entry(chain).or_default().push(told);
+                }
+                for (_, chain) in chains.iter().filter(|(of, _)| of == table) {
+                    let Some(drops) = chain.base else { continue };
+                    let how = match walk(&chain.name, &rules, DEEPEST) {
+                        End::Stop(how) => how,
+                        End::Accept => continue,
+                        _ if drops => "policy drop",
+                        _ => continue,
+                    };
+                    found.push(Barrier { family: word, table: table.clone(), chain: chain.name.clone(), how });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What becomes of a packet in a chain: `Accept`, `Stop` or, at its end, `None`.
+fn walk(chain: &str, rules: &HashMap<String, Vec<Told>>, depth: u32) -> End {
+    for (meets, end) in rules.get(chain).into_iter().flatten() {
+        match (meets, end) {
+            (Meets::No, _) | (_, End::None) => {}
+            (Meets::Yes, End::Accept | End::Stop(_)) => return end.clone(),
+            (Meets::Yes, End::Return) => return End::None,
+            // What a packet meets perhaps only is taken to let it pass.
+            (Meets::Perhaps, _) => {}
+            (Meets::Yes, End::Jump(to) | End::Goto(to)) => {
+                let within = if depth == 0 { End::None } else { walk(to, rules, depth - 1) };
+                if within != End::None || matches!(end, End::Goto(_)) {
+                    return within;
+                }
+            }
+        }
+    }
+    End::None
+}
+
+fn chain(payload: &[u8]) -> Result<(String, Chain), Cause> {
+    let (mut table, mut name, mut forward, mut drops) = (String::new(), String::new(), false, false);
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        match attribute? {
+            (NFTA_CHAIN_TABLE, value) => table = attributes::text_of(value),
+            (NFTA_CHAIN_NAME, value) => name = attributes::text_of(value),
+            (NFTA_CHAIN_POLICY, value) => drops = attributes::u32_be_of(value)? == 0,
+            (NFTA_CHAIN_HOOK, value) => {
+                let number = found(value, NFTA_HOOK_HOOKNUM)?.map(attributes::u32_be_of).transpose()?;
+                forward = number == Some(NF_INET_FORWARD);
+            }
+            _ => {}
+        }
+    }
+    Ok((table, Chain { name, base: forward.then_some(drops) }))
+}
+
+fn rule(payload: &[u8], way: &Way) -> Result<(String, Told), Cause> {
+    let (mut chain, mut told) = (String::new(), (Meets::Yes, End::None));
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        match attribute? {
+            (NFTA_RULE_CHAIN, value) => chain = attributes::text_of(value),
+            (NFTA_RULE_EXPRESSIONS, value) => told = tell(value, way)?,
+            _ => {}
+        }
+    }
+    Ok((chain, told))
+}
+
+fn tell(expressions: &[u8], way: &Way) -> Result<Told, Cause> {
+    let (mut meets, mut end) = (Meets::Yes, End::None);
+    // The link whose name was loaded last.
+    let mut loaded = None;
+    for expression in attributes::within(expressions) {
+        let (_, expression) = expression?;
+        let name = found(expression, NFTA_EXPR_NAME)?.map(attributes::text_of).unwrap_or_default();
+        let data = found(expression, NFTA_EXPR_DATA)?.unwrap_or_default();
+        let now = match name.as_str() {
+            "meta" => {
+                loaded = match found(data, NFTA_META_KEY)?.map(attributes::u32_be_of).transpose()? {
+                    Some(NFT_META_IIFNAME) => Some(&way.from),
+                    Some(NFT_META_OIFNAME) => Some(&way.to),
+                    _ => None,
+                };
+                if loaded.is_some() { Meets::Yes } else { Meets::Perhaps }
+            }
+            "cmp" => compare(data, loaded)?,
+            "immediate" => {
+                end = verdict(data)?.unwrap_or(end);
+                Meets::Yes
+            }
+            "reject" => {
+                end = End::Stop("reject");
+                Meets::Yes
+            }
+            // An extension of iptables.
+            "target" => {
+                let target = found(data, NFTA_TARGET_NAME)?.map(attributes::text_of).unwrap_or_default();
+                if target == "REJECT" {
+                    end = End::Stop("reject");
+                }
+                Meets::Yes
+            }
+            "counter" | "log" => Meets::Yes,
+            _ => Meets::Perhaps,
+        };
+        meets = match (meets, now) {
+            (Meets::No, _) | (_, Meets::No) => Meets::No,
+            (Meets::Yes, Meets::Yes) => Meets::Yes,
+            _ => Meets::Perhaps,
+        };
+    }
+    Ok((meets, end))
+}
+
+/// A link's name against what a rule wants. A whole name comes with its closing NUL.
+fn compare(data: &[u8], loaded: Option<&LinkMatch>) -> Result<Meets, Cause> {
+    let Some(link) = loaded else { return Ok(Meets::Perhaps) };
+    let value = found(data, NFTA_CMP_DATA)?.map(|value| found(value, NFTA_DATA_VALUE)).transpose()?.flatten();
+    let value = value.unwrap_or_default();
+    let wanted = attributes::text_of(value);
+    let whole = value.contains(&0);
+    let meets = match link {
+        LinkMatch::Exact(name) if whole => is(name.as_str() == wanted),
+        LinkMatch::Exact(name) => is(name.as_str().starts_with(&wanted)),
+        LinkMatch::Prefix(prefix) if prefix.starts_with(&wanted) && !whole => Meets::Yes,
+        LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => Meets::Perhaps,
+        LinkMatch::Prefix(_) => Meets::No,
+    };
+    Ok(match (found(data, NFTA_CMP_OP)?.map(attributes::u32_be_of).transpose()?, meets) {
+        // Equal.
+        (Some(0), meets) => meets,
+        (Some(1), Meets::Yes) => Meets::No,
+        (Some(1), Meets::No) => Meets::Yes,
+        _ => Meets::Perhaps,
+    })
+}
+
+const fn is(met: bool) -> Meets {
+    if met { Meets::Yes } else { Meets::No }
+}
+
+fn verdict(immediate: &[u8]) -> Result<Option<End>, Cause> {
+    let Some(data) = found(immediate, NFTA_IMMEDIATE_DATA)? else { return Ok(None) };
+    let Some(verdict) = found(data, NFTA_DATA_VERDICT)? else { return Ok(None) };
+    let code = found(verdict, NFTA_VERDICT_CODE)?.map(attributes::u32_be_of).transpose()?.unwrap_or_default();
+    let to = found(verdict, NFTA_VERDICT_CHAIN)?.map(attributes::text_of).unwrap_or_default();
+    Ok(Some(match i32::from_ne_bytes(code.to_ne_bytes()) {
+        0 => End::Stop("drop"),
+        1 => End::Accept,
+        -3 => End::Jump(to),
+        -4 => End::Goto(to),
+        -5 => End::Return,
+        _ => End::None,
+    }))
+}
+
+/// The value of a nested attribute.
+fn found(nested: &[u8], kind: u16) -> Result<Option<&[u8]>, Cause> {
+    for attribute in attributes::within(nested) {
+        match attribute? {
+            (other, value) if other == kind => return Ok(Some(value)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+fn message(family: NetfilterProtoFamily, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
+    let body = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner);
+    (Request { message_type: body.message_type(), flags: 0 }, body)
+}
