@@ -108,6 +108,13 @@ pub struct Options {
     /// seconds
     #[arg(long, global = true, env = "DEAD_AFTER_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
     pub dead_after_seconds: f64,
+    /// The host's file system, as seen from here: systemd's, NetworkManager's and oci-utils' files are looked at below it
+    #[arg(long, global = true, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
+    pub host_root: PathBuf,
+    /// Whether drop-ins may be written below it that make systemd-networkd and NetworkManager, where they run, leave pods'
+    /// links, routes and rules and secondary VNICs alone
+    #[arg(long, global = true, env = "HOST_DROP_INS", value_enum, default_value = "deny", value_name = "WHAT")]
+    pub host_drop_ins: Permission,
     /// The least that is logged: error, warn, info, debug or trace
     #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
     pub log_level: String,

@@ -62,6 +62,14 @@ pub enum Reason {
     StateFailed,
     /// A running pod lacks something on the host, and it could not be repaired.
     PodNetworkBroken,
+    /// A firewall stops what is forwarded, and so pods' packets.
+    ForwardingRejected,
+    /// A network manager removes what is ours, or configures a VNIC's link.
+    NetworkManagerInterferes,
+    /// Somebody else configures a VNIC, too.
+    VnicConfiguredTwice,
+    /// A drop-in for a network manager could not be written.
+    DropInFailed,
     /// A pod is gone, but not all of its network.
     AttachmentLeftOver,
     /// The pod network of this node is somebody else's now, and what ours made before is still there.

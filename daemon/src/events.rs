@@ -55,31 +55,45 @@ impl Events {
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
         let Self { monitor, signs, readable, nft } = self;
-        let read = || {
-            let (mut host, mut links, mut suspicious) = (false, false, false);
-            loop {
-                let events = monitor.drain().map_err(io::Error::other)?;
-                if events.is_empty() {
-                    return Ok((host || suspicious).then_some(Concern { host, links }));
-                }
-                for event in &events {
-                    suspicious |= signs.note(event);
-                    if concerns_host(event) {
-                        host = true;
-                        links |= matches!(event, Event::Link(..) | Event::Overrun);
-                    }
-                }
-            }
-        };
         tokio::select! {
-            concern = readable.wait(read) => concern,
+            concern = readable.wait(|| read(monitor, signs)) => concern,
             touched = Nft::touched(nft) => touched.map(|()| Concern { host: true, links: false }),
         }
+    }
+
+    /// Takes in what was told since, for a pass that is about to look at everything. Says whether links were concerned.
+    ///
+    /// # Errors
+    /// When a socket is broken: open another.
+    pub fn gathered(&mut self) -> io::Result<bool> {
+        let concern = read(&mut self.monitor, &mut self.signs)?;
+        if let Some(nft) = &mut self.nft {
+            nft.watch.drain().map_err(io::Error::other)?;
+        }
+        Ok(concern.is_some_and(|concern| concern.links))
     }
 
     /// The signs so far that something of running pods was taken away; they are told once.
     pub fn signs(&mut self) -> Suspects {
         std::mem::take(&mut self.signs)
+    }
+}
+
+/// Reads all that there is to read; nothing where none of it is worth a look.
+fn read(monitor: &mut Monitor, signs: &mut Suspects) -> io::Result<Option<Concern>> {
+    let (mut host, mut links, mut suspicious) = (false, false, false);
+    loop {
+        let events = monitor.drain().map_err(io::Error::other)?;
+        if events.is_empty() {
+            return Ok((host || suspicious).then_some(Concern { host, links }));
+        }
+        for event in &events {
+            suspicious |= signs.note(event);
+            if concerns_host(event) {
+                host = true;
+                links |= matches!(event, Event::Link(..) | Event::Overrun);
+            }
+        }
     }
 }
 

@@ -30,6 +30,7 @@ mod fixture;
 pub mod gather;
 pub mod host;
 pub mod identity;
+pub mod interference;
 pub mod logging;
 pub mod metrics;
 pub mod npn;

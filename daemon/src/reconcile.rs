@@ -29,6 +29,7 @@ use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
 use crate::devices::Devices;
 use crate::host::Host;
+use crate::interference::{Interference, Subject};
 use crate::logging::chain;
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools::{self, Hosted};
@@ -53,6 +54,7 @@ pub struct Reconciler {
     installation: installation::Installation,
     pods: pods::Pods,
     dead: dead::Dead,
+    interference: Interference,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
     /// When this reconciler was made.
@@ -76,6 +78,7 @@ impl Reconciler {
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
+            interference: Interference::new(&settings.host_root, settings.may_write_drop_ins),
             boot,
             host: Host::new(&settings.sysctl_root),
             devices: Devices::default(),
@@ -137,6 +140,11 @@ impl Reconciler {
             }
         };
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
+        if let Some(network) = &network {
+            let (conditions, changes) = self.interference.look(Subject { network, links: &links }, cause);
+            findings.conditions.extend(conditions);
+            findings.changes.extend(changes);
+        }
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
         let pod_network = self.installation.stage(&self.settings, world, (usable, cause), &mut findings);
         if pod_network.install {

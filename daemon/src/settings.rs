@@ -36,6 +36,10 @@ pub struct Settings {
     pub detach_grace: Duration,
     /// How long a pod's link must have been seen missing until its attachment is ended without a DEL.
     pub dead_after: Duration,
+    /// The host's file system, as seen from here: to see who else configures its network.
+    pub host_root: PathBuf,
+    /// Whether drop-ins for network managers may be written there.
+    pub may_write_drop_ins: bool,
     /// The least that is logged.
     pub log_level: Level,
     /// What is known of the cluster's pod network from outside; metadata and NativePodNetwork are added at run time.
@@ -101,6 +105,7 @@ impl Settings {
             ("--data-dir", &options.data_dir),
             ("--npn-file", &npn_file),
             ("--sysctl-root", &options.sysctl_root),
+            ("--host-root", &options.host_root),
         ] {
             if !path.is_absolute() {
                 return Err(SettingsError::Relative { option, path: path.clone() });
@@ -122,6 +127,8 @@ impl Settings {
             resync: interval("--resync-seconds", options.resync_seconds)?,
             detach_grace: interval("--detach-grace-seconds", options.detach_grace_seconds)?,
             dead_after: interval("--dead-after-seconds", options.dead_after_seconds)?,
+            host_root: options.host_root,
+            may_write_drop_ins: options.host_drop_ins == Permission::Allow,
             log_level: options.log_level.parse().map_err(|_| SettingsError::LogLevel(options.log_level))?,
             signals: Signals {
                 node_label: options.node_label,

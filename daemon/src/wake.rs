@@ -109,10 +109,11 @@ impl Loop {
                                 continue;
                             }
                             Ok(concern) => {
-                                if concern.links {
+                                sleep(repairs.debounce(Instant::now())).await;
+                                // What came meanwhile needs no pass of its own; what is broken is found so the next time.
+                                if events.gathered().unwrap_or(true) || concern.links {
                                     plugged.notify_one();
                                 }
-                                sleep(repairs.debounce(Instant::now())).await;
                             }
                             Err(error) => {
                                 tracing::warn!(event = "kernel.monitor_lost", %error, "listening anew");

@@ -112,6 +112,7 @@ impl Node {
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
             ("--dead-after-seconds", "1".into()),
+            ("--host-root", path("host")),
         ]
         .into_iter()
         .filter(|(option, _)| !more.contains(option))
@@ -142,6 +143,11 @@ impl Node {
     /// Works on the other ends of its links, which have the same names.
     pub(crate) fn on_fabric<T: Send>(&self, work: impl FnOnce(&mut Socket) -> T + Send) -> T {
         self.fabric.run(|| work(&mut Socket::open().unwrap())).unwrap()
+    }
+
+    /// Works where the other ends of its links are.
+    pub(crate) fn inside_fabric<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.fabric.run(work).unwrap()
     }
 
     /// Starts the agent, under what its manifest gives it.

@@ -1,0 +1,103 @@
+//! Who else on this host configures what pods live by, and what to do about it. Looked at, never fought: what is ours is
+//! repaired anyway, and what is theirs is theirs. The one thing written, where the operator allows it, are drop-ins that make
+//! network managers leave our links, routes and rules alone.
+//!
+//! ```text
+//!   kernel: nft chains, addresses, rules ─┬─▶ firewall   a chain that stops what is forwarded
+//!                                         └─▶ twice      somebody else configures the same VNIC
+//!   host's files (/etc, /run, /usr/lib) ──┬─▶ networkd   removes foreign rules and routes
+//!                                         ├─▶ network_manager   manages a VNIC's link
+//!                                         └─▶ ocid       configures VNICs every minute
+//! ```
+
+mod drop_ins;
+mod firewall;
+mod ini;
+mod network_manager;
+mod networkd;
+mod ocid;
+mod twice;
+
+use std::path::{Path, PathBuf};
+
+use datapath::host::{HostNetwork, HostVnic};
+use netlink::Link;
+
+pub use drop_ins::{DropIn, DropInError, remove};
+
+use crate::condition::{Condition, Reason};
+use crate::logging::chain;
+use crate::pass::{Cause, Changed};
+
+/// What is known of others, and what was found the last time: most of it is looked at by the timer only.
+#[derive(Debug)]
+pub(crate) struct Interference {
+    /// The host's file system, as seen from here.
+    root: PathBuf,
+    /// Whether drop-ins may be written.
+    may_write: bool,
+    found: Vec<Condition>,
+}
+
+/// The host, as far as others may meddle with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// What we want of it.
+    pub(crate) network: &'a HostNetwork,
+    /// Its links.
+    pub(crate) links: &'a [Link],
+}
+
+impl Interference {
+    pub(crate) fn new(root: &Path, may_write: bool) -> Self {
+        Self { root: root.to_owned(), may_write, found: Vec::new() }
+    }
+
+    /// What somebody should know, and what was written about it.
+    pub(crate) fn look(&mut self, subject: Subject<'_>, cause: Cause) -> (Vec<Condition>, Vec<Changed>) {
+        if cause == Cause::Kernel {
+            return (self.found.clone(), Vec::new());
+        }
+        let mut found = firewall::look(subject.network);
+        found.extend(twice::look(subject));
+        let (networkd, manager) = (networkd::look(&self.root, subject), network_manager::look(&self.root, subject));
+        let mut wanted = Vec::new();
+        if networkd.running {
+            wanted.extend(drop_ins::networkd(&subject.network.vnics));
+        }
+        if manager.running {
+            wanted.push(drop_ins::network_manager(&subject.network.vnics));
+        }
+        let mut changes = Vec::new();
+        if self.may_write {
+            for drop_in in wanted.iter().filter(|drop_in| !drop_in.is_in_place(&self.root)) {
+                let written = if cause == Cause::Preview { Ok(()) } else { drop_in.write(&self.root) };
+                match written {
+                    Ok(()) => changes.push(Changed::new("drop-in", drop_in.to_string())),
+                    Err(error) => {
+                        found.push(Condition::degraded(Reason::DropInFailed, chain(&error)).about(drop_in.path));
+                    }
+                }
+            }
+        }
+        // Looked at before they were written: what is told is what the programs read when they started.
+        found.extend(networkd.conditions.into_iter().chain(manager.conditions));
+        found.extend(ocid::look(&self.root));
+        if cause != Cause::Preview {
+            self.found.clone_from(&found);
+        }
+        (found, changes)
+    }
+}
+
+/// What a program was found doing.
+#[derive(Debug, Default)]
+struct Found {
+    running: bool,
+    conditions: Vec<Condition>,
+}
+
+/// The index of a VNIC's link.
+fn index_of(vnic: &HostVnic, links: &[Link]) -> Option<u32> {
+    links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
+}

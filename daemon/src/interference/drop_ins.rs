@@ -1,0 +1,195 @@
+//! Files that tell network managers to leave our links, routes and rules alone. Written only where the operator allows it;
+//! whoever uninstalls us calls [`remove`].
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use datapath::host::HostVnic;
+use thiserror::Error;
+use vcn::HOST_LINK_PREFIX;
+
+/// How each begins; a file of the same name that does not is somebody else's.
+const MARK: &str = "# Written by the OKE node agent, which also removes it when it is uninstalled.\n";
+
+const NETWORKD: &str = "etc/systemd/networkd.conf.d/50-vcn-native.conf";
+const NETWORKD_PODS: &str = "etc/systemd/network/10-vcn-native-pods.network";
+const NETWORKD_VNICS: &str = "etc/systemd/network/10-vcn-native-vnics.network";
+const NETWORK_MANAGER: &str = "etc/NetworkManager/conf.d/50-vcn-native.conf";
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropIn {
+    /// Its path from the host's root.
+    pub path: &'static str,
+    /// All of it.
+    pub text: String,
+}
+
+/// Why one could not be written or removed.
+#[derive(Debug, Error)]
+pub enum DropInError {
+    /// There is a file of that name which is not ours.
+    #[error("{} is not ours (its first line says nothing of us): it is left as it is", .0.display())]
+    Foreign(PathBuf),
+    /// The file system refused.
+    #[error("{action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// For systemd-networkd.
+pub(super) fn networkd(vnics: &[HostVnic]) -> Vec<DropIn> {
+    let general = format!(
+        "{MARK}# Pods live by rules and routes that systemd-networkd did not make.\n\
+         [Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"
+    );
+    let pods =
+        format!("{MARK}# The host ends of pods' links.\n[Match]\nName={HOST_LINK_PREFIX}*\n[Link]\nUnmanaged=yes\n");
+    let mut wanted = vec![DropIn { path: NETWORKD, text: general }, DropIn { path: NETWORKD_PODS, text: pods }];
+    if !vnics.is_empty() {
+        let macs = macs(vnics).join(" ");
+        let text = format!("{MARK}# Secondary VNICs.\n[Match]\nMACAddress={macs}\n[Link]\nUnmanaged=yes\n");
+        wanted.push(DropIn { path: NETWORKD_VNICS, text });
+    }
+    wanted
+}
+
+/// For NetworkManager.
+pub(super) fn network_manager(vnics: &[HostVnic]) -> DropIn {
+    let links = [format!("interface-name:{HOST_LINK_PREFIX}*")];
+    let macs = macs(vnics).into_iter().map(|mac| format!("mac:{mac}"));
+    let devices: Vec<String> = links.into_iter().chain(macs).collect();
+    // Added to what others say.
+    let text = format!(
+        "{MARK}# The host ends of pods' links, and secondary VNICs.\n[keyfile]\nunmanaged-devices+={}\n",
+        devices.join(";")
+    );
+    DropIn { path: NETWORK_MANAGER, text }
+}
+
+/// Removes all that are ours below the host's root. Goes on after a failure.
+///
+/// # Errors
+/// What could not be removed. A foreign file of the same name is left and is none.
+pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Vec<DropInError>> {
+    let (mut removed, mut failed) = (Vec::new(), Vec::new());
+    for below in [NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, NETWORK_MANAGER] {
+        let path = root.join(below);
+        if !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => removed.push(path),
+            Err(source) => failed.push(DropInError::Io { action: "removing", path, source }),
+        }
+    }
+    if failed.is_empty() { Ok(removed) } else { Err(failed) }
+}
+
+impl DropIn {
+    pub(super) fn is_in_place(&self, root: &Path) -> bool {
+        fs::read_to_string(root.join(self.path)).is_ok_and(|text| text == self.text)
+    }
+
+    /// Replaces the file as a whole. The programs that read it run as users of their own.
+    pub(super) fn write(&self, root: &Path) -> Result<(), DropInError> {
+        let path = root.join(self.path);
+        let failed = |action| {
+            let path = path.clone();
+            move |source| DropInError::Io { action, path, source }
+        };
+        if path.exists() && !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
+            return Err(DropInError::Foreign(path));
+        }
+        let directory = path.parent().unwrap_or(root);
+        fs::create_dir_all(directory).map_err(failed("creating the directory of"))?;
+        let new = path.with_extension("vcn-native-new");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(&new)
+            .map_err(failed("creating a file beside"))?;
+        file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("writing"))?;
+        fs::rename(&new, &path).map_err(failed("putting in place"))
+    }
+}
+
+impl fmt::Display for DropIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write /{}", self.path)
+    }
+}
+
+/// In one order, however VNICs are listed.
+fn macs(vnics: &[HostVnic]) -> Vec<String> {
+    let mut macs: Vec<String> = vnics.iter().map(|host| host.vnic.mac.to_string()).collect();
+    macs.sort();
+    macs
+}
+
+#[cfg(test)]
+mod tests {
+    use datapath::host::Placement;
+    use vcn::{Mtu, TableId};
+
+    use super::*;
+    use crate::fixture::vnic;
+
+    fn vnics() -> Vec<HostVnic> {
+        let host = |(name, last): (&str, u8)| HostVnic {
+            vnic: vnic(name, last, "10.0.33"),
+            placement: Placement::Device { link: "ens5".parse().unwrap() },
+            table: TableId(1000),
+            mtu: Mtu::VCN,
+        };
+        [("storage", 0x0c), ("pods", 0x0b)].map(host).to_vec()
+    }
+
+    fn all() -> Vec<DropIn> {
+        let mut all = networkd(&vnics());
+        all.push(network_manager(&vnics()));
+        all
+    }
+
+    #[test]
+    fn each_reads_as_in_the_golden_folder() {
+        for drop_in in all() {
+            let name = drop_in.path.replace('/', "_");
+            let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/drop-ins").join(&name);
+            if std::env::var_os("BLESS").is_some() {
+                fs::write(&golden, &drop_in.text).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&golden).unwrap_or_default(), drop_in.text, "{name}");
+        }
+    }
+
+    #[test]
+    fn ours_are_written_and_removed_and_those_of_others_are_left() {
+        let root = tempfile::tempdir().unwrap();
+        let all = all();
+        let foreign = root.path().join(NETWORK_MANAGER);
+        fs::create_dir_all(foreign.parent().unwrap()).unwrap();
+        fs::write(&foreign, "[keyfile]\n").unwrap();
+        for drop_in in &all {
+            let written = drop_in.write(root.path());
+            assert_eq!(written.is_ok(), drop_in.path != NETWORK_MANAGER, "{written:?}");
+            assert_eq!(drop_in.is_in_place(root.path()), drop_in.path != NETWORK_MANAGER);
+        }
+        assert_eq!(remove(root.path()).unwrap().len(), 3);
+        assert_eq!(fs::read_to_string(&foreign).unwrap(), "[keyfile]\n");
+        assert_eq!(fs::read_dir(root.path().join("etc/systemd/network")).unwrap().count(), 0);
+        assert!(remove(root.path()).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,61 @@
+//! Firewalls that reject what is forwarded: Oracle Linux's own does by default, and pods' packets are forwarded.
+
+use datapath::host::HostNetwork;
+use netlink::nft::{Barrier, LinkMatch, Socket, Way};
+use vcn::HOST_LINK_PREFIX;
+
+use crate::condition::{Condition, Reason};
+use crate::logging::chain;
+
+pub(super) fn look(network: &HostNetwork) -> Vec<Condition> {
+    // Nothing is forwarded for pods that are somebody else's.
+    if network.pods.is_none() || network.vnics.is_empty() {
+        return Vec::new();
+    }
+    match barriers(network) {
+        Ok(barriers) => barriers.iter().map(condition).collect(),
+        Err(error) if error.is_unsupported() => Vec::new(),
+        // Looked at again in a moment.
+        Err(error) if error.is_retryable() => Vec::new(),
+        Err(error) => vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("firewalls")],
+    }
+}
+
+fn barriers(network: &HostNetwork) -> Result<Vec<Barrier>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let pods = || LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned());
+    let mut found: Vec<Barrier> = Vec::new();
+    for vnic in &network.vnics {
+        let link = || LinkMatch::Exact(vnic.placement.link().clone());
+        for way in [Way { from: pods(), to: link() }, Way { from: link(), to: pods() }] {
+            found.extend(socket.barriers(&way)?);
+        }
+    }
+    found.sort_by_key(ToString::to_string);
+    found.dedup_by_key(|barrier| barrier.to_string());
+    Ok(found)
+}
+
+fn condition(barrier: &Barrier) -> Condition {
+    let Barrier { family, table, chain, how } = barrier;
+    let accept = match (*family, table.as_str()) {
+        ("inet", "firewalld") => format!(
+            "firewall-cmd --permanent --zone=trusted --add-interface={HOST_LINK_PREFIX}+ and firewall-cmd --reload"
+        ),
+        ("inet", _) => format!(
+            "nft insert rule inet {table} {chain} iifname \"{HOST_LINK_PREFIX}*\" accept, and the same with oifname"
+        ),
+        (family, _) => {
+            let command = if family == "ip6" { "ip6tables" } else { "iptables" };
+            format!(
+                "{command} -I FORWARD -i {HOST_LINK_PREFIX}+ -j ACCEPT and {command} -I FORWARD -o {HOST_LINK_PREFIX}+ -j \
+                 ACCEPT, and save them"
+            )
+        }
+    };
+    let message = format!(
+        "the firewall stops what is forwarded from and to pods, unless one of its rules before accepts it (chain {chain} of \
+         table {family} {table}: {how}). Make it accept pods' links: {accept}; or stop the firewall service"
+    );
+    Condition::degraded(Reason::ForwardingRejected, message).about(barrier)
+}

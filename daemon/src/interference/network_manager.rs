@@ -1,0 +1,38 @@
+//! NetworkManager: a link that it manages gets its addresses, routes and state by its profiles, and loses ours when one of
+//! them comes or goes.
+
+use std::path::Path;
+
+use super::ini::{is_true, value};
+use super::{Found, Subject, index_of};
+use crate::condition::{Condition, Reason};
+
+pub(super) fn look(root: &Path, subject: Subject<'_>) -> Found {
+    let state = root.join("run/NetworkManager");
+    if !state.join("devices").is_dir() {
+        return Found::default();
+    }
+    let mut conditions = Vec::new();
+    for vnic in &subject.network.vnics {
+        let Some(index) = index_of(vnic, subject.links) else { continue };
+        let device = std::fs::read_to_string(state.join("devices").join(index.to_string())).unwrap_or_default();
+        if value(&device, "device", "managed").is_some_and(is_true) {
+            let name = vnic.placement.link();
+            let message = format!(
+                "it manages {name}, the link of {}, and removes addresses and routes there that are not in its profile. Allow \
+                 the agent to write drop-ins (HOST_DROP_INS=allow), or add the link to unmanaged-devices in \
+                 /etc/NetworkManager/conf.d/, and run nmcli general reload",
+                vnic.vnic.id
+            );
+            let about = format!("NetworkManager, {name}");
+            conditions.push(Condition::degraded(Reason::NetworkManagerInterferes, message).about(about));
+        }
+    }
+    let cloud_setup = root.join("etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
+    if cloud_setup.symlink_metadata().is_ok() {
+        let message = "it writes routing rules for every VNIC, on a timer. Disable it: systemctl disable --now \
+                       nm-cloud-setup.timer nm-cloud-setup.service";
+        conditions.push(Condition::degraded(Reason::NetworkManagerInterferes, message).about("nm-cloud-setup"));
+    }
+    Found { running: true, conditions }
+}

@@ -1,0 +1,156 @@
+//! Who else configures what pods live by is told, with what to do about it; it is never fought, and nothing of theirs is
+//! changed unless the operator allows it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::aftercare::dual_stack_node;
+use crate::node::{Agent, Node, name, wait_for};
+use crate::pod::Pod;
+
+fn sh(node: &Node, command: &str) {
+    let output = node.inside(|| Command::new("sh").args(["-c", command]).output().unwrap());
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn write(node: &Node, below: &str, text: &str) {
+    let path = node.path("host").join(below);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn running(node: &Node, more: &[&str]) -> Agent {
+    let mut agent = node.agent(more);
+    node.wait_ready(&mut agent);
+    agent
+}
+
+/// The conditions with this word, as `subject: message`.
+fn told(node: &Node, reason: &str) -> Vec<String> {
+    let body: Value = serde_json::from_str(&node.get("/readyz").1).unwrap_or_default();
+    let all = body["conditions"].as_array().cloned().unwrap_or_default();
+    let these = all.iter().filter(|condition| condition["reason"] == reason);
+    these.map(|it| format!("{}: {}", it["subject"].as_str().unwrap(), it["message"].as_str().unwrap())).collect()
+}
+
+fn wait_told(node: &Node, agent: &Agent, reason: &str, count: usize) -> Vec<String> {
+    let enough = || told(node, reason).len() == count;
+    wait_for(&format!("{count} x {reason}"), enough, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
+    assert_eq!(node.get("/readyz").0, 200, "pods start nevertheless");
+    told(node, reason)
+}
+
+fn host_files(node: &Node) -> Vec<String> {
+    let output = Command::new("find").arg(node.path("host")).args(["-type", "f"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn index(node: &Node) -> u32 {
+    node.on(|socket| socket.index_of(&name("ens5")).unwrap())
+}
+
+#[test]
+fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
+    let node = dual_stack_node();
+    let agent = running(&node, &[]);
+    let pod = Pod::add(&node, "a");
+    wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
+    // Oracle Linux's own.
+    sh(&node, "iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited");
+    let said = wait_told(&node, &agent, "ForwardingRejected", 1);
+    assert!(!pod.is_connected());
+    let help = "iptables -I FORWARD -i vcn+ -j ACCEPT and iptables -I FORWARD -o vcn+ -j ACCEPT";
+    assert!(said[0].starts_with("ip filter FORWARD: ") && said[0].contains(help), "{said:?}");
+    sh(&node, &help.replace("iptables", "iptables-nft").replace(" and ", " && "));
+    wait_told(&node, &agent, "ForwardingRejected", 0);
+    assert!(pod.is_connected());
+    assert_eq!(agent.events("condition.cleared").len(), 1);
+}
+
+#[test]
+fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_written() {
+    let node = dual_stack_node();
+    write(&node, "run/systemd/netif/state", "");
+    write(&node, &format!("run/systemd/netif/links/{}", index(&node)), "ADMIN_STATE=configured\nOPER_STATE=routable\n");
+    write(&node, "etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=no\n");
+    let before = host_files(&node);
+    let agent = running(&node, &[]);
+    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 2);
+    assert!(said[1].starts_with("systemd-networkd, ens5: it configures ens5"), "{said:?}");
+    assert!(said[0].contains("(ManageForeignRoutingPolicyRules is in force)"), "{said:?}");
+    assert_eq!(host_files(&node), before);
+}
+
+#[test]
+fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
+    let node = dual_stack_node();
+    let link = format!("run/systemd/netif/links/{}", index(&node));
+    let device = format!("run/NetworkManager/devices/{}", index(&node));
+    write(&node, "run/systemd/netif/state", "");
+    write(&node, &link, "ADMIN_STATE=configured\n");
+    write(&node, &device, "[device]\nmanaged=true\n");
+    let agent = running(&node, &["--host-drop-ins", "allow"]);
+    wait_told(&node, &agent, "NetworkManagerInterferes", 2);
+    let networkd = fs::read_to_string(node.path("host/etc/systemd/networkd.conf.d/50-vcn-native.conf")).unwrap();
+    assert!(networkd.contains("\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"), "{networkd}");
+    let vnics = fs::read_to_string(node.path("host/etc/systemd/network/10-vcn-native-vnics.network")).unwrap();
+    assert!(vnics.contains("MACAddress=02:00:17:00:00:21\n"), "{vnics}");
+    let manager = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
+    assert!(manager.contains("unmanaged-devices+=interface-name:vcn*;mac:02:00:17:00:00:21\n"), "{manager}");
+    // They read them, when somebody tells them to.
+    write(&node, &link, "ADMIN_STATE=unmanaged\n");
+    write(&node, &device, "[device]\nmanaged=false\n");
+    wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+    let metrics = node.get("/metrics").1;
+    let written = metrics.lines().filter(|line| line.contains(r#"reconcile_changes_total{noun="drop-in""#));
+    let written: u32 = written.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum();
+    assert_eq!(written, 4, "{metrics}");
+    assert_eq!(oke_node_agent::interference::remove(&node.path("host")).unwrap().len(), 4);
+}
+
+#[test]
+fn a_drop_in_of_somebody_else_is_left_and_told() {
+    let node = dual_stack_node();
+    fs::create_dir_all(node.path("host/run/NetworkManager/devices")).unwrap();
+    let theirs = "[keyfile]\nunmanaged-devices=none\n";
+    write(&node, "etc/NetworkManager/conf.d/50-vcn-native.conf", theirs);
+    let agent = running(&node, &["--host-drop-ins", "allow"]);
+    let said = wait_told(&node, &agent, "DropInFailed", 1);
+    assert!(said[0].contains("is not ours"), "{said:?}");
+    let now = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
+    assert_eq!(now, theirs);
+}
+
+#[test]
+fn ocid_is_told_while_it_is_enabled_for_vnics() {
+    let node = dual_stack_node();
+    write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
+    let agent = running(&node, &[]);
+    assert_eq!(told(&node, "VnicConfiguredTwice"), [""; 0]);
+    let wants = node.path("host/etc/systemd/system/multi-user.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    symlink("/usr/lib/systemd/system/ocid.service", wants.join("ocid.service")).unwrap();
+    let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
+    assert!(said[0].starts_with("ocid: ") && said[0].contains("systemctl disable --now ocid"), "{said:?}");
+    write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = False\n");
+    wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+}
+
+/// As `secondary_vnic_all_configure.sh -c` and `ocid` leave it on a virtual machine.
+#[test]
+fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
+    let node = dual_stack_node();
+    let agent = running(&node, &[]);
+    let pod = Pod::add(&node, "a");
+    sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
+    sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
+    let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
+    assert!(said[0].contains("ens5 has the address 10.0.33.7/24, and there is the rule "), "{said:?}");
+    assert!(said[0].contains("secondary_vnic_all_configure.sh (-d undoes it)"), "{said:?}");
+    assert!(pod.is_connected());
+    sh(&node, "ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
+    wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+}

@@ -1,0 +1,68 @@
+//! The IPv6 default route that the primary VNIC's router advertises stays, although the kernel forwards from now on.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::os::fd::AsRawFd;
+
+use netlink::{Address, LinkChange};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt};
+use nix::sys::socket::{socket, sockopt};
+use vcn::Family;
+
+use crate::aftercare::dual_stack_node;
+use crate::node::{Node, name, wait_for};
+
+const ROUTER: &str = "fe80::a";
+
+/// Sends one as the primary VNIC's router does: default router for 1800 s.
+fn advertise(node: &Node) {
+    node.inside_fabric(|| {
+        let index = netlink::Socket::open().unwrap().index_of(&name("ens3")).unwrap();
+        let raw = socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::IcmpV6).unwrap();
+        setsockopt(&raw, sockopt::Ipv6MulticastHops, &255).unwrap();
+        let all_nodes = SockaddrIn6::from(SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index));
+        let source = SockaddrIn6::from(SocketAddrV6::new(ROUTER.parse::<Ipv6Addr>().unwrap(), 0, 0, index));
+        nix::sys::socket::bind(raw.as_raw_fd(), &source).unwrap();
+        // Type, code, checksum (the kernel's), hop limit, flags, lifetime, reachable and retransmission times.
+        let message = [134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
+        sendto(raw.as_raw_fd(), &message, &all_nodes, MsgFlags::empty()).unwrap();
+    });
+}
+
+fn has_default(node: &Node) -> bool {
+    node.routes(Family::Ipv6, 254).contains(&format!("::/0 {ROUTER}"))
+}
+
+#[test]
+fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_still_renewed() {
+    let node = dual_stack_node();
+    node.inside(|| {
+        // As a machine boots: it takes advertisements and forwards nothing.
+        std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "0").unwrap();
+        std::fs::write("/proc/sys/net/ipv6/conf/ens3/accept_ra", "1").unwrap();
+    });
+    node.on_fabric(|socket| {
+        let index = socket.index_of(&name("ens3")).unwrap();
+        socket.change_link(index, &[LinkChange::Up]).unwrap();
+        let address = Address { nodad: true, ..Address::new(index, format!("{ROUTER}/64").parse().unwrap()) };
+        socket.add_address(&address).unwrap();
+    });
+    let learnt = || {
+        advertise(&node);
+        has_default(&node)
+    };
+    wait_for("the default route", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.sysctl("net/ipv6/conf/all/forwarding"), "1");
+    assert!(has_default(&node), "{:?}\n{}", node.routes(Family::Ipv6, 254), agent.log());
+    // Lost by somebody else's doing, it is learnt again.
+    node.on(|socket| {
+        let filter =
+            netlink::RouteFilter { table: Some(vcn::TableId::MAIN), ..netlink::RouteFilter::all(Family::Ipv6) };
+        let routes = socket.routes(&filter).unwrap();
+        let default = routes.iter().find(|it| it.destination.prefix() == 0).unwrap();
+        socket.delete_route(default).unwrap();
+    });
+    assert!(!has_default(&node));
+    wait_for("the default route to be learnt again", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+}
