@@ -5,9 +5,10 @@
 //! ```text
 //!   metadata service ─┐            ┌─▶ slots ─▶ desired ─▶ host (links, routes, rules, nft)
 //!   NativePodNetwork ─┼─▶ world ───┤
-//!   kernel events ────┘  (gather)  ├─▶ pools ──▶ pools.json ──▶ plugins
-//!                        (wake)    ├─▶ running pods' host side, as their records say
-//!                                  └─▶ installer ──▶ CNI binaries, conflist
+//!   kernel events ────┤  (gather)  ├─▶ pools ──▶ pools.json ──▶ plugins
+//!   file changes ─────┘  (wake)    ├─▶ running pods' host side, as their records say; the end of dead ones
+//!                                  ├─▶ installer ──▶ CNI binaries, conflist
+//!                                  └─▶ interference: who else configures this host
 //!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
 //!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
 //! ```

@@ -146,7 +146,7 @@ impl Reconciler {
             findings.changes.extend(changes);
         }
         let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
-        let pod_network = self.installation.stage(&self.settings, world, (usable, cause), &mut findings);
+        let pod_network = self.installation.stage(&self.settings, world, (ours, usable, cause), &mut findings);
         if pod_network.install {
             stages::pods(world, offers, usable, &mut findings.conditions);
         }

@@ -43,18 +43,20 @@ impl Installation {
         }
     }
 
-    /// Brings binaries and configuration into place where they belong.
+    /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
+    /// [`Self::is_ours`] says, and the configuration where an address is `usable`.
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
         world: &World,
-        (usable, cause): (bool, Cause),
+        (ours, usable, cause): (bool, bool, Cause),
         findings: &mut Findings,
     ) -> PodNetworkState {
         let signals = world.signals(&settings.signals);
         if let Some(last) = &self.last
             && last.signals == signals
             && last.usable == usable
+            && last.state.install == ours
             && (cause == Cause::Kernel || last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
@@ -77,7 +79,8 @@ impl Installation {
         };
         if cause != Cause::Preview {
             // A plugin that did not answer may do so the next time.
-            let content = report.failures.is_empty() && !report.notes.iter().any(|note| note.word() == "plugin-kept");
+            let doubtful = |note: &installer::Note| matches!(note.word(), "plugin-kept" | "plugin-unsure");
+            let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
             self.last = Some(Last { signals, usable, state: state.clone(), conditions, files, at });
@@ -96,7 +99,7 @@ impl Last {
 /// The files that the installer looks at.
 fn looked_at(settings: &Settings) -> Snapshot {
     let installer = &settings.installer;
-    [&installer.source_dir, &installer.cni_bin_dir, &installer.cni_conf_dir]
+    [&installer.source_dir, &installer.cni_bin_dir, &installer.cni_conf_dir, &installer.data_dir]
         .into_iter()
         .fold(Snapshot::default(), |files, directory| files.with(directory))
 }
