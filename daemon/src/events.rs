@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use netlink::{Event, Groups, Monitor, nft};
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
+use crate::logging::chain;
 use crate::readable::Readable;
 use crate::suspects::Suspects;
 
@@ -102,7 +103,11 @@ impl Nft {
         match nft::Watch::open(NFT_TABLE) {
             Ok(watch) => Ok(Some(Self { readable: Readable::new(watch.as_fd())?, watch })),
             Err(error) if error.is_unsupported() => Ok(None),
-            Err(error) => Err(io::Error::other(error)),
+            // The timer looks, too.
+            Err(error) => {
+                tracing::warn!(event = "kernel.nft_not_watched", error = chain(&error));
+                Ok(None)
+            }
         }
     }
 

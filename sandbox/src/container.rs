@@ -123,6 +123,14 @@ impl Container {
         self
     }
 
+    /// The same with one more volume, writable, as an operator may add to the manifest.
+    #[must_use]
+    pub fn with_volume(mut self, host: &Path, mounted: &Path) -> Self {
+        let (host, mounted) = (host.to_owned(), mounted.to_owned());
+        self.volumes.push(Volume { host, mounted, read_only: false, create: true });
+        self
+    }
+
     /// The same with another program, such as `kubectl exec` runs in it.
     #[must_use]
     pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {

@@ -114,7 +114,7 @@ fn each_capability_is_needed() {
 #[test]
 fn each_volume_is_needed() {
     let manifest = Container::node_agent().unwrap();
-    for volume in manifest.volumes() {
+    for volume in manifest.volumes().iter().filter(|volume| !volume.read_only) {
         let world = World::new();
         let _agent = world.start(&manifest.clone().without_volume(&volume.host));
         let host = volume.host.to_str().unwrap();
@@ -127,5 +127,43 @@ fn each_volume_is_needed() {
         let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
         let works = world.node.run(|| conflist.exists()).unwrap() && world.host_is_set_up();
         assert!(!works, "without {host}: {}", world.log());
+    }
+}
+
+/// What each read-only volume shows, and what is said of it: without the volume, nothing.
+#[test]
+fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
+    let manifest = Container::node_agent().unwrap();
+    for volume in manifest.volumes().iter().filter(|volume| volume.read_only) {
+        let host = volume.host.to_str().unwrap().to_owned();
+        let (file, text, subject) = match host.as_str() {
+            "/etc/systemd" => ("system/multi-user.target.wants/ocid.service", "", "ocid"),
+            "/run/systemd/netif" => ("state", "", "systemd-networkd"),
+            "/run/NetworkManager/devices" => ("{ens5}", "[device]\nmanaged=true\n", "NetworkManager, ens5"),
+            "/etc/oci-utils.conf.d" => ("00-oci-utils.conf", "[vnic]\nenabled = false\n", "ocid"),
+            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        };
+        // That one says that nothing is to be told.
+        let silences = host == "/etc/oci-utils.conf.d";
+        let told = |container: &Container| {
+            let world = World::new();
+            let write = || {
+                let index = netlink::Socket::open().unwrap().index_of(&"ens5".parse().unwrap()).unwrap();
+                let path = Path::new(&host).join(file.replace("{ens5}", &index.to_string()));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+                if silences {
+                    let wants = Path::new("/etc/systemd/system/multi-user.target.wants");
+                    fs::create_dir_all(wants).unwrap();
+                    fs::write(wants.join("ocid.service"), "").unwrap();
+                }
+            };
+            world.node.run(write).unwrap();
+            let mut agent = world.start(container);
+            agent.wait_ready(&world.node).unwrap();
+            world.log().contains(&format!("\"subject\":\"{subject}\""))
+        };
+        assert_eq!(told(&manifest), !silences, "with {host}");
+        assert_eq!(told(&manifest.clone().without_volume(&volume.host)), silences, "without {host}");
     }
 }

@@ -9,7 +9,8 @@ use crate::condition::{Condition, Reason};
 
 pub(super) fn look(root: &Path, subject: Subject<'_>) -> Found {
     let state = root.join("run/NetworkManager");
-    if !state.join("devices").is_dir() {
+    // The directory alone may be the kubelet's, who makes what it mounts.
+    if !std::fs::read_dir(state.join("devices")).is_ok_and(|mut devices| devices.next().is_some()) {
         return Found::default();
     }
     let mut conditions = Vec::new();

@@ -84,10 +84,9 @@ fn a_configuration_of_okes_own_cni_that_appears_decides_at_once() {
 fn binaries_are_neither_read_nor_run_while_no_file_changes_and_what_it_writes_itself_makes_no_pass() {
     let node = node_with_pods();
     let plugin = node.path("source/vcn-native");
-    let runs = node.path("runs");
+    let runs = node.path("run/runs");
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
-    let script = format!("#!/bin/sh\necho run >> {}\necho '{answer}'\n", runs.display());
-    fs::write(&plugin, script).unwrap();
+    fs::write(&plugin, format!("#!/bin/sh\necho run >> /run/vcn-native/runs\necho '{answer}'\n")).unwrap();
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);
     node.wait_ready(&mut agent);
     let passed = |more: u32| {

@@ -22,8 +22,8 @@ fn write(node: &Node, below: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn running(node: &Node, more: &[&str]) -> Agent {
-    let mut agent = node.agent(more);
+fn running(node: &Node) -> Agent {
+    let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     agent
 }
@@ -55,7 +55,7 @@ fn index(node: &Node) -> u32 {
 #[test]
 fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
     let node = dual_stack_node();
-    let agent = running(&node, &[]);
+    let agent = running(&node);
     let pod = Pod::add(&node, "a");
     wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
     // Oracle Linux's own.
@@ -77,7 +77,7 @@ fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_writ
     write(&node, &format!("run/systemd/netif/links/{}", index(&node)), "ADMIN_STATE=configured\nOPER_STATE=routable\n");
     write(&node, "etc/systemd/networkd.conf", "[Network]\nManageForeignRoutes=no\n");
     let before = host_files(&node);
-    let agent = running(&node, &[]);
+    let agent = running(&node);
     let said = wait_told(&node, &agent, "NetworkManagerInterferes", 2);
     assert!(said[1].starts_with("systemd-networkd, ens5: it configures ens5"), "{said:?}");
     assert!(said[0].contains("(ManageForeignRoutingPolicyRules is in force)"), "{said:?}");
@@ -92,7 +92,8 @@ fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
     write(&node, "run/systemd/netif/state", "");
     write(&node, &link, "ADMIN_STATE=configured\n");
     write(&node, &device, "[device]\nmanaged=true\n");
-    let agent = running(&node, &["--host-drop-ins", "allow"]);
+    let mut agent = node.agent_with_drop_ins();
+    node.wait_ready(&mut agent);
     wait_told(&node, &agent, "NetworkManagerInterferes", 2);
     let networkd = fs::read_to_string(node.path("host/etc/systemd/networkd.conf.d/50-vcn-native.conf")).unwrap();
     assert!(networkd.contains("\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n"), "{networkd}");
@@ -114,10 +115,11 @@ fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
 #[test]
 fn a_drop_in_of_somebody_else_is_left_and_told() {
     let node = dual_stack_node();
-    fs::create_dir_all(node.path("host/run/NetworkManager/devices")).unwrap();
+    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
     let theirs = "[keyfile]\nunmanaged-devices=none\n";
     write(&node, "etc/NetworkManager/conf.d/50-vcn-native.conf", theirs);
-    let agent = running(&node, &["--host-drop-ins", "allow"]);
+    let mut agent = node.agent_with_drop_ins();
+    node.wait_ready(&mut agent);
     let said = wait_told(&node, &agent, "DropInFailed", 1);
     assert!(said[0].contains("is not ours"), "{said:?}");
     let now = fs::read_to_string(node.path("host/etc/NetworkManager/conf.d/50-vcn-native.conf")).unwrap();
@@ -128,7 +130,7 @@ fn a_drop_in_of_somebody_else_is_left_and_told() {
 fn ocid_is_told_while_it_is_enabled_for_vnics() {
     let node = dual_stack_node();
     write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
-    let agent = running(&node, &[]);
+    let agent = running(&node);
     assert_eq!(told(&node, "VnicConfiguredTwice"), [""; 0]);
     let wants = node.path("host/etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).unwrap();
@@ -143,7 +145,7 @@ fn ocid_is_told_while_it_is_enabled_for_vnics() {
 #[test]
 fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
     let node = dual_stack_node();
-    let agent = running(&node, &[]);
+    let agent = running(&node);
     let pod = Pod::add(&node, "a");
     sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
     sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");

@@ -33,8 +33,19 @@ const PORT: &str = "127.0.0.1:9808";
 const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
 
 /// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 4] =
-    [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d"), ("/run/vcn-native", "run"), ("/var/lib/vcn-native", "lib")];
+const VOLUMES: [(&str, &str); 8] = [
+    ("/opt/cni/bin", "bin"),
+    ("/etc/cni/net.d", "net.d"),
+    ("/run/vcn-native", "run"),
+    ("/var/lib/vcn-native", "lib"),
+    ("/etc/systemd", "host/etc/systemd"),
+    ("/run/systemd/netif", "host/run/systemd/netif"),
+    ("/run/NetworkManager/devices", "host/run/NetworkManager/devices"),
+    ("/etc/oci-utils.conf.d", "host/etc/oci-utils.conf.d"),
+];
+
+/// Those that an operator adds who allows drop-ins.
+const DROP_INS: [&str; 3] = ["etc/systemd/networkd.conf.d", "etc/systemd/network", "etc/NetworkManager/conf.d"];
 
 /// A node: a namespace, its directories and its metadata service.
 pub(crate) struct Node {
@@ -112,7 +123,6 @@ impl Node {
             ("--resync-seconds", "1".into()),
             ("--detach-grace-seconds", "1".into()),
             ("--dead-after-seconds", "1".into()),
-            ("--host-root", path("host")),
         ]
         .into_iter()
         .filter(|(option, _)| !more.contains(option))
@@ -128,6 +138,7 @@ impl Node {
             ("--cni-bin-dir", "bin"),
             ("--cni-conf-dir", "net.d"),
             ("--source-dir", "source"),
+            ("--host-root", "host"),
         ]
         .into_iter()
         .flat_map(|(option, below)| [option.to_owned(), self.path(below).display().to_string()])
@@ -153,6 +164,14 @@ impl Node {
     /// Starts the agent, under what its manifest gives it.
     pub(crate) fn agent(&self, more: &[&str]) -> Agent {
         self.start(self.container(), more)
+    }
+
+    /// Starts the agent where drop-ins may be written.
+    pub(crate) fn agent_with_drop_ins(&self) -> Agent {
+        let container = DROP_INS.iter().fold(self.container(), |container, below| {
+            container.with_volume(&self.path("host").join(below), &std::path::Path::new("/host").join(below))
+        });
+        self.start(container, &["--host-drop-ins", "allow"])
     }
 
     /// Starts the agent without a capability.

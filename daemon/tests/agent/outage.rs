@@ -156,7 +156,7 @@ fn a_native_pod_network_that_is_gone_withdraws_nothing_and_pools_follow_it_when_
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
     let vnics = node.pools()["vnics"].clone();
-    std::fs::remove_file(node.path("npn.json")).unwrap();
+    std::fs::remove_file(node.npn()).unwrap();
     wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
     assert_eq!((node.get("/readyz").0, node.pools()["vnics"].clone()), (200, vnics.clone()));
     assert!(node.pools()["reason"].as_str().unwrap().contains("no NativePodNetwork"), "{}", node.pools());
