@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use netlink::{Netns, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
+use vcn::IfName;
 
 /// A namespace by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +58,11 @@ impl Places {
         let socket = Socket::open_in(&netns)?;
         self.pod = Some(PodPlace { netns, socket });
         Ok(self)
+    }
+
+    /// Whether the host has a link of this name.
+    pub fn has_link(&mut self, name: &IfName) -> bool {
+        self.host.index_of(name).is_ok()
     }
 
     /// The socket of a place; `None` for the pod when there is none (any more).

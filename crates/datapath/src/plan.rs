@@ -96,9 +96,12 @@ impl fmt::Display for Step {
             Change::Replace { from: Object::Sysctl(from), to: to @ Object::Sysctl(_) } => {
                 write!(f, "sysctl {to} (was {})", from.value)
             }
-            Change::Replace { from: Object::Link(from), to: Object::Link(to) } => {
-                write!(f, "link set {to} (was {from})")
-            }
+            Change::Replace { from: Object::Link(from), to: Object::Link(to) } => match (&from.alias, &to.alias) {
+                (was, Some(alias)) if was.as_ref() != Some(alias) => {
+                    write!(f, "link set {} alias {alias} (was {})", to.name, was.as_deref().unwrap_or("none"))
+                }
+                _ => write!(f, "link set {to} (was {from})"),
+            },
             Change::Replace { to, .. } => write!(f, "{} replace {to}", to.noun()),
         }
     }

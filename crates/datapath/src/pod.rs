@@ -75,8 +75,7 @@ impl LinkEnds {
             // Three letters and twelve digits: always a valid name; the pod's own is as good a fallback as any.
             host: IfName::new(digits).unwrap_or_else(|_| pod_link.clone()),
             host_mac: MacAddr::local(hash),
-            // The kernel keeps 255 bytes; a longer identity is told by its first part (and, as ever, by its hash).
-            alias: format!("{LINK_ALIAS_PREFIX}{identity}").chars().take(255).collect(),
+            alias: alias(identity, hash),
             pod: pod_link,
             pod_mac: MacAddr::local(hash.rotate_left(24) ^ 0x5a5a),
         }
@@ -124,6 +123,12 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
         objects.extend(outside(ends, address).map(|object| (Place::Host, object)));
     }
     objects
+}
+
+/// The kernel keeps 254 bytes; a longer identity is told by its hash alone, and then by nobody who does not know it.
+fn alias(identity: &str, hash: u64) -> String {
+    let alias = format!("{LINK_ALIAS_PREFIX}{identity}");
+    if alias.len() <= 254 { alias } else { format!("{LINK_ALIAS_PREFIX}#{hash:016x}") }
 }
 
 /// The gateway a pod sees in a family.

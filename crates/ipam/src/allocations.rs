@@ -107,8 +107,6 @@ pub(crate) struct Held {
     /// The name of its record.
     pub(crate) name: String,
     pub(crate) addresses: Vec<IpAddr>,
-    /// When it is to be looked at whether its ADD has finished; `None` once that is known.
-    pub(crate) until: Option<BootTime>,
 }
 
 impl Allocations {

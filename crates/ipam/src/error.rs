@@ -91,6 +91,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// Why a file cannot be understood. A newer format may have another shape altogether; its version is then all that can
     /// be read.
     pub(crate) fn not_ours(path: &Path, bytes: &[u8], source: serde_json::Error) -> Self {
@@ -117,16 +123,23 @@ pub struct Shortage {
     pub in_use: usize,
     /// Families every VNIC must offer.
     pub families: Vec<Family>,
+    /// Those of which no VNIC has a free one. None, when there are some of each, but not on one VNIC.
+    pub lacking: Vec<Family>,
     /// What the agent says of the pools, where it says something.
     pub reason: Option<String>,
 }
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let families: Vec<String> = self.families.iter().map(ToString::to_string).collect();
+        let names = |families: &[Family]| families.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
         match self.vnics {
             0 => f.write_str("no VNIC of this node serves pods")?,
-            n => write!(f, "{n} VNIC(s) serve pods ({}), {} address(es) in use", families.join("+"), self.in_use)?,
+            n => write!(f, "{n} VNIC(s) serve pods ({}), {} address(es) in use", names(&self.families), self.in_use)?,
+        }
+        match self.lacking.as_slice() {
+            [] if self.vnics > 0 => f.write_str(", and no VNIC has a free one of each family")?,
+            lacking if lacking.len() < self.families.len() => write!(f, ", and no {} is left", names(lacking))?,
+            _ => {}
         }
         match &self.reason {
             Some(reason) => write!(f, "; {reason}"),

@@ -41,7 +41,7 @@ impl Serialize for Allocations {
         let others = self.others.iter().map(Cow::Borrowed);
         let known = self.allocations.iter().map(|allocation| {
             let (name, addresses) = (name_of(&allocation.key), allocation.held());
-            Cow::Owned(Held { name, addresses, until: allocation.tentative_until })
+            Cow::Owned(Held { name, addresses })
         });
         Index {
             version: self.version,
@@ -76,7 +76,6 @@ impl Serialize for Held {
         let mut seq = serializer.serialize_seq(None)?;
         seq.serialize_element(&self.name)?;
         seq.serialize_element(&self.addresses)?;
-        self.until.iter().try_for_each(|until| seq.serialize_element(until))?;
         seq.end()
     }
 }
@@ -111,18 +110,17 @@ impl<'de> Visitor<'de> for HeldElements {
     type Value = Held;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a record's name, its addresses and perhaps a time")
+        f.write_str("a record's name and its addresses")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Held, A::Error> {
         let name: String = elements.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
         let addresses: Vec<IpAddr> = elements.next_element()?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
-        let until = elements.next_element()?;
         rest(elements)?;
         if !is_name(&name) {
             return Err(A::Error::invalid_value(Unexpected::Str(&name), &"the name of a record"));
         }
-        Ok(Held { name, addresses, until })
+        Ok(Held { name, addresses })
     }
 }
 

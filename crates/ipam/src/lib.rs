@@ -12,7 +12,8 @@
 //!
 //! A verb reads the index, which is addresses only, and the one record that is its own: what others hold it need not
 //! understand. All files live in the state directory on tmpfs and carry the boot id: what an earlier boot wrote is void,
-//! because its pods are gone. No lock is held over anything but the file update.
+//! because its pods are gone. The lock of the files is held over nothing but their update; verbs of one attachment wait for
+//! each other ([`AttachmentLock`]).
 
 mod address_map;
 mod allocations;
@@ -31,4 +32,4 @@ pub use error::{Error, Shortage};
 pub use file::write_atomically;
 pub use pools::{FamilyPool, Pools, VnicPool};
 pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
-pub use store::Store;
+pub use store::{AttachmentLock, Store};

@@ -1,5 +1,6 @@
 //! The choice of an address: pure, given the pools, what is handed out and the time.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use vcn::{Family, IfName};
 
 use crate::address_map::{AddressMap, AddressSet};
 use crate::{
-    Allocation, Allocations, Assigned, BootTime, Error, Freed, NetnsRecord, PodRecord, Pools, Shortage, VnicPool,
+    Allocation, Allocations, Assigned, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Shortage,
+    VnicPool,
 };
 
 /// How long a freed address rests. A client that opened a connection to the old pod may still be retrying: conntrack
@@ -16,7 +18,8 @@ use crate::{
 /// connection to the wrong pod.
 pub const COOLDOWN: Duration = Duration::from_secs(130);
 
-/// How long an unfinished ADD keeps its address: twice the time a runtime waits for one.
+/// How long an unfinished ADD keeps its address unasked. Then whoever needs addresses looks whether the ADD is still under
+/// way, and if it is not, takes down what it has left and frees them.
 pub const TENTATIVE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// How many freed addresses are remembered although they are as good as never used: rested, and forgotten by the kernel.
@@ -56,14 +59,13 @@ pub struct Reservation {
 impl Allocations {
     /// Reserves one address of every family the pools offer, all on one VNIC, for an attachment.
     ///
-    /// Among VNICs that can serve every family: those with a rested address first, then the one with the fewest
-    /// addresses in use, then the one whose address has rested longest. On it, per family: an address never used in
+    /// Among VNICs that can serve every family: those with a rested address first, or else the one whose address has rested
+    /// longest; then the one with the fewest addresses in use, then the one whose address was freed first. On it, per family: an address never used in
     /// this boot, else the one freed longest ago.
     ///
     /// # Errors
     /// [`Error::Exhausted`] with the numbers behind it.
     pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
-        self.expire(now);
         self.trim(pools, now);
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
             // The namespace may be a new one under the same key; the addresses stay.
@@ -88,11 +90,15 @@ impl Allocations {
             .for_pods()
             .filter(|_| !families.is_empty())
             .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
-            .min_by_key(|choice| (choice.cooling(self.anew, now), choice.load, choice.newest()));
+            .min_by_key(|choice| {
+                let cooling = choice.cooling(self.anew, now);
+                (cooling.is_some(), Reverse(cooling), choice.load, choice.newest())
+            });
         let Some(choice) = choice else {
             return Err(Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
                 in_use: in_use.len(),
+                lacking: lacking(pools, &families, &in_use),
                 families,
                 reason: pools.reason.clone(),
             }));
@@ -156,12 +162,16 @@ impl Allocations {
         self.in_use().chain(self.freed.iter().map(|freed| freed.address)).find(|address| !seen.insert(*address))
     }
 
-    /// Takes back what ADDs that never finished had reserved.
-    pub(crate) fn expire(&mut self, now: BootTime) {
-        let void = |held: &Allocation| held.tentative_until.is_some_and(|until| until <= now);
-        for allocation in self.allocations.extract_if(.., |held| void(held)).collect::<Vec<_>>() {
-            self.cool(&allocation.held(), now);
-        }
+    /// What ADDs hold that should have finished long ago. They may be under way nevertheless: see [`crate::Store::attachment`].
+    pub fn overdue(&self, now: BootTime) -> impl Iterator<Item = &Allocation> {
+        self.allocations.iter().filter(move |held| held.tentative_until.is_some_and(|until| until <= now))
+    }
+
+    /// Lets addresses rest that nobody has on record, as if they had just been freed.
+    pub fn rest(&mut self, addresses: &[IpAddr], now: BootTime) {
+        let held: AddressSet = self.in_use().collect();
+        let unheld: Vec<IpAddr> = addresses.iter().copied().filter(|address| !held.contains(address)).collect();
+        self.cool(&unheld, now);
     }
 
     /// Drops freed addresses that are not worth remembering.
@@ -180,6 +190,13 @@ impl Allocations {
         let surplus = self.freed.len().saturating_sub(FREED_LIMIT);
         self.freed.drain(..surplus);
     }
+}
+
+/// The families of which no VNIC has a free address.
+fn lacking(pools: &Pools, families: &[Family], in_use: &AddressSet) -> Vec<Family> {
+    let free = |pool: &FamilyPool| pool.candidates().any(|address| !in_use.contains(&address));
+    let lacks = |family: &Family| !pools.for_pods().any(|vnic| vnic.families.of(*family).is_some_and(free));
+    families.iter().copied().filter(lacks).collect()
 }
 
 /// An address on the VNIC whose pool it is in.
@@ -220,7 +237,7 @@ impl<'a> Choice<'a> {
         Some(Self { vnic, addresses, load })
     }
 
-    /// How long the least rested address has rested, when that is less than the cooldown. `None` (rested) sorts first.
+    /// How long the least rested address has rested, when that is less than the cooldown.
     /// In a record that was made `anew`, what is not in it may have been in use until then.
     fn cooling(&self, anew: Option<BootTime>, now: BootTime) -> Option<Duration> {
         let rest = |(_, at): &(IpAddr, Option<BootTime>)| at.or(anew).map(|at| now.since(at));

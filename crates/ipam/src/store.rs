@@ -1,15 +1,16 @@
 //! The allocations on disk: read, changed and replaced under one lock, and nothing else under it.
 
+mod attachment;
+mod lock;
 mod mend;
 mod write;
 
+pub use attachment::AttachmentLock;
+
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use cni::AttachmentKey;
@@ -21,6 +22,7 @@ use crate::{Allocation, Allocations, BootId, BootTime, Error, Freed};
 
 const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
+const ATTACHMENTS: &str = "attachments.lock";
 
 /// The longest wait for the lock. It is held for file updates alone, less than a millisecond each: 250 pods at once are
 /// through in a fraction of a second.
@@ -31,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Store {
     index: PathBuf,
     lock: PathBuf,
+    attachments: PathBuf,
     records: Records,
     boot: BootId,
     patience: Duration,
@@ -50,7 +53,8 @@ impl Store {
     #[must_use]
     pub fn new(state_dir: &Path, boot: BootId) -> Self {
         let records = Records::new(state_dir, boot.clone());
-        Self { index: state_dir.join(INDEX), lock: state_dir.join(LOCK), records, boot, patience: PATIENCE }
+        let [index, lock, attachments] = [INDEX, LOCK, ATTACHMENTS].map(|file| state_dir.join(file));
+        Self { index, lock, attachments, records, boot, patience: PATIENCE }
     }
 
     /// The same with another bound on the wait for the lock.
@@ -106,7 +110,7 @@ impl Store {
     }
 
     /// Changes one attachment's allocation, as [`Self::update`] does, and costs the same however many others there are:
-    /// `change` finds no record of theirs but those of leases that have run out. What they hold is held nevertheless.
+    /// `change` finds no record of theirs. What they hold is held nevertheless.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -118,21 +122,18 @@ impl Store {
     ) -> Result<T, E> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        let overdue = |held: &mut Held| {
-            let overdue = held.until.is_some_and(|until| until <= now);
-            if overdue && self.records.lasts(&held.name) {
-                held.until = None;
-            }
-            overdue && held.until.is_some()
+        let mut opened = self.open(|held| held.name == name, now)?;
+        let mut gone = match opened.index {
+            Some(_) => BTreeSet::new(),
+            None => self.restore(&mut opened)?,
         };
-        let mut opened = self.open(|held| held.name == name || overdue(held), now)?;
         let answer = change(&mut opened.means)?;
         let namesake = opened.records.iter().find(|other| other.key != *key && name_of(&other.key) == name);
-        let gone = match (opened.means.find(key), namesake) {
+        match (opened.means.find(key), namesake) {
             (Some(_), Some(other)) => return Err(E::from(self.records.collision(other, key))),
-            (None, None) => BTreeSet::from([name]),
-            _ => BTreeSet::new(),
-        };
+            (None, None) => drop(gone.insert(name)),
+            _ => {}
+        }
         self.keep(&opened, gone)?;
         Ok(answer)
     }
@@ -163,7 +164,7 @@ impl Store {
     }
 
     /// The allocations, with the records of those that are `wanted`.
-    fn open(&self, wanted: impl FnMut(&mut Held) -> bool, now: BootTime) -> Result<Opened, Error> {
+    fn open(&self, wanted: impl Fn(&Held) -> bool, now: BootTime) -> Result<Opened, Error> {
         let mut opened = match self.index()? {
             Some((index, means)) => Opened { index: Some(index), records: Vec::new(), means },
             None => Opened { index: None, records: Vec::new(), means: self.none() },
@@ -172,12 +173,7 @@ impl Store {
         Ok(opened)
     }
 
-    fn understand(
-        &self,
-        opened: &mut Opened,
-        mut wanted: impl FnMut(&mut Held) -> bool,
-        now: BootTime,
-    ) -> Result<(), Error> {
+    fn understand(&self, opened: &mut Opened, wanted: impl Fn(&Held) -> bool, now: BootTime) -> Result<(), Error> {
         let Opened { records, means, .. } = opened;
         for held in means.others.extract_if(.., |held| wanted(held)).collect::<Vec<_>>() {
             match self.record(&held)? {
@@ -225,26 +221,7 @@ impl Store {
         Allocations::none(self.boot.clone())
     }
 
-    /// Freed when the file is closed, so also by kill −9. A holder that was stopped must not stop the node's pods for ever.
     fn lock(&self) -> Result<File, Error> {
-        let wrap = |source| Error::Lock { path: self.lock.clone(), source };
-        let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
-        let file = match open() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The agent makes the directory; a DEL must not depend on it.
-                self.lock.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| open()).map_err(wrap)?
-            }
-            other => other.map_err(wrap)?,
-        };
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(wrap(error)),
-        }
-        // Waiting in the kernel is fairer than asking again and again, and has no deadline: so somebody else waits.
-        let (sender, locked) = mpsc::channel();
-        let waiting = thread::Builder::new().spawn(move || sender.send(file.lock().map(|()| file)));
-        waiting.map_err(wrap)?;
-        locked.recv_timeout(self.patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(wrap)
+        lock::whole(&self.lock, self.patience)
     }
 }

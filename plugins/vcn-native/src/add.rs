@@ -23,6 +23,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("pools");
 
+    let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let reservation = reserve(&node, &pools, &asked(request, &netns), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
@@ -44,7 +45,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let built = build(
         &network,
         netns,
-        Leftover { allocation: &allocation, pools: &pools, node: &node, existing: reservation.existing },
+        Leftover { allocation: &allocation, node: &node, existing: reservation.existing },
         report,
     )
     .and_then(|()| node.store.commit(&request.key).map_err(|error| failure::of_ipam(&error)));
@@ -68,12 +69,12 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
         match reserved {
             Ok(Some(reservation)) => return Ok(reservation),
             Ok(None) | Err(ipam::Error::Damaged { .. }) if !sure => {
-                node.rebuild_record(pools, report)?;
+                node.rebuild_record(Some(pools), Some(&asked.key), report)?;
                 sure = true;
             }
             Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
             Err(ipam::Error::Exhausted(_)) if !swept => {
-                node.store.sweep(node.now).map_err(|error| failure::of_ipam(&error))?;
+                node.reclaim(report)?;
                 swept = true;
             }
             Err(error) => return Err(failure::of_ipam(&error)),
@@ -84,7 +85,6 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
 /// What earlier ADDs, of this attachment or of others, may have left.
 struct Leftover<'a> {
     allocation: &'a Allocation,
-    pools: &'a Pools,
     node: &'a Node<'a>,
     existing: bool,
 }
@@ -124,11 +124,11 @@ fn build(network: &PodNetwork, netns: Netns, leftover: Leftover<'_>, report: &mu
 impl Leftover<'_> {
     /// What there is of this attachment.
     fn own(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
-        node::observe(&self.allocation.key, Some(self.allocation), Some(self.pools), places)
+        node::observe(&self.allocation.key, Some(self.allocation), places)
     }
 
     /// Clears away what is in this attachment's place: what it left itself, and what attachments without record left
-    /// under its addresses (an ADD that was killed, and whose lease ran out). Whether there was anything.
+    /// under its addresses (whose record was lost). Whether there was anything.
     fn clear(&self, network: &PodNetwork, places: &mut Places, report: &mut Report) -> Result<bool, Error> {
         let own = self.own(places)?;
         dismantle(&plan(&[], &own), places);
@@ -141,8 +141,10 @@ impl Leftover<'_> {
         for owner in owners.iter().filter(in_the_way) {
             let key = owner.identity.as_ref().and_then(|identity| identity.parse::<AttachmentKey>().ok());
             let Some(key) = key.filter(|key| held.find(key).is_none()) else { continue };
+            let lock = self.node.store.try_attachment(&key).map_err(|error| failure::of_ipam(&error))?;
+            let Some(_lock) = lock else { continue };
             report.note(format!("{} was left by {key}, which is not on record: taken down", owner.link));
-            del::take_down(&key, None, self.node, report)?;
+            del::take_down(&key, None, report)?;
             cleared = true;
         }
         Ok(cleared)
@@ -158,7 +160,7 @@ fn give_up(
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    if let Err(left) = del::take_down(&request.key, Some(allocation), node, report) {
+    if let Err(left) = del::take_down(&request.key, Some(allocation), report) {
         return error.with_details(left);
     }
     match node.release(&request.key, report) {

@@ -38,7 +38,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
         .map_err(|error| failure::of_host(&error))?;
     let network = node::network(allocation, Some(&pools), &request.conf);
     let carriers = carriers(allocation, &pools);
-    let mut observed = node::observe(&request.key, Some(allocation), Some(&pools), &mut places)?;
+    let mut observed = node::observe(&request.key, Some(allocation), &mut places)?;
     observed.extend(
         pod::observe_needed(&carriers, &network.ends.host, &mut places)
             .map_err(|error| failure::of_datapath(&error))?,

@@ -13,32 +13,27 @@ use crate::report::Report;
 
 /// The configuration may have changed or be unreadable, the namespace may be gone or be another pod's by now, the pools
 /// may be missing: the allocation alone says what to take down, and without one the host link's name does. The namespace
-/// is never entered: the pod end goes with the host end.
+/// is never entered: the pod end goes with the host end. The addresses are free only when nothing leads to them any more.
 pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) -> Result<(), Error> {
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
+    let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let known = recorded(request, &node, report);
     report.mark("record");
-    take_down(&request.key, known.as_ref(), &node, report)?;
+    take_down(&request.key, known.as_ref(), report)?;
     let released = node.release(&request.key, report).map_err(|error| failure::of_ipam(&error))?;
     report.mark("ipam");
-    let Some(allocation) = released else { return Ok(()) };
-    report.addresses(&allocation.addresses);
-    // An ADD of the same attachment was under way while this looked: what it made since goes too.
-    match known.is_none_or(|known| known.tentative_until.is_some()) {
-        true => take_down(&request.key, Some(&allocation), &node, report),
-        false => Ok(()),
+    if let Some(allocation) = released.or(known) {
+        report.addresses(&allocation.addresses);
     }
+    Ok(())
 }
 
 /// The record of the attachment. An unreadable one must not keep the pod from going: nothing can be handed out from it
 /// either, and the host link's name still leads to what there is.
 fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) -> Option<Allocation> {
     let mut read = node.store.find(&request.key);
-    // The pools are read only then: a DEL has no other use for them.
-    if matches!(read, Err(ipam::Error::Damaged { .. }))
-        && let Ok(pools) = node.pools()
-    {
-        if let Err(error) = node.rebuild_record(&pools, report) {
+    if matches!(read, Err(ipam::Error::Damaged { .. })) {
+        if let Err(error) = node.rebuild_record(node.pools().ok().as_ref(), Some(&request.key), report) {
             report.note(error.to_string());
         }
         read = node.store.find(&request.key);
@@ -53,7 +48,6 @@ fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) ->
 pub(crate) fn take_down(
     key: &AttachmentKey,
     allocation: Option<&Allocation>,
-    node: &Node<'_>,
     report: &mut Report,
 ) -> Result<(), Error> {
     let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
@@ -61,7 +55,7 @@ pub(crate) fn take_down(
         // The record was written before the network was made, and it is in the record's terms that it was made.
         Some(allocation) => pod::recorded(&node::network(allocation, None, &Conf::default()), &mut places)
             .map_err(|error| failure::of_datapath(&error))?,
-        None => match node::observe(key, None, node.pools().ok().as_ref(), &mut places) {
+        None => match node::observe(key, None, &mut places) {
             // The name is somebody else's: ADD answered so, and nothing of this attachment can be there.
             Err(error) if error.code == code::LINK_COLLISION => Vec::new(),
             observed => observed?,

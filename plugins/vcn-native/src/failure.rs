@@ -41,7 +41,9 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
         ipam::Error::Exhausted(_) => {
             (code::NO_ADDRESS, "free pods, raise the node's pod limit, or see `oke-node-agent pools` on the node")
         }
-        ipam::Error::NoAllocation(_) => (ErrorCode::TRY_AGAIN_LATER, "the pod was deleted meanwhile; nothing to do"),
+        ipam::Error::NoAllocation(_) => {
+            (ErrorCode::TRY_AGAIN_LATER, "its record went while it was added; the runtime tries again")
+        }
         ipam::Error::TooNew { .. } => {
             (code::STATE, "a newer version wrote it: install that again, or drain the node and reboot it")
         }

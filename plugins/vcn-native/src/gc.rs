@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cni::{Error, GcRequest};
+use cni::{AttachmentKey, Error, GcRequest};
 use ipam::Allocation;
 
 use crate::conf::Conf;
@@ -19,11 +19,9 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     }
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
-    if let Err(error) = node.store.sweep(node.now) {
-        match (error, node.pools()) {
-            (ipam::Error::Damaged { .. }, Ok(pools)) => node.rebuild_record(&pools, report)?,
-            (error, _) => return Err(failure::of_ipam(&error)),
-        }
+    match node.store.sweep() {
+        Err(ipam::Error::Damaged { .. }) => node.rebuild_record(node.pools().ok().as_ref(), None, report)?,
+        swept => swept.map_err(|error| failure::of_ipam(&error))?,
     }
     let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
     let dead = |held: &&Allocation| {
@@ -33,9 +31,7 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     };
     let mut outcome = Ok(());
     for allocation in held.allocations.iter().filter(dead) {
-        let freed = del::take_down(&allocation.key, Some(allocation), &node, report)
-            .and_then(|()| node.release(&allocation.key, report).map_err(|error| failure::of_ipam(&error)));
-        report.addresses(&allocation.addresses);
+        let freed = free(&allocation.key, dead, &node, report);
         // One that resists must not keep the others.
         outcome = match (outcome, freed) {
             (outcome, Ok(_)) => outcome,
@@ -44,4 +40,20 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
         };
     }
     outcome
+}
+
+/// As DEL does, if it is still dead when no other verb acts on it any more.
+fn free(
+    key: &AttachmentKey,
+    dead: impl Fn(&&Allocation) -> bool,
+    node: &Node<'_>,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let wrap = |error| failure::of_ipam(&error);
+    let _lock = node.store.attachment(key).map_err(wrap)?;
+    let Some(allocation) = node.store.find(key).map_err(wrap)?.filter(|found| dead(&found)) else { return Ok(()) };
+    del::take_down(key, Some(&allocation), report)?;
+    node.release(key, report).map_err(wrap)?;
+    report.addresses(&allocation.addresses);
+    Ok(())
 }

@@ -8,9 +8,10 @@ use cni::{AttachmentKey, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Request, Store};
-use vcn::{IfName, Mtu};
+use vcn::Mtu;
 
 use crate::conf::Conf;
+use crate::del;
 use crate::failure;
 use crate::report::Report;
 
@@ -35,24 +36,54 @@ impl<'a> Node<'a> {
         Pools::read(self.state_dir, &self.boot)
     }
 
-    /// Frees what an attachment holds. A damaged index is made anew for that: what is damaged frees nothing.
+    /// Frees what an attachment holds; whoever calls this holds the attachment's lock. A damaged index is made anew for
+    /// that: what is damaged frees nothing.
     ///
     /// # Errors
     /// The files' own troubles.
     pub(crate) fn release(&self, key: &AttachmentKey, report: &mut Report) -> Result<Option<Allocation>, ipam::Error> {
-        let release = || self.store.update_for(key, self.now, |held| Ok(held.release(key, self.now)));
+        // Now, not when the verb began: taking a network down takes its time.
+        let now = BootTime::now()?;
+        let release = || self.store.update_for(key, now, |held| Ok(held.release(key, now)));
         match release() {
-            Err(error @ ipam::Error::Damaged { .. }) => match self.pools() {
-                Ok(pools) if self.rebuild_record(&pools, report).is_ok() => release(),
-                _ => Err(error),
-            },
+            Err(error @ ipam::Error::Damaged { .. }) => {
+                match self.rebuild_record(self.pools().ok().as_ref(), Some(key), report) {
+                    Ok(()) => release(),
+                    Err(_) => Err(error),
+                }
+            }
             released => released,
         }
     }
 
+    /// Takes down and frees what ADDs have left that were killed, and that no DEL has come for.
+    pub(crate) fn reclaim(&self, report: &mut Report) -> Result<(), Error> {
+        let wrap = |error| failure::of_ipam(&error);
+        self.store.sweep().map_err(wrap)?;
+        let held = self.store.read().map_err(wrap)?;
+        for key in held.overdue(self.now).map(|overdue| &overdue.key) {
+            // Its ADD is under way after all, or somebody else is at it.
+            let Some(_lock) = self.store.try_attachment(key).map_err(wrap)? else { continue };
+            let Some(left) = self.store.find(key).map_err(wrap)?.filter(|it| it.tentative_until.is_some()) else {
+                continue;
+            };
+            del::take_down(key, Some(&left), report)?;
+            self.release(key, report).map_err(wrap)?;
+            report.note(format!("{key} was added by halves long ago: taken down"));
+        }
+        Ok(())
+    }
+
     /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
-    /// addresses. What cannot be known any more is how long freed addresses have rested.
-    pub(crate) fn rebuild_record(&self, pools: &Pools, report: &mut Report) -> Result<(), Error> {
+    /// addresses. What cannot be known any more is how long freed addresses have rested. Without pools nobody knows whose
+    /// VNIC an address is on: what is damaged is then only set aside, and the next ADD, which has pools, does the rest.
+    /// `own` is the attachment whose lock the caller holds.
+    pub(crate) fn rebuild_record(
+        &self,
+        pools: Option<&Pools>,
+        own: Option<&AttachmentKey>,
+        report: &mut Report,
+    ) -> Result<(), Error> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
         let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
@@ -64,12 +95,25 @@ impl<'a> Node<'a> {
                 attachments.entry(key).or_default().push(owner.address);
             }
         }
+        let Some(pools) = pools else { return Ok(()) };
+        // A pod may be going at this moment; what its DEL holds is not taken in again, and rests.
+        let (mut locks, mut going) = (Vec::new(), Vec::new());
+        for key in attachments.keys().filter(|key| Some(*key) != own) {
+            match self.store.try_attachment(key).map_err(|error| failure::of_ipam(&error))? {
+                Some(lock) if places.has_link(&ends(key).host) => locks.push(lock),
+                _ => going.push(key.clone()),
+            }
+        }
         let taken_in = self.store.update(|held| {
+            for addresses in going.iter().filter_map(|key| attachments.get(key)) {
+                held.rest(addresses, self.now);
+            }
             let adopt = |(key, addresses): (&AttachmentKey, &Vec<IpAddr>)| {
                 let request = Request { key: key.clone(), pod: None, host_link: ends(key).host, netns: None };
                 held.adopt(pools, request, addresses, self.now)
             };
-            Ok::<_, ipam::Error>(attachments.iter().map(adopt).filter(|taken_in| *taken_in).count())
+            let stays = |(key, _): &(&AttachmentKey, &Vec<IpAddr>)| !going.contains(key);
+            Ok::<_, ipam::Error>(attachments.iter().filter(stays).map(adopt).filter(|taken_in| *taken_in).count())
         });
         match taken_in.map_err(|error| failure::of_ipam(&error))? {
             0 => {}
@@ -100,18 +144,13 @@ pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Con
     }
 }
 
-/// Everything there is of an attachment's network. `allocation` and `pools` say where to look; both may be missing.
+/// Everything there is of an attachment's network, by its record, if there is one, and by its link.
 pub(crate) fn observe(
     key: &AttachmentKey,
     allocation: Option<&Allocation>,
-    pools: Option<&Pools>,
     places: &mut Places,
 ) -> Result<Vec<(Place, Object)>, Error> {
     let assigned = allocation.map(|held| held.addresses.as_slice()).unwrap_or_default();
-    let mut links: Vec<IfName> = assigned.iter().map(|a| a.vnic_link.clone()).collect();
-    links.extend(pools.iter().flat_map(|pools| pools.vnics.iter().map(|vnic| vnic.link.clone())));
-    links.sort();
-    links.dedup();
     let held = assigned.iter().map(|a| a.address).collect();
-    pod::observe(&ends(key), held, &links, places).map_err(|error| failure::of_datapath(&error))
+    pod::observe(&ends(key), held, places).map_err(|error| failure::of_datapath(&error))
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{Neighbour, NeighbourFilter, RouteFilter, Socket};
-use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+use netlink::{NeighbourFilter, RouteFilter, Socket};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, owners};
 use crate::{
@@ -13,18 +13,13 @@ use crate::{
 };
 
 /// Looks at everything that belongs to an attachment: its link ends and what they carry, and the rules and the proxy
-/// neighbours (on `vnic_links`) of its addresses. Those are `held`, by the allocation, and any that a route leads to by
+/// neighbours of its addresses. Those are `held`, by the allocation, and any that a route leads to by
 /// its host end: without a record, or with one that is behind, nothing is overlooked. An address that a route leads to by
 /// another pod's link is that pod's, whatever a record says, and so are its rules and proxies.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
-pub fn observe(
-    ends: &LinkEnds,
-    mut held: Vec<IpAddr>,
-    vnic_links: &[IfName],
-    places: &mut Places,
-) -> Result<Vec<(Place, Object)>, Error> {
+pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
     let mut found = Vec::new();
     let owners = owners(places)?;
     held.retain(|address| !owners.iter().any(|owner| owner.address == *address && owner.link != ends.host));
@@ -43,7 +38,7 @@ pub fn observe(
             found.push((Place::Host, object));
         }
     }
-    found.extend(proxies(vnic_links, &held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
+    found.extend(proxies(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     Ok(found)
 }
@@ -74,9 +69,11 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpe
         Err(error) if error.is_not_found() => return Ok(None),
         Err(source) => return Err(Error::Observe { what: format!("link {}", ends.host), source }),
     };
-    // An ADD killed between making the link and naming its owner leaves no alias; the address is a hash of the owner too.
-    let unnamed = link.alias.is_none() && link.mac == Some(ends.host_mac);
-    if link.alias.as_deref() != Some(ends.alias.as_str()) && !unnamed {
+    // An ADD killed between making the link and naming its owner leaves no alias, and somebody may have written another; the
+    // Ethernet address is a hash of the owner too. Only an alias of ours tells two owners of one hash apart.
+    let named = link.alias.as_deref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX));
+    let nameless = !named && link.mac == Some(ends.host_mac);
+    if link.alias.as_deref() != Some(ends.alias.as_str()) && !nameless {
         return Err(Error::Collision { name: link.name, found: link.alias, wanted: ends.alias.clone() });
     }
     let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
@@ -163,22 +160,21 @@ fn carried(name: &IfName, index: u32, table: TableId, socket: &mut Socket) -> Re
     Ok(found)
 }
 
-fn proxies(links: &[IfName], held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+/// Proxy neighbours of ours for these addresses, on whatever link.
+fn proxies(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
+    let during = |source| Error::Observe { what: "proxy neighbours".into(), source };
+    let entries = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() }).map_err(during)?;
     let mut found = Vec::new();
-    for name in links {
-        // A VNIC that was detached took its proxy entries with it.
-        let Ok(index) = socket.index_of(name) else { continue };
-        let filter = NeighbourFilter { family: None, index: Some(index), proxy: true };
-        let entries = socket
-            .neighbours(&filter)
-            .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
-        // Somebody else may answer for the same address on another VNIC's link.
-        let ours = |entry: &Neighbour| entry.protocol == Some(PROTOCOL) && held.contains(&entry.address);
-        found.extend(
-            entries.into_iter().filter(ours).map(|entry| {
-                Object::Neighbour(NeighbourSpec { link: name.clone(), address: entry.address, mac: None })
-            }),
-        );
+    // Somebody else may answer for the same address on another link.
+    for entry in entries.iter().filter(|it| it.protocol == Some(PROTOCOL) && held.contains(&it.address)) {
+        match socket.link_at(entry.index) {
+            Ok(link) => {
+                found.push(Object::Neighbour(NeighbourSpec { link: link.name, address: entry.address, mac: None }))
+            }
+            // A VNIC that was detached meanwhile took its proxies with it.
+            Err(error) if error.is_not_found() => {}
+            Err(source) => return Err(during(source)),
+        }
     }
     Ok(found)
 }

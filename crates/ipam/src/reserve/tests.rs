@@ -133,14 +133,51 @@ fn a_cooling_address_is_taken_only_when_nothing_else_is_free_and_that_is_said() 
 }
 
 #[test]
-fn an_add_that_never_finished_gives_its_address_back() {
+fn what_an_add_holds_that_never_finished_is_overdue_and_held_until_somebody_has_taken_it_down() {
     let one = pools(vec![vnic(1, &["10.0.1.8/32"], &[])]);
     let mut held = none();
     held.reserve(&one, request("a"), START).unwrap();
-    assert!(held.reserve(&one, request("b"), START.after(TENTATIVE_LIFETIME / 2)).is_err());
-    let after = held.reserve(&one, request("b"), START.after(TENTATIVE_LIFETIME)).unwrap();
-    assert_eq!(after.rested, Some(Duration::ZERO), "it cools down like any other");
-    assert!(held.commit(&key("a")).is_err(), "the late ADD learns that it lost");
+    assert_eq!(held.overdue(START.after(TENTATIVE_LIFETIME / 2)).count(), 0);
+    let late = START.after(TENTATIVE_LIFETIME);
+    assert!(held.overdue(late).map(|it| &it.key).eq([&key("a")]));
+    assert!(held.reserve(&one, request("b"), late).is_err(), "its network may be there");
+    held.release(&key("a"), late);
+    assert_eq!(held.reserve(&one, request("b"), late).unwrap().rested, Some(Duration::ZERO));
+    held.commit(&key("b")).unwrap();
+    assert_eq!(held.overdue(late.after(TENTATIVE_LIFETIME)).count(), 0, "it lasts");
+}
+
+#[test]
+fn where_all_are_cooling_the_one_that_has_rested_longest_is_taken_whichever_vnic_it_is_on() {
+    let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/32"], &[])]);
+    let mut held = none();
+    for id in ["a", "b"] {
+        add(&mut held, &two, id, START);
+    }
+    held.release(&key("b"), START);
+    held.release(&key("a"), START.after(Duration::from_secs(100)));
+    let soon = START.after(Duration::from_secs(101));
+    let got = held.reserve(&two, request("c"), soon).unwrap();
+    assert_eq!(got.allocation.addresses[0].address.to_string(), "10.0.2.8");
+    assert_eq!(got.rested, Some(Duration::from_secs(101)));
+}
+
+#[test]
+fn addresses_rest_unless_somebody_holds_them() {
+    let one = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
+    let mut held = none();
+    add(&mut held, &one, "a", START);
+    held.rest(&["10.0.1.8".parse().unwrap(), "10.0.1.9".parse().unwrap()], START);
+    assert!(held.freed.iter().map(|freed| freed.address.to_string()).eq(["10.0.1.9"]));
+}
+
+#[test]
+fn the_family_that_is_short_is_named() {
+    let short = pools(vec![vnic(1, &["10.0.1.8/29"], &["2001:db8::8/128"])]);
+    let mut held = none();
+    add(&mut held, &short, "a", START);
+    let text = held.reserve(&short, request("b"), START).unwrap_err().to_string();
+    assert!(text.ends_with("(IPv4+IPv6), 2 address(es) in use, and no IPv6 is left"), "{text}");
 }
 
 #[test]
@@ -187,8 +224,8 @@ fn who_gets_an_address_that_was_used_is_told_to_flush_its_connections_until_some
     assert!(held.forget(address, freed));
     assert_eq!(held.reserve(&one, request("c"), freed).unwrap().unforgotten, Vec::<IpAddr>::new());
     assert!(!held.forget(address, freed), "it is held");
-    let expired = freed.after(TENTATIVE_LIFETIME);
-    assert_eq!(held.reserve(&one, request("d"), expired).unwrap().unforgotten, [address], "an ADD that never finished");
+    held.release(&key("c"), freed);
+    assert_eq!(held.reserve(&one, request("d"), freed).unwrap().unforgotten, [address], "an ADD that never finished");
 }
 
 #[test]

@@ -12,15 +12,12 @@ use crate::records::name_of;
 use crate::{Allocation, Allocations, BootTime, Error};
 
 impl Store {
-    /// Frees what ADDs and DELs that were killed have left on record, where nobody has repeated them.
+    /// Frees what runs that were killed between two writes have left without a record.
     ///
     /// # Errors
     /// As [`Self::update`].
-    pub fn sweep(&self, now: BootTime) -> Result<(), Error> {
-        self.update(|all| {
-            all.expire(now);
-            Ok(())
-        })
+    pub fn sweep(&self) -> Result<(), Error> {
+        self.update(|_| Ok(()))
     }
 
     /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What it held is then missing,

@@ -30,7 +30,13 @@ impl Store {
             }
         }
         gone.extend(before.keys().map(|key| name_of(key)));
-        let replaced = self.stage(&changed, opened).and_then(|index_changed| {
+        let mut staged = self.stage(&changed, opened);
+        if matches!(&staged, Err(error) if error.is_no_space()) && changed.is_empty() {
+            // Only something to free: its record makes room for the index. Without its record, an entry frees itself.
+            gone.iter().try_for_each(|name| self.records.remove(name))?;
+            staged = self.stage(&changed, opened);
+        }
+        let replaced = staged.and_then(|index_changed| {
             gone.iter().try_for_each(|name| self.records.remove(name))?;
             match index_changed {
                 true => self.replace_index(),

@@ -126,7 +126,7 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
             }
             match add(&store, &pools, "e") {
                 Ok(address) if before.contains(&address) => {
-                    let noticed = store.sweep(LATER).unwrap_err();
+                    let noticed = store.sweep().unwrap_err();
                     assert!(matches!(noticed, Error::Damaged { .. }), "bit {bit}: {noticed}");
                 }
                 Ok(_) => unharmed += 1,
@@ -193,7 +193,7 @@ fn what_killed_verbs_left_on_record_is_swept_up() {
     fs::remove_file(record(dir.path(), "tentative")).unwrap();
     fs::write(folder.join("x-1.new"), "{").unwrap();
     assert_eq!(held(&store).len(), 2);
-    store.sweep(LATER).unwrap();
+    store.sweep().unwrap();
     let all = store.read().unwrap();
     assert_eq!((all.allocations.len(), all.freed.len()), (2, 2), "its address cools down");
     assert!(files(dir.path()).iter().all(|file| !file.ends_with(".new")), "{:?}", files(dir.path()));

@@ -226,24 +226,54 @@ fn the_cooldown_survives_restarts() {
 }
 
 #[test]
-fn a_lease_that_ran_out_is_taken_back_by_whoever_comes_next_and_the_late_add_learns_it() {
+fn a_lease_that_ran_out_is_overdue_to_whoever_reads_until_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/32"));
     let reserve =
         |id: &str, now| store.update_for(&request(id).key, now, |held| held.reserve(&pools, request(id), now));
     let late = BootTime(1).after(TENTATIVE_LIFETIME);
     reserve("a", BootTime(1)).unwrap();
-    assert!(matches!(reserve("b", BootTime(2)), Err(Error::Exhausted(_))));
-    let got = reserve("b", late).unwrap();
-    assert_eq!((got.rested, got.unforgotten.len()), (Some(Duration::ZERO), 1));
-    assert!(matches!(store.commit(&request("a").key), Err(Error::NoAllocation(_))));
-    assert_eq!(store.find(&request("a").key).unwrap(), None);
-    // One that was committed lasts, however much later it is looked at.
-    store.commit(&request("b").key).unwrap();
-    let much_later = late.after(TENTATIVE_LIFETIME * 2);
-    assert!(matches!(reserve("c", much_later), Err(Error::Exhausted(_))));
-    store.sweep(much_later).unwrap();
-    assert_eq!(store.find(&request("b").key).unwrap().unwrap().tentative_until, None);
+    assert!(matches!(reserve("b", late), Err(Error::Exhausted(_))), "what it has made may still be there");
+    assert_eq!(store.read().unwrap().overdue(late).count(), 1);
+    store.commit(&request("a").key).unwrap();
+    assert_eq!(store.read().unwrap().overdue(late).count(), 0);
+}
+
+#[test]
+fn verbs_of_one_attachment_wait_for_each_other_and_for_no_other_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    // The directory is made when it is not there, for root alone.
+    let store = Store::new(&dir.path().join("state"), boot()).with_patience(Duration::from_millis(50));
+    let (a, b) = (request("a").key, request("b").key);
+    let acting = store.attachment(&a).unwrap();
+    assert!(store.try_attachment(&a).unwrap().is_none() && store.try_attachment(&b).unwrap().is_some());
+    let error = store.attachment(&a).unwrap_err();
+    assert!(matches!(&error, Error::Lock { source, .. } if source.kind() == ErrorKind::TimedOut), "{error}");
+    std::thread::scope(|scope| {
+        let patient = store.clone().with_patience(Duration::from_secs(10));
+        let waiting = scope.spawn(move || patient.attachment(&request("a").key).map(drop));
+        drop(acting);
+        waiting.join().unwrap().unwrap();
+    });
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(dir.path().join("state")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_lost_index_is_made_anew_from_the_records_before_anything_is_freed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/30"));
+    for id in ["a", "b"] {
+        reserve(&store, &pools, id).unwrap();
+        store.commit(&request(id).key).unwrap();
+    }
+    fs::remove_file(dir.path().join("allocations.json")).unwrap();
+    let key = request("a").key;
+    let now = BootTime::now().unwrap();
+    let released = store.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().unwrap();
+    let all = store.read().unwrap();
+    assert_eq!(all.allocations.len(), 1, "the other one is on record");
+    assert!(all.freed.iter().any(|freed| freed.address == released.addresses[0].address && !freed.forgotten));
 }
 
 #[test]
@@ -274,7 +304,7 @@ fn an_attachment_whose_record_would_have_anothers_name_is_refused() {
     let (first, second) = ("0123456789abc179599", "0123456789abc362382");
     reserve(&store, &pools, first).unwrap();
     store.commit(&request(first).key).unwrap();
-    store.sweep(BootTime(1)).unwrap();
+    store.sweep().unwrap();
     let before = everything(dir.path());
     let key = request(second).key;
     let refused = store.update_for(&key, BootTime(2), |held| held.reserve(&pools, request(second), BootTime(2)));

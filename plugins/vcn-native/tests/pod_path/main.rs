@@ -9,6 +9,7 @@
 mod aftercare;
 mod chain;
 mod check;
+mod crossed;
 mod deletion;
 mod faults;
 mod gc;

@@ -1,0 +1,177 @@
+//! Verbs that cross each other, or come late, by a delay put into a system call of the real binary: whoever gets an address
+//! is not harmed by what its last owner's verbs still do.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::node::{Families, Node, PLUGIN, Pod, assert_success, error_of, within};
+use ipam::{BootId, BootTime, Store};
+use netlink::LinkChange;
+use serde_json::json;
+use vcn::Family;
+
+fn with_one_address(node: &Node) {
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.9/32".parse().unwrap()];
+    node.write_pools(vnics);
+}
+
+fn change(node: &Node, change: impl Fn(&mut ipam::Allocation)) {
+    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    let changed = store.update(|held| {
+        held.allocations.iter_mut().for_each(change);
+        Ok::<_, ipam::Error>(())
+    });
+    changed.unwrap();
+}
+
+/// The plugin under strace (packages.txt), which does something to the n-th call of a kind.
+fn injected(call: &str, what: &str) -> Command {
+    let mut command = Command::new("/usr/bin/strace");
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, PLUGIN]);
+    command
+}
+
+/// Whether it is under way: it holds the lock of its attachment.
+fn acts(node: &Node, pod: &Pod) -> bool {
+    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    store.try_attachment(&format!("vcn-native/{}/eth0", pod.id).parse().unwrap()).unwrap().is_none()
+}
+
+#[test]
+fn a_slow_del_or_gc_beside_another_del_does_not_cut_off_who_gets_the_address_next() {
+    for verb in ["DEL", "GC"] {
+        let node = Node::new(Families::V4);
+        with_one_address(&node);
+        let (old, next) = (Pod::new("old"), Pod::new("next"));
+        node.add(&old);
+        change(&node, |allocation| allocation.since = BootTime(0));
+        let mut conf = node.conf("1.1.0");
+        conf["cni.dev/valid-attachments"] = json!([]);
+        let slow = node.start_by(injected("socket", "delay_enter=500000:when=1"), verb, &old, &conf);
+        assert!(within(Duration::from_secs(5), || acts(&node, &old)), "{verb}");
+        node.del(&old);
+        node.add(&next);
+        assert_success(&slow.wait_with_output().unwrap());
+        assert_eq!(node.pod_rules(Family::Ipv4).len(), 1, "{verb}");
+        assert!(within(Duration::from_secs(5), || next.reaches("10.0.0.1")), "{verb}");
+    }
+}
+
+#[test]
+fn what_a_killed_add_left_is_found_by_its_del_however_late_that_comes() {
+    let node = Node::new(Families::Dual);
+    let before = node.snapshot();
+    let killed = Pod::new("killed");
+    let add = node.start_by(injected("rename", "signal=SIGKILL:when=3"), "ADD", &killed, &node.conf("1.0.0"));
+    assert!(!add.wait_with_output().unwrap().status.success());
+    assert!(node.snapshot() != before, "it was killed late");
+    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    let other = Pod::new("other");
+    node.add(&other);
+    node.del(&other);
+    let id = killed.id.clone();
+    drop(killed);
+    node.del(&Pod::new(&id));
+    assert_eq!(node.snapshot(), before);
+    assert_eq!(node.allocations().freed.len(), 4, "all that was held cools down");
+}
+
+#[test]
+fn an_add_that_is_slow_keeps_its_address_however_long_it_takes() {
+    let node = Node::new(Families::V4);
+    with_one_address(&node);
+    let (slow, other) = (Pod::new("slow"), Pod::new("other"));
+    let add = node.start_by(injected("socket", "delay_enter=500000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
+    assert!(within(Duration::from_secs(5), || node.allocations().allocations.len() == 1));
+    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    let (code, text) = error_of(&node.cni("ADD", &other, &node.conf("1.0.0")));
+    assert_eq!(code, 102, "{text}");
+    assert_success(&add.wait_with_output().unwrap());
+    assert!(within(Duration::from_secs(5), || slow.reaches("10.0.0.1")));
+}
+
+#[test]
+fn a_pod_that_goes_while_the_record_is_made_anew_is_not_taken_in_again() {
+    for damaged in [true, false] {
+        let node = Node::new(Families::V4);
+        let (going, next) = (Pod::new("going"), Pod::new("next"));
+        node.add(&going);
+        fs::remove_dir_all(node.state.path().join("allocations")).unwrap();
+        let index = node.state.path().join("allocations.json");
+        if damaged {
+            fs::write(&index, "{").unwrap()
+        } else {
+            fs::remove_file(&index).unwrap()
+        }
+        let add = node.start_by(injected("flock", "delay_enter=700000:when=2"), "ADD", &next, &node.conf("1.0.0"));
+        assert!(within(Duration::from_secs(5), || acts(&node, &next)));
+        node.del(&going);
+        assert_success(&add.wait_with_output().unwrap());
+        let held: Vec<_> = node.allocations().allocations.iter().map(|it| it.key.container_id.to_string()).collect();
+        assert_eq!(held, ["next"], "damaged: {damaged}");
+    }
+}
+
+#[test]
+fn the_connections_of_an_address_are_forgotten_although_the_index_was_lost() {
+    let node = Node::new(Families::V4);
+    with_one_address(&node);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    fs::remove_file(node.state.path().join("allocations.json")).unwrap();
+    let shell = |command: &str| {
+        let output = node.host.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    shell("conntrack -I -p tcp -s 10.0.0.77 -d 10.0.0.9 --sport 5 --dport 80 --state SYN_SENT --timeout 110");
+    assert!(shell("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
+    node.del(&pod);
+    assert!(!shell("cat /proc/net/nf_conntrack").contains("10.0.0.77"));
+}
+
+#[test]
+fn del_needs_neither_the_record_nor_pools_to_leave_nothing() {
+    for damaged in [false, true] {
+        let node = Node::new(Families::Dual);
+        let before = node.snapshot();
+        let pod = Pod::new("a");
+        node.add(&pod);
+        fs::remove_file(node.state.path().join("pools.json")).unwrap();
+        if damaged {
+            fs::write(node.state.path().join("allocations.json"), "{").unwrap();
+        } else {
+            fs::remove_file(node.state.path().join("allocations.json")).unwrap();
+            fs::remove_dir_all(node.state.path().join("allocations")).unwrap();
+        }
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "damaged: {damaged}");
+    }
+}
+
+#[test]
+fn a_link_whose_alias_somebody_changed_is_still_taken_down() {
+    let node = Node::new(Families::V4);
+    let before = node.snapshot();
+    let pod = Pod::new("a");
+    let link = crate::node::name(node.add(&pod)["interfaces"][0]["name"].as_str().unwrap());
+    node.in_host(|socket| socket.change_link_named(&link, &[LinkChange::Alias("mine".into())]).unwrap());
+    node.del(&pod);
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn identifiers_too_long_for_an_alias_are_as_good_as_any() {
+    let node = Node::new(Families::V4);
+    let before = node.snapshot();
+    for length in [226, 227, 228, 300] {
+        let pod = Pod::new(&"c".repeat(length));
+        node.add(&pod);
+        assert!(within(Duration::from_secs(5), || pod.reaches("10.0.0.1") || pod.reaches("10.0.1.1")), "{length}");
+        node.del(&pod);
+        assert_eq!(node.snapshot(), before, "{length}");
+    }
+}
