@@ -68,15 +68,32 @@ impl Store {
     /// # Errors
     /// Unreadable, damaged or too new; a missing file is no error.
     pub fn read(&self) -> Result<Allocations, Error> {
-        let Some((_, mut all)) = self.index()? else { return Ok(self.none()) };
+        match self.read_sound()? {
+            (all, None) => Ok(all),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// The same, as far as it can be read: one damaged record is no reason to know nothing of the others. Answers the first
+    /// that cannot be, too.
+    ///
+    /// # Errors
+    /// As [`Self::read`], of the index.
+    pub fn read_sound(&self) -> Result<(Allocations, Option<Error>), Error> {
+        let Some((_, mut all)) = self.index()? else { return Ok((self.none(), None)) };
+        let mut trouble = None;
         for held in std::mem::take(&mut all.others) {
-            match self.records.read(&held.name)?.filter(|record| record.held() == held.addresses) {
-                Some(record) => all.allocations.push(record),
+            match self.records.read(&held.name) {
+                Ok(Some(record)) if record.held() == held.addresses => all.allocations.push(record),
                 // Being made or taken down at this moment, or left by one that was killed at it.
-                None => all.others.push(held),
+                Ok(_) => all.others.push(held),
+                Err(error) => {
+                    trouble.get_or_insert(error);
+                    all.others.push(held);
+                }
             }
         }
-        Ok(all)
+        Ok((all, trouble))
     }
 
     /// What was freed in this boot, oldest first. Needs no lock, and no record.

@@ -52,8 +52,9 @@ impl Dead {
         if matches!(cause, Cause::Kernel | Cause::Preview) {
             return Vec::new();
         }
-        // An unreadable record is told by the stage of running pods.
-        let (Ok(held), Ok(now)) = (self.store.read(), BootTime::now()) else { return Vec::new() };
+        // An unreadable record is told by the stage of running pods, and so is what keeps this from being done.
+        let _ = self.store.sweep();
+        let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Vec::new() };
         let before = std::mem::take(&mut self.absent);
         let overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
         let settled: Vec<Allocation> =
@@ -75,9 +76,8 @@ impl Dead {
                 return Vec::new();
             }
         };
-        let (gone, alive): (Vec<_>, Vec<_>) = settled.into_iter().partition(|allocation| !links.has(allocation));
         let mut freed = Vec::new();
-        for allocation in gone {
+        for allocation in settled.into_iter().filter(|allocation| overdue(allocation) || !links.has(allocation)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
@@ -95,12 +95,6 @@ impl Dead {
                 self.absent.insert(key, Absent { since, allocation });
             }
         }
-        // Its link is there, so a DEL will come and find it by its name; the address need not wait for that.
-        if alive.iter().any(overdue)
-            && let Err(error) = self.store.sweep(now)
-        {
-            findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("allocations"));
-        }
         freed
     }
 
@@ -116,9 +110,16 @@ impl Dead {
         places: &mut Places,
         findings: &mut Findings,
     ) -> Result<Vec<IpAddr>, String> {
+        // A verb is at it at this moment.
+        let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
+        let Some(_lock) = lock else { return Ok(Vec::new()) };
+        if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
+            return Ok(Vec::new());
+        }
         let recorded = pod::recorded(&pods::network(allocation), places).map_err(|error| chain(&error))?;
-        // An ADD of the same attachment was faster than we.
-        if recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
+        // An ADD of the same attachment was faster than we. (One that was killed may have made its link.)
+        let lasts = allocation.tentative_until.is_none();
+        if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
             return Ok(Vec::new());
         }
         let steps = plan(&[], &recorded);

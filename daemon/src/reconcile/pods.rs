@@ -102,13 +102,14 @@ impl Pods {
             Cause::Preview => HashMap::new(),
             _ => std::mem::take(&mut self.drift),
         };
-        let held = match self.store.read() {
-            Ok(held) => held,
-            // A plugin sets it aside and makes it anew.
-            Err(error) => {
-                let condition = Condition::degraded(Reason::StateFailed, chain(&error));
-                return findings.conditions.push(condition.about("allocations"));
+        // What cannot be read is set aside and made anew by the next verb that needs it.
+        let trouble = |error: &ipam::Error| Condition::degraded(Reason::StateFailed, chain(error)).about("allocations");
+        let held = match self.store.read_sound() {
+            Ok((held, damaged)) => {
+                findings.conditions.extend(damaged.as_ref().map(trouble));
+                held
             }
+            Err(error) => return findings.conditions.push(trouble(&error)),
         };
         let running: Vec<&Allocation> =
             held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).collect();

@@ -198,3 +198,14 @@ fn what_killed_verbs_left_on_record_is_swept_up() {
     assert_eq!((all.allocations.len(), all.freed.len()), (2, 2), "its address cools down");
     assert!(files(dir.path()).iter().all(|file| !file.ends_with(".new")), "{:?}", files(dir.path()));
 }
+
+#[test]
+fn one_damaged_record_hides_no_other() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = worn(dir.path(), &pools);
+    fs::write(record(dir.path(), "tentative"), "{").unwrap();
+    let (sound, trouble) = store.read_sound().unwrap();
+    assert_eq!(sound.allocations.len(), 2);
+    assert!(matches!(trouble, Some(Error::Damaged { .. })));
+    assert!(matches!(store.read(), Err(Error::Damaged { .. })));
+}
