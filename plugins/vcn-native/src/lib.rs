@@ -63,7 +63,13 @@ impl Plugin for VcnNative {
     }
 
     fn status(&self, request: &StatusRequest<Conf>) -> Result<(), Error> {
-        status::status(&request.conf)
+        let report = Report::of_network("STATUS", &request.config.name, &request.trace);
+        let answer = status::status(&request.conf);
+        // Runtimes ask every few seconds; what is worth a line is a no.
+        if let Err(error) = &answer {
+            report.send(&request.conf.state_dir, Some(error), None);
+        }
+        answer
     }
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {

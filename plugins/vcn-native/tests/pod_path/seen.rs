@@ -47,6 +47,24 @@ fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace()
 }
 
 #[test]
+fn check_gc_and_a_status_that_says_no_are_told_too() {
+    let (node, pod) = (Node::new(Families::V4), Pod::new("c1"));
+    let mut conf = node.conf("1.1.0");
+    conf["prevResult"] = crate::node::json_of(&node.cni("ADD", &pod, &conf));
+    conf["cni.dev/valid-attachments"] = serde_json::json!([]);
+    let listener = Listener::bind(node.state.path()).unwrap();
+    let told = || listener.recv().map(|record| (record.verb, record.code)).unwrap();
+    crate::node::assert_success(&node.cni("CHECK", &pod, &conf));
+    assert_eq!(told(), ("CHECK".to_owned(), 0));
+    crate::node::assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
+    assert_eq!(told(), ("GC".to_owned(), 0));
+    crate::node::assert_success(&node.call(&[("CNI_COMMAND", "STATUS")], &conf));
+    fs::remove_file(node.state.path().join("pools.json")).unwrap();
+    node.call(&[("CNI_COMMAND", "STATUS")], &conf);
+    assert_eq!(told(), ("STATUS".to_owned(), 50));
+}
+
+#[test]
 fn without_an_agent_the_line_is_in_a_file_and_a_failure_says_why() {
     let node = Node::new(Families::V4);
     node.add(&Pod::new("a"));
