@@ -1,4 +1,5 @@
-//! The command line, as typed. Every option may come from the environment instead, as a DaemonSet sets it.
+//! The command line, as typed, and with it the list of all that can be set: every option that names a variable is a key of
+//! the environment and of the configuration file, too (see [`crate::config`]).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,27 +10,91 @@ use installer::Seen;
 /// Runs on every node: configures its secondary VNICs, publishes the addresses pods may have, puts the CNI plugins in
 /// place and reports. The pods' own path needs none of it: while it is down, pods come and go as before.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "oke-node-agent", version)]
+#[command(name = "oke-node-agent", version, after_help = AFTER)]
 pub struct Args {
     /// What to do; `run` when nothing is said
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// The configuration: lines of KEY=value, the keys being the variables below. One that is asked for must be there
+    #[arg(long = "config", global = true, env = CONFIG_FILE, default_value = DEFAULT_CONFIG)]
+    #[arg(value_name = "FILE")]
+    pub config: PathBuf,
     /// Everything that can be set.
     #[command(flatten)]
     pub options: Options,
 }
 
+/// Says where the configuration file is; no key of it.
+pub const CONFIG_FILE: &str = "CONFIG_FILE";
+
+/// Where the configuration file is, if there is one.
+pub const DEFAULT_CONFIG: &str = "/etc/oke-node-agent/agent.conf";
+
+const AFTER: &str = "\
+Flags outrank the environment, the environment outranks the file. `oke-node-agent config --explain` says more of each key.
+
+Exit status: 0 fine; 1 not ready, or failed; 2 called or configured wrongly; 3 the agent is not running (what could be
+found out without it is told all the same).
+
+Examples:
+  oke-node-agent why-not-ready           the first thing to ask
+  oke-node-agent attachments -o json     who has which address, and what is wrong with it
+  oke-node-agent plan                    what would be changed now";
+
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Stay and keep the node as it should be
+    #[command(after_help = "Exit status: 2 configured wrongly; everything that is wrong is said at once.")]
     Run,
     /// Say how the node is: VNICs, sources, conditions
+    #[command(after_help = "Exit status: 0 ready, 1 not ready, 3 the agent is not running.")]
     Status(Output),
+    /// Say why new pods cannot start here: since when, and what to do, the worst first
+    #[command(after_help = "\
+Exit status: 0 ready, 1 not ready, 3 the agent is not running.
+
+Example, on all nodes:
+  for pod in $(kubectl get pods -n kube-system -l app=oke-node-agent -o name); do
+    kubectl exec -n kube-system $pod -- oke-node-agent why-not-ready; done")]
+    WhyNotReady(Output),
     /// Say which addresses pods may have and which they hold
+    #[command(after_help = "Exit status: 0 told, 1 there are none, 3 the agent is not running.")]
     Pools(Output),
+    /// Say each pod's interface: its addresses, VNIC, host link, age, and what is wrong with it
+    #[command(after_help = "\
+Exit status: 0 told, 1 cannot be read, 3 the agent is not running.
+
+Examples:
+  oke-node-agent attachments | grep 10.0.32.14                       whose address is this?
+  oke-node-agent attachments -o json | jq '.[] | select(.problems != [])'")]
+    Attachments(Output),
     /// Say what would be changed now, and change nothing
+    #[command(after_help = "Exit status: 0 told, whatever it is; 3 the agent is not running.")]
     Plan(Output),
+    /// Say what is set, and by whom
+    #[command(after_help = "\
+Exit status: 0 in order, 2 not.
+
+Examples:
+  oke-node-agent config                          what is set on this node, and where
+  oke-node-agent config --explain                every key: default, unit, meaning
+  oke-node-agent config --check agent.conf       before it is rolled out: everything that is wrong with it")]
+    Config(ConfigArgs),
+}
+
+/// What to say of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct ConfigArgs {
+    /// Every key with its default, unit and meaning, and whether a new value needs a restart
+    #[arg(long, conflicts_with = "check")]
+    pub explain: bool,
+    /// Whether a file is right, by itself
+    #[arg(long, value_name = "FILE")]
+    pub check: Option<PathBuf>,
+    /// How.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// How to say it.
@@ -58,7 +123,22 @@ pub enum Permission {
     Deny,
 }
 
-/// Everything that can be set.
+/// The least that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What stops pods.
+    Error,
+    /// What is not as it should be.
+    Warn,
+    /// What changed.
+    Info,
+    /// What was asked and answered.
+    Debug,
+    /// All there is.
+    Trace,
+}
+
+/// Everything that can be set. What is a DIR, FILE, URL or ADDRESS is taken at the start, the rest while the agent runs.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "agent-options")]
 pub struct Options {
@@ -115,9 +195,9 @@ pub struct Options {
     /// links, routes and rules and secondary VNICs alone
     #[arg(long, global = true, env = "HOST_DROP_INS", value_enum, default_value = "deny", value_name = "WHAT")]
     pub host_drop_ins: Permission,
-    /// The least that is logged: error, warn, info, debug or trace
-    #[arg(long, global = true, env = "LOG_LEVEL", default_value = "info", value_name = "LEVEL")]
-    pub log_level: String,
+    /// The least that is logged
+    #[arg(long, global = true, env = "LOG_LEVEL", value_enum, default_value = "info", value_name = "LEVEL")]
+    pub log_level: LogLevel,
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,

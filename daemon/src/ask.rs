@@ -25,6 +25,15 @@ pub enum AskError {
         #[source]
         source: io::Error,
     },
+    /// Only root may ask.
+    #[error("asking the agent at {path}: it answers root alone; ask as root", path = .path.display())]
+    NotRoot {
+        /// The socket.
+        path: PathBuf,
+        /// What connecting said.
+        #[source]
+        source: io::Error,
+    },
     /// Somebody listens and does not answer.
     #[error("asking the agent for {question}")]
     Silent {
@@ -51,8 +60,13 @@ pub enum AskError {
 /// # Errors
 /// [`AskError::NotRunning`] when there is none.
 pub fn ask(socket: &Path, question: &str) -> Result<String, AskError> {
-    let mut stream =
-        UnixStream::connect(socket).map_err(|source| AskError::NotRunning { path: socket.to_owned(), source })?;
+    let mut stream = UnixStream::connect(socket).map_err(|source| {
+        let path = socket.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => AskError::NotRoot { path, source },
+            _ => AskError::NotRunning { path, source },
+        }
+    })?;
     let answer =
         exchange(&mut stream, question).map_err(|source| AskError::Silent { question: question.to_owned(), source })?;
     let malformed = || AskError::Silent {

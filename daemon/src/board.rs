@@ -8,13 +8,16 @@ use ipam::BootId;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::attachments;
 use crate::condition::{Condition, Reason};
 use crate::logging::chain;
 use crate::metrics::Metrics;
 use crate::pass::Pass;
 use crate::reconcile::Reconciler;
+use crate::reload::Configuration;
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
+use crate::verbs::Recent;
 use crate::wake::PreviewRequest;
 use crate::world::World;
 
@@ -34,8 +37,12 @@ pub struct Board {
     pub boot: BootId,
     /// When the agent started.
     pub started: Instant,
+    /// Kernel settings, as seen from here.
+    pub sysctl_root: PathBuf,
     /// How often a pass runs at least.
-    pub resync: Duration,
+    pub configurations: watch::Receiver<Configuration>,
+    /// The last runs of plugins.
+    pub recent: Arc<Recent>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// What is known from outside.
@@ -82,7 +89,9 @@ impl Board {
             ("/metrics", _) => self.metrics_text().await,
             ("/status", Asker::Root) => self.status(),
             ("/pools", Asker::Root) => self.pools().await,
+            ("/attachments", Asker::Root) => self.attachments().await,
             ("/plan", Asker::Root) => self.plan().await,
+            ("/verbs", Asker::Root) => Answer::json(200, &self.recent.runs()),
             _ => Answer::text(404, "nothing is here\n"),
         }
     }
@@ -91,7 +100,7 @@ impl Board {
     fn health(&self, now: Instant) -> Answer {
         let waited = now.saturating_duration_since(self.started);
         let last = self.pass().map_or(waited, |pass| since(pass.unix_millis).min(waited));
-        if last > STUCK + self.resync {
+        if last > STUCK + self.configurations.borrow().settings.resync {
             return Answer::text(500, &format!("no pass has ended for {} s\n", last.as_secs()));
         }
         Answer::text(200, "ok\n")
@@ -125,6 +134,15 @@ impl Board {
     async fn pools(&self) -> Answer {
         match self.usage().await {
             Ok(usage) => Answer::json(200, &usage),
+            Err(error) => Answer::text(503, &format!("{error}\n")),
+        }
+    }
+
+    async fn attachments(&self) -> Answer {
+        let (state_dir, sysctl_root, boot) = (self.state_dir.clone(), self.sysctl_root.clone(), self.boot.clone());
+        let read = tokio::task::spawn_blocking(move || attachments::read(&state_dir, &sysctl_root, &boot)).await;
+        match read.map_err(|error| error.to_string()).flatten() {
+            Ok(all) => Answer::json(200, &all),
             Err(error) => Answer::text(503, &format!("{error}\n")),
         }
     }

@@ -17,6 +17,9 @@ pub struct Condition {
     pub subject: Option<String>,
     /// What is the matter and, where we know, what to do.
     pub message: String,
+    /// When it was first seen, in milliseconds since 1970; a restart of the agent begins anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_unix_millis: Option<u64>,
 }
 
 /// How bad it is.
@@ -76,6 +79,10 @@ pub enum Reason {
     LeftInPlace,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,
+    /// The configuration file is wrong; the last good one is used.
+    ConfigurationInvalid,
+    /// The configuration file asks for what only a restart can do.
+    RestartNeeded,
 }
 
 impl Reason {
@@ -105,13 +112,13 @@ impl Condition {
     /// A condition that stops new pods.
     #[must_use]
     pub fn blocking(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, severity: Severity::Blocking, subject: None, message: message.into() }
+        Self { reason, severity: Severity::Blocking, subject: None, message: message.into(), since_unix_millis: None }
     }
 
     /// A condition that pods survive.
     #[must_use]
     pub fn degraded(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, severity: Severity::Degraded, subject: None, message: message.into() }
+        Self { reason, severity: Severity::Degraded, subject: None, message: message.into(), since_unix_millis: None }
     }
 
     /// Says what it is about.

@@ -13,6 +13,7 @@ use crate::host::Host;
 use crate::logging::chain;
 use crate::metrics::Metrics;
 use crate::npn::NativePodNetworks;
+use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::world::{World, lacks_primary};
 
@@ -41,7 +42,7 @@ pub struct Outlets {
 pub async fn run<M: Metadata, N: NativePodNetworks>(
     metadata: M,
     npns: N,
-    settings: Arc<Settings>,
+    mut configurations: watch::Receiver<Configuration>,
     metrics: Arc<Metrics>,
     outlets: Outlets,
 ) {
@@ -50,6 +51,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     let mut eager = 0u32;
     let mut unsettled = 0u32;
     while !worlds.is_closed() {
+        let settings = configurations.borrow_and_update().settings.clone();
         ask(&mut world, &metadata, &npns, &settings, &metrics).await;
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
         worlds.send_replace(world.clone());
@@ -66,6 +68,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
             () = tokio::time::sleep(pause) => eager = eager.saturating_sub(1),
             () = plugged.notified() => eager = EAGER - 1,
             () = published.notified() => {}
+            () = reload::changed(&mut configurations) => {}
         }
     }
 }

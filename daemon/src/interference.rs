@@ -53,6 +53,11 @@ impl Interference {
         Self { root: root.to_owned(), may_write, found: Vec::new() }
     }
 
+    /// Whether drop-ins may be written from now on.
+    pub(crate) const fn allow(&mut self, may_write: bool) {
+        self.may_write = may_write;
+    }
+
     /// What somebody should know, and what was written about it.
     pub(crate) fn look(&mut self, subject: Subject<'_>, cause: Cause) -> (Vec<Condition>, Vec<Changed>) {
         if cause == Cause::Kernel {

@@ -16,14 +16,20 @@
 //! Everything that decides (`world`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
 //! that changes the node's configuration, and `aftercare` the only one that speaks for pods.
 
+pub mod advice;
 pub mod aftercare;
 pub mod args;
 pub mod ask;
+pub mod attachments;
 pub mod backoff;
 pub mod board;
+pub mod command_line;
 pub mod condition;
+pub mod config;
 pub mod desired;
 pub mod devices;
+#[cfg(test)]
+mod documents;
 pub mod events;
 pub mod files;
 #[cfg(test)]
@@ -39,10 +45,12 @@ pub mod pass;
 pub mod pools;
 mod readable;
 pub mod reconcile;
+pub mod reload;
 pub mod run;
 pub mod server;
 pub mod settings;
 pub mod show;
+pub mod since;
 pub mod slots;
 pub mod status;
 pub mod suspects;
@@ -53,4 +61,4 @@ pub mod wake;
 pub mod world;
 
 pub use args::Args;
-pub use run::run;
+pub use run::{Exit, run};

@@ -3,20 +3,38 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::OnceLock;
 
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, fmt, reload};
+
+/// Changes the least that is logged.
+static LEAST: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Logs from here on. The second call of a process does nothing, so tests may all call it.
 pub fn start(least: Level) {
-    let logs = tracing_subscriber::fmt()
+    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(least));
+    let logs = fmt::layer()
         .json()
         .flatten_event(true)
         .with_current_span(false)
         .with_span_list(false)
         .with_target(false)
-        .with_max_level(least)
         .with_writer(io::stdout);
-    let _ = logs.try_init();
+    if tracing_subscriber::registry().with(filter).with(logs).try_init().is_ok() {
+        let _ = LEAST.set(handle);
+    }
+}
+
+/// Logs this and worse from here on.
+pub fn set(least: Level) {
+    if let Some(handle) = LEAST.get() {
+        // Fails only when nobody logs any more.
+        let _ = handle.modify(|filter| *filter = LevelFilter::from_level(least));
+    }
 }
 
 /// An error and its causes in one line. A cause that only says what the line says already is left out.

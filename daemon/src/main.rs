@@ -1,13 +1,12 @@
-//! Entry point: parse, run, say what went wrong.
+//! Entry point: run, say what went wrong.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use oke_node_agent::{Args, run};
+use oke_node_agent::run;
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(std::env::args_os()) {
+        Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("oke-node-agent: {error:#}");
             ExitCode::FAILURE

@@ -1,5 +1,6 @@
 //! What Prometheus is told. Counters grow where things happen; gauges are set when somebody scrapes.
 
+mod book;
 mod labels;
 
 use std::fmt;
@@ -17,7 +18,11 @@ use telemetry::VerbRecord;
 use crate::pass::Pass;
 use crate::usage::Usage;
 use crate::world::World;
-use labels::{Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Source, Verb};
+use book::Book;
+pub use book::{Described, markdown};
+use labels::{
+    Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Reload, Source, Verb,
+};
 
 /// A pass takes milliseconds; one that installs binaries, a second.
 const PASS_SECONDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
@@ -34,6 +39,8 @@ type Number<L> = Family<L, Gauge<f64, AtomicU64>>;
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
+    described: Vec<Described>,
+    configurations: Family<Reload, Counter>,
     passes: Family<PassKind, Counter>,
     pass_seconds: Histogram,
     changes: Family<ChangeKind, Counter>,
@@ -55,10 +62,10 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("oke_node_agent");
+        let mut book = Book::default();
         let build = Family::<Build, Gauge>::default();
         build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
-        registry.register("build_info", "The agent's version", build);
+        book.family("build_info", "The agent's version", &build);
         let metrics = Self {
             passes: Family::default(),
             pass_seconds: Histogram::new(PASS_SECONDS),
@@ -77,61 +84,75 @@ impl Default for Metrics {
             pools: Family::default(),
             conditions: Family::default(),
             ready: Gauge::default(),
+            configurations: Family::default(),
             registry: Registry::default(),
+            described: Vec::new(),
         };
-        registry.register("reconcile_passes", "Passes, by why they ran and how they ended", metrics.passes.clone());
-        registry.register("reconcile_seconds", "How long a pass took", metrics.pass_seconds.clone());
-        registry.register(
+        book.family("reconcile_passes", "Passes, by why they ran and how they ended", &metrics.passes);
+        book.single("reconcile_seconds", "How long a pass took", &metrics.pass_seconds);
+        book.family(
             "reconcile_changes",
             "Changes made, by what and why; of cause kernel or timer they are repairs",
-            metrics.changes.clone(),
+            &metrics.changes,
         );
-        registry.register("metadata_questions", "Questions to the metadata service", metrics.questions.clone());
-        registry.register("cni_verb_seconds", "Runs of our CNI plugins, whole and by phase", metrics.verbs.clone());
-        registry.register(
+        book.family("metadata_questions", "Questions to the metadata service", &metrics.questions);
+        book.family("cni_verb_seconds", "Runs of our CNI plugins, whole and by phase", &metrics.verbs);
+        book.single(
             "cni_records_refused",
             "Records of plugin runs that could not be read or were of too many kinds",
-            metrics.verb_records_refused.clone(),
+            &metrics.verb_records_refused,
         );
-        registry.register(
+        book.single(
             "cni_records_late",
             "Records of plugin runs that came by the file, because the agent was down or did not keep up",
-            metrics.verb_records_late.clone(),
+            &metrics.verb_records_late,
         );
-        registry.register(
+        book.single(
             "cni_lines_dropped",
             "Runs of plugins that were counted but not logged, because there were too many",
-            metrics.verb_lines_dropped.clone(),
+            &metrics.verb_lines_dropped,
         );
-        registry.register(
+        book.family(
             "aftercare_addresses",
             "Addresses announced after ADD, or whose connections were forgotten after DEL, by result",
-            metrics.aftercare.clone(),
+            &metrics.aftercare,
         );
-        registry.register(
+        book.single(
             "connections_forgotten",
             "Tracked connections of freed addresses that were removed",
-            metrics.connections_forgotten.clone(),
+            &metrics.connections_forgotten,
         );
-        registry.register(
+        book.family(
             "pod_attachments",
             "Pods' interfaces with addresses; of state tentative, their ADD has not finished",
-            metrics.attachments.clone(),
+            &metrics.attachments,
         );
-        registry.register(
+        book.family(
             "pod_network_decisions",
             "Passes by whether our pod network belongs here, and the signal that decided",
-            metrics.decisions.clone(),
+            &metrics.decisions,
         );
-        registry.register("source_age_seconds", "Age of the last good answer", metrics.ages.clone());
-        registry.register("pool_addresses", "Addresses for pods, by VNIC, family and state", metrics.pools.clone());
-        registry.register("condition", "1 for what is not as it should be", metrics.conditions.clone());
-        registry.register("ready", "Whether new pods can start", metrics.ready.clone());
-        Self { registry, ..metrics }
+        book.family("source_age_seconds", "Age of the last good answer", &metrics.ages);
+        book.family("pool_addresses", "Addresses for pods, by VNIC, family and state", &metrics.pools);
+        book.family("condition", "1 for what is not as it should be", &metrics.conditions);
+        book.single("ready", "Whether new pods can start", &metrics.ready);
+        book.family(
+            "configuration_readings",
+            "Changes of the configuration file that were taken over (ok) or refused (error)",
+            &metrics.configurations,
+        );
+        let Book { registry, described } = book;
+        Self { registry, described, ..metrics }
     }
 }
 
 impl Metrics {
+    /// Every metric there is.
+    #[must_use]
+    pub fn described(&self) -> &[Described] {
+        &self.described
+    }
+
     /// Counts a pass.
     pub fn passed(&self, pass: &Pass) {
         let result = if pass.conditions.is_empty() {
@@ -205,6 +226,12 @@ impl Metrics {
     /// Counts connections that were removed.
     pub fn connections_forgotten(&self, connections: usize) {
         self.connections_forgotten.inc_by(connections as u64);
+    }
+
+    /// Counts a configuration that was read anew.
+    pub fn configuration_read(&self, right: bool) {
+        let result = if right { "ok" } else { "error" };
+        self.configurations.get_or_create(&Reload { result }).inc();
     }
 
     /// Sets the gauges and writes everything in Prometheus' text format.

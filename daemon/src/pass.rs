@@ -53,6 +53,8 @@ pub enum Cause {
     Kernel,
     /// Something that the agent keeps on disk, or that decides about it, changed.
     Files,
+    /// The configuration changed.
+    Settings,
     /// Somebody asked what would be done. Nothing is changed.
     Preview,
 }
@@ -140,6 +142,7 @@ impl Cause {
             Self::Sources => "sources",
             Self::Kernel => "kernel",
             Self::Files => "files",
+            Self::Settings => "settings",
             Self::Preview => "preview",
         }
     }

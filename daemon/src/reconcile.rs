@@ -33,6 +33,7 @@ use crate::interference::{Interference, Subject};
 use crate::logging::chain;
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools::{self, Hosted};
+use crate::reload::Configuration;
 use crate::settings::Settings;
 use crate::slots::{SlotError, SlotFile, Slots};
 use crate::suspects::Suspects;
@@ -59,6 +60,8 @@ pub struct Reconciler {
     failed: Vec<stages::Failed>,
     /// When this reconciler was made.
     since: Instant,
+    /// What is wrong with the configuration.
+    misconfigured: Vec<Condition>,
 }
 
 /// A pass in the making.
@@ -87,14 +90,24 @@ impl Reconciler {
             installation: installation::Installation::default(),
             failed: Vec::new(),
             since: Instant::now(),
+            misconfigured: Vec::new(),
             settings,
         })
+    }
+
+    /// Goes by another configuration from the next pass on. Where things are is as it was.
+    pub fn adopt(&mut self, configuration: Configuration) {
+        let Configuration { settings, conditions } = configuration;
+        self.dead.keep_apart(settings.dead_after);
+        self.interference.allow(settings.may_write_drop_ins);
+        self.settings = settings;
+        self.misconfigured = conditions;
     }
 
     /// Makes the node as it should be, as far as that is known and can be done.
     pub fn pass(&mut self, world: &World, cause: Cause) -> Pass {
         let (begun, at) = (Instant::now(), SystemTime::now());
-        let mut findings = Findings::default();
+        let mut findings = Findings { conditions: self.misconfigured.clone(), ..Findings::default() };
         let preview = cause == Cause::Preview;
         if !preview {
             self.make_directories(&mut findings);

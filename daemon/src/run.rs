@@ -7,8 +7,11 @@
 //!                      │      └─▶ aftercare (announcements, connections)
 //! ```
 
+use std::ffi::OsString;
 use std::fs::{File, TryLockError};
+use std::io::Write as _;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,16 +23,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::aftercare::Duties;
-use crate::args::{Args, Command, Output};
+use crate::args::{Command, Output};
 use crate::board::Board;
+use crate::command_line::Invocation;
+use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::npn::NpnFile;
 use crate::reconcile::{Reconciler, make_directory};
-use crate::settings::Settings;
-use crate::verbs::Intake;
+use crate::reload::Live;
+use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, gather, logging, server, show, verbs};
+use crate::{aftercare, command_line, gather, logging, reload, server, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -38,25 +43,76 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 /// Previews waiting for their turn.
 const PREVIEWS: usize = 4;
 
+/// How it ended, for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Fine.
+    Fine = 0,
+    /// The node is not ready, or what was asked for failed.
+    Not = 1,
+    /// Called or configured wrongly.
+    Usage = 2,
+    /// The agent is not running.
+    NotRunning = 3,
+}
+
 /// Does what the command line says.
 ///
 /// # Errors
 /// When it cannot be done; the agent itself only ends with one when it cannot work at all.
-pub fn run(args: Args) -> anyhow::Result<()> {
-    let settings = Arc::new(Settings::new(args.options).context("reading the options")?);
-    let text = match args.command.unwrap_or(Command::Run) {
-        Command::Run => return stay(settings),
-        Command::Status(Output { output }) => show::status(&settings, output)?,
-        Command::Pools(Output { output }) => show::pools(&settings, output)?,
-        Command::Plan(Output { output }) => show::plan(&settings, output)?,
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
+    let invocation = match command_line::read(arguments.into_iter().collect(), command_line::environment()) {
+        Ok(invocation) => invocation,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
+            error.print().context("saying how it is called")?;
+            return Ok(exit);
+        }
     };
-    use std::io::Write as _;
-    // `… | head` closes the pipe, which is no failure.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    let Invocation { command, layers } = invocation;
+    let keys = Keys::default();
+    if let Command::Config(asked) = command {
+        return tell(show::configuration(&keys, &layers, &asked)?);
+    }
+    let read = layers.read(&keys);
+    if command == Command::Run {
+        let values = read.values.clone();
+        return match read.settings(&keys) {
+            Ok(settings) => stay(Live::new(layers, values, settings)).map(|()| Exit::Fine),
+            Err(problems) => {
+                problems.iter().for_each(|problem| eprintln!("oke-node-agent: {problem}"));
+                eprintln!("oke-node-agent: nothing was started; `oke-node-agent config --explain` tells every key");
+                Ok(Exit::Usage)
+            }
+        };
+    }
+    // An agent goes on with its last good configuration, so whoever asks it must not be stopped by the new one.
+    let settings =
+        Arc::new(read.settings_anyway(&keys).context("no settings, not even those of an empty configuration")?);
+    tell(match command {
+        Command::Status(Output { output }) => show::status(&settings, output)?,
+        Command::WhyNotReady(Output { output }) => show::why_not_ready(&settings, output)?,
+        Command::Pools(Output { output }) => show::pools(&settings, output)?,
+        Command::Attachments(Output { output }) => show::attachments(&settings, output)?,
+        Command::Plan(Output { output }) => show::plan(&settings, output)?,
+        Command::Run | Command::Config(_) => return Ok(Exit::Fine),
+    })
 }
 
-fn stay(settings: Arc<Settings>) -> anyhow::Result<()> {
+fn tell((text, exit): (String, Exit)) -> anyhow::Result<Exit> {
+    // `… | head` closes the pipe, which is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(exit)
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+fn stay(live: Live) -> anyhow::Result<()> {
+    let settings = live.current().settings.clone();
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
         make_directory(directory).with_context(|| format!("creating {}", directory.display()))?;
@@ -68,12 +124,15 @@ fn stay(settings: Arc<Settings>) -> anyhow::Result<()> {
         .thread_stack_size(1 << 20)
         .build()
         .context("starting the runtime")?;
-    let result = runtime.block_on(agent(settings));
+    let result = runtime.block_on(agent(live));
     runtime.shutdown_timeout(FAREWELL);
     result
 }
 
-async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
+async fn agent(live: Live) -> anyhow::Result<()> {
+    let settings = live.current().settings.clone();
+    let (configurations_in, configurations) = watch::channel(live.current().clone());
+    let recent = Arc::new(Recent::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let boot = BootId::current().context("reading the boot id")?;
@@ -86,7 +145,9 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         state_dir: settings.state_dir.clone(),
         boot: boot.clone(),
         started: Instant::now(),
-        resync: settings.resync,
+        sysctl_root: settings.sysctl_root.clone(),
+        configurations: configurations.clone(),
+        recent: recent.clone(),
         metrics: metrics.clone(),
         worlds: worlds.clone(),
         passes,
@@ -104,7 +165,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     let duties = Arc::new(Duties::default());
     let work = Loop {
         reconciler,
-        settings: settings.clone(),
+        configurations: configurations.clone(),
         metrics: metrics.clone(),
         worlds,
         plugged: plugged.clone(),
@@ -113,7 +174,7 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
         duties: duties.clone(),
         passes: passes_in,
     };
-    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone()));
+    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent));
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let outlets = gather::Outlets { worlds: worlds_in, plugged, published };
 
@@ -127,10 +188,11 @@ async fn agent(settings: Arc<Settings>) -> anyhow::Result<()> {
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
-        () = gather::run(metadata, npns, settings, metrics.clone(), outlets) => bail!("the sources' task ended"),
+        () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records")?,
         ended = aftercare::run(duties, worker) => ended.context("looking after addresses")?,
+        ended = reload::run(live, configurations_in, metrics) => ended.context("watching the configuration")?,
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     }

@@ -67,7 +67,14 @@ pub async fn serve_socket(listener: UnixListener, board: Arc<Board>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.serve(connection(stream, board.clone(), Asker::Root)).await,
+            Ok((stream, _)) => {
+                // Its mode and its directory's say the same, but both may be changed by others; who asks cannot.
+                let asker = match stream.peer_cred() {
+                    Ok(peer) if peer.uid() == 0 => Asker::Root,
+                    _ => Asker::Anybody,
+                };
+                connections.serve(connection(stream, board.clone(), asker)).await;
+            }
             Err(error) => refused(&error).await,
         }
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use tracing::Level;
 use vcn::{IfName, IfNameError};
 
-use crate::args::{Options, Permission};
+use crate::args::{LogLevel, Options, Permission};
 
 /// Where things are and what the operator wants.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub enum SettingsError {
         path: PathBuf,
     },
     /// A port that cannot be a link.
-    #[error("reading {option}")]
+    #[error("{option} is no link")]
     Port {
         /// The option.
         option: &'static str,
@@ -85,11 +85,11 @@ pub enum SettingsError {
         /// Its value.
         seconds: f64,
     },
-    /// A log level that is none.
-    #[error("--log-level is {0:?}, which is none of error, warn, info, debug, trace")]
-    LogLevel(String),
+    /// Not even options.
+    #[error("reading the options")]
+    Options(#[source] clap::Error),
     /// The installer's settings.
-    #[error("reading the installer's options")]
+    #[error(transparent)]
     Installer(#[from] installer::SettingsError),
 }
 
@@ -129,7 +129,7 @@ impl Settings {
             dead_after: interval("--dead-after-seconds", options.dead_after_seconds)?,
             host_root: options.host_root,
             may_write_drop_ins: options.host_drop_ins == Permission::Allow,
-            log_level: options.log_level.parse().map_err(|_| SettingsError::LogLevel(options.log_level))?,
+            log_level: options.log_level.into(),
             signals: Signals {
                 node_label: options.node_label,
                 oke_daemonset: options.oke_daemonset,
@@ -144,6 +144,18 @@ impl Settings {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.state_dir.join("agent.sock")
+    }
+}
+
+impl From<LogLevel> for Level {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
     }
 }
 
@@ -200,7 +212,6 @@ mod tests {
             (["--bm-port-0", "a name"], "--bm-port-0"),
             (["--resync-seconds", "0"], "--resync-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
-            (["--log-level", "loud"], "--log-level"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");

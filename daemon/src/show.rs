@@ -1,6 +1,8 @@
 //! The subcommands: asked of the agent or, where none runs, found out without it. In columns for people or as JSON.
 
+mod attached;
 mod table;
+mod why;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,15 +12,19 @@ use imds::{Backoff, Imds, Policy};
 use ipam::BootId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::args::Format;
+use crate::args::{ConfigArgs, Format};
 use crate::ask::{AskError, ask};
+use crate::attachments::{self, Attachment};
+use crate::config::keys::Keys;
+use crate::config::{Layers, Read, explain, read_file};
 use crate::gather;
 use crate::metrics::Metrics;
 use crate::npn::NpnFile;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::Reconciler;
+use crate::run::Exit;
 use crate::settings::Settings;
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
@@ -32,72 +38,156 @@ const POLICY: Policy = Policy {
     deadline: Duration::from_secs(4),
 };
 
+/// What is said, and how it ends.
+pub type Told = (String, Exit);
+
 /// An answer, and whether an agent gave it.
-struct Told<T> {
-    running: bool,
-    value: T,
+pub(crate) struct Answered<T> {
+    pub(crate) running: bool,
+    pub(crate) value: T,
 }
 
 /// `status`.
 ///
 /// # Errors
 /// When neither the agent nor the node says anything.
-pub fn status(settings: &Arc<Settings>, format: Format) -> anyhow::Result<String> {
-    let told = tell(settings, "/status", || {
-        let (world, pass) = preview(settings)?;
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Status::of(AgentState { running: false, version, uptime_seconds: None }, &world, Some(&pass)))
-    })?;
-    print(&told, format, table::status)
+pub fn status(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
+    let answered = status_of(settings)?;
+    let exit = if answered.value.ready { Exit::Fine } else { Exit::Not };
+    print(&answered, format, exit, table::status)
+}
+
+/// `why-not-ready`.
+///
+/// # Errors
+/// When neither the agent nor the node says anything.
+pub fn why_not_ready(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
+    let Answered { running, value } = status_of(settings)?;
+    let value = why::Why::of(&value, SystemTime::now());
+    let exit = if value.ready { Exit::Fine } else { Exit::Not };
+    print(&Answered { running, value }, format, exit, why::text)
 }
 
 /// `pools`.
 ///
 /// # Errors
 /// When there are none of this boot, or they cannot be read.
-pub fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<String> {
-    let told = tell(settings, "/pools", || {
-        let boot = BootId::current().context("reading the boot id")?;
-        Reconciler::usage(&settings.state_dir, &boot).context("reading the pools")
-    })?;
-    print::<Usage>(&told, format, table::pools)
+pub fn pools(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
+    print(&pools_of(settings)?, format, Exit::Fine, table::pools)
+}
+
+/// `attachments`.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn attachments(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
+    print(&attachments_of(settings)?, format, Exit::Fine, |all: &Vec<Attachment>| attached::text(all))
 }
 
 /// `plan`.
 ///
 /// # Errors
 /// When neither the agent nor the node says anything.
-pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<String> {
-    let told = tell(settings, "/plan", || Ok(preview(settings)?.1))?;
-    print::<Pass>(&told, format, table::plan)
+pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
+    print(&plan_of(settings)?, format, Exit::Fine, table::plan)
 }
 
-fn tell<T: DeserializeOwned>(
+/// `config`.
+///
+/// # Errors
+/// When it cannot be written down.
+pub fn configuration(keys: &Keys, layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Told> {
+    let json = asked.output.output == Format::Json;
+    if asked.explain {
+        let text = if json { in_json(&explain::explained(keys))? } else { explain::text(keys) };
+        return Ok((text, Exit::Fine));
+    }
+    let read = match &asked.check {
+        Some(file) => read_file(keys, file),
+        None => layers.read(keys),
+    };
+    let values = read.values.clone();
+    let Read { values: said, problems } = read;
+    let count = said.len();
+    match (Read { values: said, problems }).settings(keys) {
+        Err(problems) if json => Ok((in_json(&serde_json::json!({ "problems": problems }))?, Exit::Usage)),
+        Err(problems) => {
+            let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+            Ok((format!("{lines}\n{} problem(s)\n", problems.len()), Exit::Usage))
+        }
+        Ok(_) if json => {
+            let set = explain::set(keys, &values);
+            Ok((in_json(&serde_json::json!({ "problems": [], "set": set }))?, Exit::Fine))
+        }
+        Ok(_) => Ok(match &asked.check {
+            Some(file) => (format!("{}: in order, {count} key(s)\n", file.display()), Exit::Fine),
+            None => (explain::set_text(keys, &values), Exit::Fine),
+        }),
+    }
+}
+
+pub(crate) fn status_of(settings: &Arc<Settings>) -> anyhow::Result<Answered<Status>> {
+    answer(settings, "/status", || {
+        let (world, pass) = preview(settings)?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Status::of(AgentState { running: false, version, uptime_seconds: None }, &world, Some(&pass)))
+    })
+}
+
+pub(crate) fn pools_of(settings: &Settings) -> anyhow::Result<Answered<Usage>> {
+    answer(settings, "/pools", || {
+        let boot = BootId::current().context("reading the boot id")?;
+        Reconciler::usage(&settings.state_dir, &boot).context("reading the pools")
+    })
+}
+
+pub(crate) fn attachments_of(settings: &Settings) -> anyhow::Result<Answered<Vec<Attachment>>> {
+    answer(settings, "/attachments", || {
+        let boot = BootId::current().context("reading the boot id")?;
+        attachments::read(&settings.state_dir, &settings.sysctl_root, &boot).map_err(anyhow::Error::msg)
+    })
+}
+
+pub(crate) fn plan_of(settings: &Arc<Settings>) -> anyhow::Result<Answered<Pass>> {
+    answer(settings, "/plan", || Ok(preview(settings)?.1))
+}
+
+fn answer<T: DeserializeOwned>(
     settings: &Settings,
     question: &str,
     alone: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<Told<T>> {
+) -> anyhow::Result<Answered<T>> {
     match ask(&settings.socket(), question) {
         Ok(body) => {
             let value =
                 serde_json::from_str(&body).with_context(|| format!("reading the agent's answer to {question}"))?;
-            Ok(Told { running: true, value })
+            Ok(Answered { running: true, value })
         }
-        Err(AskError::NotRunning { .. }) => Ok(Told { running: false, value: alone()? }),
+        Err(AskError::NotRunning { .. }) => Ok(Answered { running: false, value: alone()? }),
         Err(error) => Err(error.into()),
     }
 }
 
-fn print<T: Serialize>(told: &Told<T>, format: Format, table: fn(&T) -> String) -> anyhow::Result<String> {
+fn print<T: Serialize>(
+    answered: &Answered<T>,
+    format: Format,
+    exit: Exit,
+    table: impl FnOnce(&T) -> String,
+) -> anyhow::Result<Told> {
+    let exit = if answered.running { exit } else { Exit::NotRunning };
     if format == Format::Json {
-        return Ok(serde_json::to_string_pretty(&told.value)? + "\n");
+        return Ok((in_json(&answered.value)?, exit));
     }
     let mut text = String::new();
-    if !told.running {
+    if !answered.running {
         writeln!(text, "The agent is not running; this was found out without it.\n")?;
     }
-    text.push_str(&table(&told.value));
-    Ok(text)
+    text.push_str(&table(&answered.value));
+    Ok((text, exit))
+}
+
+fn in_json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 /// What an agent that started now would do. Changes nothing.

@@ -2,6 +2,7 @@
 //! what we cannot keep up with, or miss while we are down, the plugins write to a file, and we take it from there.
 
 mod line;
+mod recent;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,6 +17,7 @@ use crate::aftercare::Duties;
 use crate::metrics::Metrics;
 use crate::readable::Readable;
 use line::Lines;
+pub use recent::Recent;
 
 /// How long after a record it is looked whether others went to the file, because our queue (10 on a kernel as it comes)
 /// was full. Without records there is no look.
@@ -28,6 +30,7 @@ pub struct Intake {
     metrics: Arc<Metrics>,
     duties: Arc<Duties>,
     lines: Mutex<Lines>,
+    recent: Arc<Recent>,
 }
 
 /// How a record came.
@@ -80,15 +83,16 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
 }
 
 impl Intake {
-    /// Takes the file from `state_dir`; hands on to `metrics` and `duties`.
+    /// Takes the file from `state_dir`; hands on to `metrics`, `duties` and `recent`.
     #[must_use]
-    pub fn new(state_dir: &Path, metrics: Arc<Metrics>, duties: Arc<Duties>) -> Self {
+    pub fn new(state_dir: &Path, metrics: Arc<Metrics>, duties: Arc<Duties>, recent: Arc<Recent>) -> Self {
         let lines = Mutex::new(Lines::new(Instant::now()));
-        Self { state_dir: state_dir.to_owned(), metrics, duties, lines }
+        Self { state_dir: state_dir.to_owned(), metrics, duties, lines, recent }
     }
 
     fn take_in(&self, record: &VerbRecord, way: Way) {
         self.metrics.verb(record);
+        self.recent.note(record);
         match way {
             Way::Socket => self.duties.note(record),
             Way::File => self.metrics.verb_record_late(),

@@ -16,7 +16,8 @@ use crate::metrics::Metrics;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
-use crate::settings::Settings;
+use crate::reload::{self, Configuration};
+use crate::since::Since;
 use crate::transitions;
 use crate::world::World;
 
@@ -29,7 +30,7 @@ pub struct Loop {
     /// Whoever does the work.
     pub reconciler: Reconciler,
     /// How often.
-    pub settings: Arc<Settings>,
+    pub configurations: watch::Receiver<Configuration>,
     /// Where passes are counted.
     pub metrics: Arc<Metrics>,
     /// What is known from outside.
@@ -58,8 +59,10 @@ impl Loop {
     /// # Errors
     /// When a pass panicked, or the kernel's events cannot be had at all.
     pub async fn run(self) -> io::Result<()> {
-        let Self { mut reconciler, settings, metrics, mut worlds, plugged, published, mut previews, duties, passes } =
-            self;
+        let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
+        let mut configurations = self.configurations;
+        let mut settings = configurations.borrow_and_update().settings.clone();
+        let mut since = Since::default();
         let mut events = Events::open()?;
         let mut files = Files::watch(&settings)?;
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
@@ -71,8 +74,9 @@ impl Loop {
             if cause != Cause::Kernel {
                 files.settle();
             }
-            let (returned, pass) = run_pass(reconciler, world.clone(), cause).await?;
+            let (returned, mut pass) = run_pass(reconciler, world.clone(), cause).await?;
             reconciler = returned;
+            since.note(&mut pass);
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
             duties.freed(&pass.freed);
@@ -100,6 +104,12 @@ impl Loop {
                         if news {
                             break Cause::Sources;
                         }
+                    }
+                    () = reload::changed(&mut configurations) => {
+                        let configuration = configurations.borrow_and_update().clone();
+                        settings = configuration.settings.clone();
+                        reconciler.adopt(configuration);
+                        break Cause::Settings;
                     }
                     heard = events.concerning() => {
                         match heard {

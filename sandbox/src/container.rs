@@ -39,6 +39,8 @@ pub struct Container {
     environment: Vec<(String, String)>,
     capabilities: Vec<String>,
     volumes: Vec<Volume>,
+    /// ConfigMaps that need not be there: by name, where they are mounted.
+    config_maps: BTreeMap<String, PathBuf>,
     read_only_root: bool,
     no_new_privileges: bool,
     seccomp: bool,
@@ -128,6 +130,17 @@ impl Container {
     pub fn with_volume(mut self, host: &Path, mounted: &Path) -> Self {
         let (host, mounted) = (host.to_owned(), mounted.to_owned());
         self.volumes.push(Volume { host, mounted, read_only: false, create: true });
+        self
+    }
+
+    /// The same in a cluster that has one of its ConfigMaps: a directory as the kubelet makes it of that.
+    #[must_use]
+    pub fn with_config_map(mut self, name: &str, directory: &Path) -> Self {
+        let volume = |mounted: &PathBuf| {
+            let (host, mounted) = (directory.to_owned(), mounted.clone());
+            Volume { host, mounted, read_only: true, create: false }
+        };
+        self.volumes.extend(self.config_maps.get(name).map(volume));
         self
     }
 

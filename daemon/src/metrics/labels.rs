@@ -2,71 +2,38 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Build {
-    pub(super) version: String,
+/// What a metric is broken down by.
+pub(super) trait Labelled {
+    /// The labels' names.
+    const NAMES: &'static [&'static str];
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct PassKind {
-    pub(super) cause: &'static str,
-    pub(super) result: &'static str,
+macro_rules! labels {
+    ($($name:ident { $($label:ident: $kind:ty),* })*) => {
+        $(
+            #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+            pub(super) struct $name {
+                $(pub(super) $label: $kind,)*
+            }
+
+            impl Labelled for $name {
+                const NAMES: &'static [&'static str] = &[$(stringify!($label)),*];
+            }
+        )*
+    };
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ChangeKind {
-    pub(super) noun: String,
-    pub(super) cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Question {
-    pub(super) document: &'static str,
-    pub(super) result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Verb {
-    pub(super) plugin: String,
-    pub(super) verb: String,
-    pub(super) phase: String,
-    pub(super) code: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Aftercare {
-    pub(super) what: &'static str,
-    pub(super) result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Attachments {
-    pub(super) state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Decided {
-    pub(super) install: String,
-    pub(super) decided_by: String,
-    pub(super) status: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Source {
-    pub(super) source: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Pool {
-    pub(super) vnic: String,
-    pub(super) link: String,
-    pub(super) family: String,
-    pub(super) state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ConditionOf {
-    pub(super) reason: String,
-    pub(super) subject: String,
-    pub(super) blocking: String,
+labels! {
+    Build { version: String }
+    PassKind { cause: &'static str, result: &'static str }
+    ChangeKind { noun: String, cause: &'static str }
+    Question { document: &'static str, result: &'static str }
+    Verb { plugin: String, verb: String, phase: String, code: u32 }
+    Aftercare { what: &'static str, result: &'static str }
+    Attachments { state: &'static str }
+    Decided { install: String, decided_by: String, status: String }
+    Source { source: &'static str }
+    Pool { vnic: String, link: String, family: String, state: &'static str }
+    ConditionOf { reason: String, subject: String, blocking: String }
+    Reload { result: &'static str }
 }

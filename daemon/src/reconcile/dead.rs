@@ -46,6 +46,11 @@ impl Dead {
         Self { store, sysctl_root, apart, absent: HashMap::new() }
     }
 
+    /// Another least time.
+    pub(super) const fn keep_apart(&mut self, apart: Duration) {
+        self.apart = apart;
+    }
+
     /// Ends what is dead, notes what seems so. Answers the addresses that were freed.
     pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) -> Vec<IpAddr> {
         // Events come with every pod; the dead can wait for the timer.

@@ -260,7 +260,7 @@ fn concerns(signs: &Suspects, held: &Allocations) -> bool {
 }
 
 /// What an allocation's network must be, as far as the host's side goes.
-pub(super) fn network(allocation: &Allocation) -> PodNetwork {
+pub(crate) fn network(allocation: &Allocation) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
         vnic_link: assigned.vnic_link.clone(),

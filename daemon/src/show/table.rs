@@ -1,6 +1,7 @@
 //! Columns and sentences.
 
 use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vcn::Purpose;
 
@@ -48,6 +49,11 @@ pub(super) fn status(status: &Status) -> String {
         text.push('\n');
         for condition in &status.conditions {
             let _ = writeln!(text, "{} {condition}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" });
+            if let Some(since) = condition.since_unix_millis {
+                let then = UNIX_EPOCH + Duration::from_millis(since);
+                let lasted = SystemTime::now().duration_since(then).unwrap_or_default();
+                let _ = writeln!(text, "         for {}", age(lasted.as_secs()));
+            }
         }
     }
     text
@@ -138,7 +144,7 @@ fn line(text: &mut String, what: &str, is: &str) {
     let _ = writeln!(text, "{what:<20}{is}");
 }
 
-fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
+pub(super) fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
     match *seconds.borrow() {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7199 => format!("{} min", seconds / 60),
@@ -148,7 +154,7 @@ fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
 }
 
 /// Left-aligned columns as wide as their widest cell.
-fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let head = head.iter().map(|cell| (*cell).to_owned()).collect();
     let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
     let width = |column| rows.iter().filter_map(|row: &Vec<String>| row.get(column)).map(String::len).max();

@@ -5,6 +5,8 @@
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
 mod aftercare;
+mod attachments;
+mod configuration;
 mod dead;
 mod files;
 mod host;
@@ -19,5 +21,7 @@ mod pods;
 mod program;
 mod records;
 mod router_advertisements;
+mod socket;
 mod subcommands;
 mod surroundings;
+mod why;

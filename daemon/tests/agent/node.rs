@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -181,9 +181,12 @@ impl Node {
 
     /// The agent's container, with the volumes in this node's directory.
     fn container(&self) -> Container {
-        VOLUMES.iter().fold(Container::node_agent().unwrap(), |container, (host, below)| {
-            container.with_volume_at(host.as_ref(), &self.path(below))
-        })
+        let container = Container::node_agent().unwrap();
+        let conf = self.path("conf");
+        let container = if conf.exists() { container.with_config_map("oke-node-agent", &conf) } else { container };
+        VOLUMES
+            .iter()
+            .fold(container, |container, (host, below)| container.with_volume_at(host.as_ref(), &self.path(below)))
     }
 
     /// Its command there. The shell is for the plugins of these tests, which are scripts.
@@ -208,11 +211,16 @@ impl Node {
 
     /// Runs a subcommand to its end, as `kubectl exec` does.
     pub(crate) fn run(&self, subcommand: &[&str]) -> (bool, String) {
-        let mut command = self.command(&self.container().running([PROGRAM]));
-        command.args(subcommand).args(self.options(subcommand));
-        let output = self.inside(|| command.stderr(Stdio::piped()).output().unwrap());
+        let output = self.output(subcommand);
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    /// The same: its exit status and what it says on each of its outputs.
+    pub(crate) fn output(&self, subcommand: &[&str]) -> Output {
+        let mut command = self.command(&self.container().running([PROGRAM]));
+        command.args(subcommand).args(self.options(subcommand));
+        self.inside(|| command.stderr(Stdio::piped()).output().unwrap())
     }
 
     /// Asks the agent's port; 0 when nobody answers.

@@ -121,8 +121,8 @@ fn what_broke_while_the_agent_was_down_is_told_by_plan_and_mended_when_it_starts
     let whole = left(&node);
     agent.stop();
     node.on(flush_rules);
-    let (ok, text) = node.run(&["plan"]);
-    assert!(ok && text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
+    let text = String::from_utf8(node.output(&["plan"]).stdout).unwrap();
+    assert!(text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
     let took = wait_for("the repair", || left(&node) == whole && pod.is_connected(), || agent.log());

@@ -128,6 +128,14 @@ struct HostPath {
     kind: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigMap {
+    name: String,
+    #[serde(default)]
+    optional: bool,
+}
+
 /// Reads the DaemonSet of a manifest, or says why it cannot be emulated.
 pub(super) fn read(manifest: &str) -> Result<Container, String> {
     let mut found = None;
@@ -166,15 +174,35 @@ pub(super) fn read(manifest: &str) -> Result<Container, String> {
         None | Some("Unconfined") => false,
         Some(other) => return Err(format!("it has the seccomp profile {other}")),
     };
+    let (mut of_host, mut config_maps) = (Vec::new(), BTreeMap::new());
+    for mount in volume_mounts {
+        match config_map(&mount, &volumes)? {
+            Some(name) => drop(config_maps.insert(name, mount.mount_path)),
+            None => of_host.push(mount),
+        }
+    }
     Ok(Container {
         command: command.into_iter().chain(args).collect(),
         environment: env.into_iter().map(|Variable { name, value }| (name, value)).collect(),
         capabilities: security.capabilities.add,
-        volumes: volume_mounts.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
+        volumes: of_host.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
+        config_maps,
         read_only_root: security.read_only_root_filesystem,
         no_new_privileges: !security.allow_privilege_escalation,
         seccomp,
     })
+}
+
+/// The name of the ConfigMap that a volume is; one that must be there is not emulated, for here is none.
+fn config_map(mount: &Mount, volumes: &[VolumeSpec]) -> Result<Option<String>, String> {
+    let volume = volumes.iter().find(|volume| volume.name == mount.name);
+    let Some(source) = volume.and_then(|volume| volume.kinds.get("configMap")) else { return Ok(None) };
+    let ConfigMap { name, optional } =
+        serde_yaml_ng::from_value(source.clone()).map_err(|error| format!("volume {}: {error}", mount.name))?;
+    match optional && mount.read_only && mount.sub_path.is_none() {
+        true => Ok(Some(name)),
+        false => Err(format!("the ConfigMap {name} must be there, may be written, or is mounted with a subPath")),
+    }
 }
 
 fn volume(mount: Mount, volumes: &[VolumeSpec]) -> Result<Volume, String> {
@@ -208,6 +236,7 @@ mod tests {
             (r#"drop: ["ALL"]"#, r#"drop: ["CHOWN"]"#, "capabilities"),
             ("runAsUser: 0", "runAsUser: 1000", "another user"),
             ("type: RuntimeDefault", "type: Localhost", "Localhost"),
+            ("optional: true", "optional: false", "must be there"),
             ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
             ("kind: DaemonSet", "kind: Deployment", "there is none"),
         ] {

@@ -1,0 +1,86 @@
+//! What each stable word means and what to do about it: one list, for `why-not-ready` and for docs/conditions.md.
+
+use crate::condition::Reason;
+
+macro_rules! advice {
+    ($($word:ident: $meaning:literal, $do:literal;)*) => {
+        impl Reason {
+            /// Every word there is.
+            pub const ALL: &'static [Self] = &[$(Self::$word),*];
+
+            /// When it is said.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$word => $meaning,)*
+                }
+            }
+
+            /// What a person does about it.
+            #[must_use]
+            pub const fn to_do(self) -> &'static str {
+                match self {
+                    $(Self::$word => $do,)*
+                }
+            }
+        }
+    };
+}
+
+advice! {
+    Starting: "The agent has started and not yet looked at everything.",
+        "Wait some seconds. If it stays: `kubectl logs` of the agent's pod; /healthz makes the kubelet restart it after 5 minutes.";
+    MetadataUnavailable: "The instance metadata service does not answer. With a last good answer the node goes on with that, else no pod can start.",
+        "On the node: `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`. If that fails, look at the route to 169.254.169.254 (`ip route get`), at firewall rules on the host, and at whether the instance allows metadata version 2.";
+    NativePodNetworkUnreadable: "The NativePodNetwork of this node is there and cannot be read.",
+        "Compare the message with the object: `kubectl get nativepodnetwork -o yaml`; NPN_FILE names the file that was read. Until it can be read, what was known before is used.";
+    NativePodNetworkPending: "There is no NativePodNetwork for this instance yet, or OKE has not finished it: nobody has given this node pod addresses.",
+        "`kubectl get nativepodnetwork -o yaml`: status.reason says what OKE waits for, most often free addresses in the pod subnet, a limit of VNICs per instance, or a missing policy. A new node takes a minute or two.";
+    PrimaryLinkMissing: "The primary VNIC has no link on this host, so nothing that goes by it can be set up.",
+        "Compare the MACs of `oke-node-agent status` with `ip link`. On bare metal set BM_PORT_0 to the physical port.";
+    LinkMissing: "A secondary VNIC is attached and has no link on this host; its addresses are not used.",
+        "Compare its MAC with `ip link`. A VNIC just attached takes seconds; else detach and attach it again, or look for a driver that failed in `dmesg`. On bare metal set BM_PORT_0 and BM_PORT_1.";
+    VnicNotListed: "The NativePodNetwork names a VNIC that the metadata service does not list: it was detached, or is still being attached.",
+        "In the console or with `oci compute instance list-vnics`: if the VNIC is gone, replace the node; OKE does not attach it again.";
+    ReturnPathMissing: "There are more VNICs than marks: a NodePort at this VNIC's own address does not answer where its pod is on another VNIC.",
+        "Use NodePorts at the addresses of the first eight VNICs, or have fewer VNICs.";
+    RouterUnknown: "A VNIC has addresses and nobody says by which router they leave.",
+        "Look at the VNIC's subnet: one with IPv6 addresses must have an IPv6 prefix. Attach the VNIC again if it was changed since.";
+    HostNetworkFailed: "The kernel refused part of the host's network.",
+        "The message names the command and the kernel's answer. `oke-node-agent plan` shows what is still to be done; it is tried again with growing pauses. Missing capabilities (NET_ADMIN) and a read-only SYSCTL_ROOT are the usual causes.";
+    KernelLacksNft: "The kernel has no nf_tables for family inet: pods cannot reach 169.254.169.254 (DNS, time, metadata) from secondary VNICs.",
+        "Load nf_tables and nft_masq (`modprobe`), or run a kernel that has them (5.15 or newer).";
+    NftFailed: "Our nft table could not be written.",
+        "The message names the rule and the kernel's answer; `nft list ruleset` shows who else writes there.";
+    NoUsableAddress: "There is no address that a pod could use, although OKE has finished.",
+        "`oke-node-agent status` shows which VNIC is not in order and why: see its reason in this list.";
+    StateFailed: "A file of ours could not be read or written.",
+        "The message names the file. Look for a full or read-only file system (`df`, `mount`). A damaged file is set aside and made anew.";
+    PodNetworkBroken: "A running pod lacks something on the host that could not be put back.",
+        "`oke-node-agent attachments` says what it lacks. If the kernel refuses it for good, delete the pod; its controller makes another.";
+    ForwardingRejected: "A firewall of this host stops what is forwarded, and so pods' packets.",
+        "The message names the chain. Let the firewall accept what is forwarded from and to the links named (`firewall-cmd --permanent --zone=trusted --add-interface=vcn+`, or an accept rule before its reject rule); Oracle Linux images reject by default.";
+    NetworkManagerInterferes: "systemd-networkd or NetworkManager removes what is ours, or configures a VNIC's link. It is put back, but packets are lost meanwhile.",
+        "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
+    VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too.",
+        "Disable the program that the message names for secondary VNICs; for ocid, `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/.";
+    DropInFailed: "A drop-in for a network manager could not be written, although HOST_DROP_INS allows it.",
+        "HOST_ROOT must be the host's root, mounted writable where the message says.";
+    AttachmentLeftOver: "A pod is gone, and not all of its network could be removed.",
+        "The message names what stays and the kernel's answer; it is tried again. Its addresses stay taken until then.";
+    LeftInPlace: "The pod network of this node is somebody else's now, and what ours made before is still there.",
+        "`oke-node-agent plan` shows it. Drain and reboot the node, or run `oke-cni-installer uninstall` on it.";
+    InstallerFailed: "The CNI binaries or configuration could not be put in place.",
+        "The message names the file. The directories CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
+    ConfigurationInvalid: "The configuration file was changed and is wrong; the last good one is still used.",
+        "The message says every line. `oke-node-agent config --check FILE` tells before it is rolled out.";
+    RestartNeeded: "A key that is taken at the start was changed; everything else was taken over.",
+        "Restart the agent: `kubectl delete pod` of it, or roll the DaemonSet. Pods do not notice.";
+}
+
+/// docs/conditions.md's table.
+#[must_use]
+pub fn markdown() -> String {
+    let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.to_do());
+    format!("| word | when | what to do |\n|---|---|---|\n{}", Reason::ALL.iter().map(row).collect::<String>())
+}

@@ -1,0 +1,174 @@
+//! The configuration: from what was said in four places to settings, or to everything that is wrong with it at once.
+//!
+//! ```text
+//!   flags ───────────────┐
+//!   environment ─────────┼─▶ Values (key → value, origin) ─▶ Options ─▶ Settings
+//!   file (KEY=value) ────┤        └─▶ Problems: every wrong key and value, with the nearest right one
+//!   defaults ────────────┘
+//! ```
+//!
+//! There is one list of keys, the options of [`crate::args`]: flags, environment, file, `config --explain` and
+//! docs/configuration.md are made from it.
+
+pub mod explain;
+pub mod file;
+pub mod keys;
+pub mod problem;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{Args as _, FromArgMatches as _};
+
+use crate::args::Options;
+use crate::settings::{Settings, SettingsError};
+use keys::{Key, Keys};
+pub use problem::{Place, Problem};
+
+/// What was said outside of the file, once and for all: a process's flags and environment do not change.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// By key, as typed.
+    pub flags: BTreeMap<String, String>,
+    /// All of it, other programs' variables included.
+    pub environment: Vec<(String, String)>,
+    /// Where the file is.
+    pub file: PathBuf,
+    /// Whether the file was asked for: then it must be there.
+    pub file_is_named: bool,
+}
+
+/// What was said of a key, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// As it was said.
+    pub value: String,
+    /// The strongest place that said it.
+    pub place: Place,
+}
+
+/// The keys of which something was said.
+pub type Values = BTreeMap<String, Said>;
+
+/// The configuration as far as it is right, and what is wrong with the rest.
+#[derive(Debug)]
+pub struct Read {
+    /// What was said and is right.
+    pub values: Values,
+    /// What is not.
+    pub problems: Vec<Problem>,
+}
+
+impl Layers {
+    /// Reads the file and puts the layers on top of each other.
+    #[must_use]
+    pub fn read(&self, keys: &Keys) -> Read {
+        let text = match std::fs::read_to_string(&self.file) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.file_is_named => Ok(String::new()),
+            Err(error) => Err(error),
+        };
+        let mut read = Read { values: Values::new(), problems: Vec::new() };
+        match text {
+            Ok(text) => {
+                let (said, problems) = file::parse(&self.file, &text);
+                read.problems.extend(problems);
+                read.take(keys, said);
+            }
+            Err(error) => {
+                let text = format!("it cannot be read: {error}");
+                read.problems.push(Problem::new(Place::File { path: self.file.clone(), line: 0 }, "", text));
+            }
+        }
+        let said = keys.in_environment(&self.environment, &mut read.problems);
+        read.take(keys, said);
+        let typed = |(key, value): (&String, &String)| (key.clone(), Said { value: value.clone(), place: Place::Flag });
+        read.take(keys, self.flags.iter().map(typed).collect());
+        read
+    }
+}
+
+/// Reads a file alone, as if nothing else said anything.
+#[must_use]
+pub fn read_file(keys: &Keys, path: &Path) -> Read {
+    Layers { file: path.to_owned(), file_is_named: true, ..Layers::default() }.read(keys)
+}
+
+impl Read {
+    /// The settings, or everything that is wrong.
+    ///
+    /// # Errors
+    /// When anything is wrong, whichever layer would have won.
+    pub fn settings(self, keys: &Keys) -> Result<Settings, Vec<Problem>> {
+        let Self { values, mut problems } = self;
+        match settings(keys, &values) {
+            Ok(settings) if problems.is_empty() => return Ok(settings),
+            Ok(_) => {}
+            Err(error) => {
+                let before = problems.len();
+                problems.extend(blame(keys, &values).map(|(_, problem)| problem));
+                if problems.len() == before {
+                    // Right by themselves, wrong together.
+                    problems.push(Problem::new(Place::Together, "", crate::logging::chain(&error)));
+                }
+            }
+        }
+        Err(problems)
+    }
+
+    /// The settings without what is wrong: for who must answer whatever the configuration says.
+    #[must_use]
+    pub fn settings_anyway(&self, keys: &Keys) -> Option<Settings> {
+        let mut values = self.values.clone();
+        for (key, _) in blame(keys, &self.values) {
+            values.remove(&key);
+        }
+        settings(keys, &values).or_else(|_| settings(keys, &Values::new())).ok()
+    }
+
+    /// Adds a stronger layer: what of it is right. An empty value says nothing, as manifests leave it.
+    fn take(&mut self, keys: &Keys, said: Vec<(String, Said)>) {
+        for (name, said) in said {
+            match keys.find(&name) {
+                None => {
+                    let nearest = keys.nearest(&name);
+                    let problem = Problem::new(said.place, name, "is no key").instead(nearest);
+                    self.problems.push(problem);
+                }
+                Some(_) if said.value.is_empty() && said.place != Place::Flag => {}
+                Some(key) => match key.check(&said.value) {
+                    Ok(()) => drop(self.values.insert(name, said)),
+                    Err((text, nearest)) => self.problems.push(Problem::new(said.place, name, text).instead(nearest)),
+                },
+            }
+        }
+    }
+}
+
+/// The settings of values that are each right as text.
+///
+/// # Errors
+/// When one makes no sense.
+pub fn settings(keys: &Keys, values: &Values) -> Result<Settings, SettingsError> {
+    let known = |(name, said): (&String, &Said)| Some(keys.find(name)?.argument(&said.value));
+    let arguments: Vec<OsString> = values.iter().filter_map(known).collect();
+    let command = Options::augment_args(clap::Command::new("settings")).no_binary_name(true).mut_args(keys::bare);
+    let options = command.try_get_matches_from(arguments).and_then(|matches| Options::from_arg_matches(&matches));
+    options.map_err(SettingsError::Options).and_then(Settings::new)
+}
+
+/// Which values make no sense by themselves.
+fn blame<'a>(keys: &'a Keys, values: &'a Values) -> impl Iterator<Item = (String, Problem)> + 'a {
+    values.iter().filter_map(move |(name, said)| {
+        let alone = Values::from([(name.clone(), said.clone())]);
+        let error = settings(keys, &alone).err()?;
+        let flag = keys.find(name).map(Key::flag).unwrap_or_default();
+        // The key is named already.
+        let text = crate::logging::chain(&error).replace(&format!("{flag} is "), "is ");
+        Some((name.clone(), Problem::new(said.place.clone(), name.clone(), text)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

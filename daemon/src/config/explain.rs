@@ -1,0 +1,126 @@
+//! The keys and what is set, in words, as JSON, and as the table of docs/configuration.md.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::Values;
+use super::keys::{Key, Keys};
+
+/// A key as it is told.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    key: String,
+    flag: String,
+    unit: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    values: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<String>,
+    /// Whether a new value is taken over without a restart.
+    hot: bool,
+    meaning: String,
+}
+
+/// What is set.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Set {
+    key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// Who said so.
+    by: String,
+}
+
+/// Every key.
+#[must_use]
+pub fn explained(keys: &Keys) -> Vec<Explained> {
+    let explained = |key: &Key| Explained {
+        key: key.name().to_owned(),
+        flag: key.flag(),
+        unit: key.unit(),
+        values: key.values(),
+        default: key.default(),
+        hot: key.is_hot(),
+        meaning: key.meaning(),
+    };
+    keys.iter().map(explained).collect()
+}
+
+/// Every key's value.
+#[must_use]
+pub fn set(keys: &Keys, values: &Values) -> Vec<Set> {
+    let set = |key: &Key| match values.get(key.name()) {
+        Some(said) => Set { key: key.name().to_owned(), value: Some(said.value.clone()), by: said.place.to_string() },
+        None => Set { key: key.name().to_owned(), value: key.default(), by: "default".to_owned() },
+    };
+    keys.iter().map(set).collect()
+}
+
+/// Every key, for people.
+#[must_use]
+pub fn text(keys: &Keys) -> String {
+    let mut text = String::from(
+        "Said by flags, by the environment, or in the configuration file as KEY=value, the strongest first.\n",
+    );
+    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+        let unit = if values.is_empty() { unit } else { values.join("|") };
+        let _ = writeln!(text, "\n{key}={unit}    {flag}");
+        let default = default.unwrap_or_else(|| "none".to_owned());
+        let _ = writeln!(text, "    default: {default}; {}", taken(hot));
+        for line in folded(&meaning) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+/// What is set, for people.
+#[must_use]
+pub fn set_text(keys: &Keys, values: &Values) -> String {
+    let set = set(keys, values);
+    let said = |set: &Set| format!("{}={}", set.key, set.value.as_deref().unwrap_or_default());
+    let width = set.iter().map(|set| said(set).len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for set in &set {
+        let _ = writeln!(text, "{:width$}  {}", said(set), set.by);
+    }
+    text
+}
+
+/// Every key, for docs/configuration.md.
+#[must_use]
+pub fn markdown(keys: &Keys) -> String {
+    let mut text = String::from("| key and flag | value, default | new value | meaning |\n|---|---|---|---|\n");
+    for Explained { key, flag, unit, values, default, hot, meaning } in explained(keys) {
+        let unit = if values.is_empty() { unit } else { values.join("|") }.replace('|', " \\| ");
+        let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
+        let taken = if hot { "at once" } else { "restart" };
+        let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {taken} | {meaning} |");
+    }
+    text
+}
+
+const fn taken(hot: bool) -> &'static str {
+    if hot { "a new value is taken over at once" } else { "a new value needs a restart" }
+}
+
+/// Lines that fit a terminal.
+fn folded(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| line.len() + word.len() > 100);
+        if full {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}

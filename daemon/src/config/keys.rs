@@ -1,0 +1,192 @@
+//! The list of keys, read off the options of [`crate::args`].
+
+use std::ffi::OsString;
+
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, Args as _};
+
+use super::{Place, Problem, Said};
+use crate::args::Options;
+
+/// What says where something is, and is taken at the start: these kinds of values.
+const PLACES: [&str; 4] = ["DIR", "FILE", "URL", "ADDRESS"];
+
+/// Every key.
+#[derive(Clone, Debug)]
+pub struct Keys(Vec<Key>);
+
+/// Something that can be set.
+#[derive(Clone, Debug)]
+pub struct Key {
+    name: String,
+    arg: Arg,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        let command = Options::augment_args(clap::Command::new("keys"));
+        let key = |arg: &Arg| {
+            let name = arg.get_env()?.to_str()?.to_owned();
+            Some(Key { name, arg: bare(arg.clone()) })
+        };
+        Self(command.get_arguments().filter_map(key).collect())
+    }
+}
+
+impl Keys {
+    /// In the order of `--help`.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.0.iter()
+    }
+
+    /// The key of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Key> {
+        self.0.iter().find(|key| key.name == name)
+    }
+
+    /// The key that a wrong name may mean.
+    #[must_use]
+    pub fn nearest(&self, name: &str) -> Option<String> {
+        let name = normal(name);
+        let far = |key: &Key| distance(&name, &key.name).min(distance(&name, &normal(&key.flag())));
+        let nearest = self.0.iter().min_by_key(|key| far(key))?;
+        (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
+    }
+
+    /// What an environment says. Other programs have variables too, so a name is taken for one of ours that is misspelt
+    /// only if it is very near.
+    pub fn in_environment(&self, environment: &[(String, String)], wrong: &mut Vec<Problem>) -> Vec<(String, Said)> {
+        let mut said = Vec::new();
+        for (name, value) in environment {
+            if self.find(name).is_some() {
+                said.push((name.clone(), Said { value: value.clone(), place: Place::Environment }));
+            } else if let Some(key) = self.0.iter().find(|key| distance(name, &key.name) <= slip(name)) {
+                let problem = Problem::new(Place::Environment, name, "is no key").instead(Some(key.name.clone()));
+                wrong.push(problem);
+            }
+        }
+        said
+    }
+}
+
+impl Key {
+    /// As it is called in the file and in the environment.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As clap calls it.
+    #[must_use]
+    pub(crate) fn id(&self) -> &str {
+        self.arg.get_id().as_str()
+    }
+
+    /// As it is called on the command line.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        format!("--{}", self.arg.get_long().unwrap_or_default())
+    }
+
+    /// What its values are: `SECONDS`, `DIR`, …
+    #[must_use]
+    pub fn unit(&self) -> String {
+        match self.arg.get_value_names().and_then(<[_]>::first) {
+            _ if self.is_switch() => "true|false".into(),
+            Some(name) => name.to_string(),
+            None => "TEXT".into(),
+        }
+    }
+
+    /// The values that it may have, where they can be counted.
+    #[must_use]
+    pub fn values(&self) -> Vec<String> {
+        if self.is_switch() {
+            return vec!["true".into(), "false".into()];
+        }
+        self.arg.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
+    }
+
+    /// What it is when nothing is said.
+    #[must_use]
+    pub fn default(&self) -> Option<String> {
+        let default = self.arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+        default.or_else(|| self.is_switch().then(|| "false".to_owned()))
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        let help = self.arg.get_long_help().or_else(|| self.arg.get_help()).map(ToString::to_string);
+        help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a new value is taken over while the agent runs. Where things are, it learns at its start.
+    #[must_use]
+    pub fn is_hot(&self) -> bool {
+        !PLACES.contains(&self.unit().as_str())
+    }
+
+    /// As one argument.
+    #[must_use]
+    pub fn argument(&self, value: &str) -> OsString {
+        format!("{}={value}", self.flag()).into()
+    }
+
+    /// Whether a value is one.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what may have been meant.
+    pub fn check(&self, value: &str) -> Result<(), (String, Option<String>)> {
+        let command = clap::Command::new("key").no_binary_name(true).disable_help_flag(true).arg(self.arg.clone());
+        let Err(error) = command.try_get_matches_from([self.argument(value)]) else { return Ok(()) };
+        let values = self.values();
+        if !values.is_empty() {
+            let suggested = match error.get(ContextKind::SuggestedValue) {
+                Some(ContextValue::String(suggested)) => Some(suggested.clone()),
+                _ => values.iter().find(|one| distance(&value.to_lowercase(), one) <= 2).cloned(),
+            };
+            return Err((format!("is {value:?}, which is none of {}", values.join(", ")), suggested));
+        }
+        let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+        match error.kind() {
+            ErrorKind::ValueValidation | ErrorKind::InvalidValue => Err((format!("is {value:?}{cause}"), None)),
+            _ => Err((format!("cannot be {value:?}{cause}"), None)),
+        }
+    }
+
+    fn is_switch(&self) -> bool {
+        self.arg.get_num_args().is_some_and(|range| range.min_values() == 0)
+    }
+}
+
+/// An option that looks at nothing but what it is given. A switch may be said with its value, too.
+pub(crate) fn bare(arg: Arg) -> Arg {
+    let arg = arg.env(Resettable::Reset);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .default_value("false")
+            .value_parser(BoolishValueParser::new()),
+        _ => arg,
+    }
+}
+
+/// As names are written: the most likely slips are those of habit.
+fn normal(name: &str) -> String {
+    name.trim_start_matches('-').replace('-', "_").to_uppercase()
+}
+
+fn distance(one: &str, other: &str) -> usize {
+    strsim::osa_distance(one, other)
+}
+
+/// How many slips there may be in a name of the environment that is still meant to be ours.
+fn slip(name: &str) -> usize {
+    if name.len() < 8 { 1 } else { 2 }
+}

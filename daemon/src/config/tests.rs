@@ -1,0 +1,134 @@
+//! What is said, what wins, and what is said of what is wrong.
+
+use std::fs;
+
+use super::*;
+
+struct Scene {
+    directory: tempfile::TempDir,
+    layers: Layers,
+}
+
+impl Scene {
+    fn new(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.conf");
+        fs::write(&path, file).unwrap();
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let layers = Layers {
+            flags: flags.iter().map(pair).collect(),
+            environment: environment.iter().map(pair).collect(),
+            file: path,
+            file_is_named: true,
+        };
+        Self { directory, layers }
+    }
+
+    fn settings(&self) -> Result<Settings, Vec<String>> {
+        let keys = Keys::default();
+        let place = format!("{}/", self.directory.path().display());
+        self.layers
+            .read(&keys)
+            .settings(&keys)
+            .map_err(|problems| problems.iter().map(|problem| problem.to_string().replace(&place, "")).collect())
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.settings().map(drop).unwrap_err()
+    }
+}
+
+#[test]
+fn flags_outrank_the_environment_which_outranks_the_file_which_outranks_the_default() {
+    let file = "RESYNC_SECONDS=5\nDETACH_GRACE_SECONDS=6\nLOG_LEVEL=warn\n";
+    let environment = [("RESYNC_SECONDS", "7"), ("DETACH_GRACE_SECONDS", "8"), ("PATH", "/bin")];
+    let settings = Scene::new(file, &environment, &[("RESYNC_SECONDS", "9")]).settings().unwrap();
+    assert_eq!(settings.resync.as_secs(), 9);
+    assert_eq!(settings.detach_grace.as_secs(), 8);
+    assert_eq!(settings.log_level, tracing::Level::WARN);
+    assert!(settings.pods_may_use_metadata);
+}
+
+#[test]
+fn everything_wrong_is_said_at_once_with_the_nearest_right_one() {
+    let file = "\
+# a comment
+RESYNC_SECOND=5
+LOG_LEVEL=wran
+resync-seconds=3
+what is this
+STATE_DIR=run
+STATE_DIR=/run/x
+NPN_FILE=\"/x\"
+COMPLETELY_FOREIGN_KEY=1
+";
+    let environment = [("DETACH_GRACE_SECOND", "8"), ("PODS_MAY_USE_METADATA", "Deny"), ("STATEDIR2", "")];
+    let flags = [("RESYNC_SECONDS", "often"), ("CNI_TAKEOVER", "maybe"), ("BM_PORT_0", "a name")];
+    assert_eq!(
+        Scene::new(file, &environment, &flags).problems(),
+        [
+            r#"agent.conf, line 5: "what is this" is not KEY=value"#,
+            "agent.conf, line 7: STATE_DIR is said twice",
+            r#"agent.conf, line 8: NPN_FILE is "/x": values are taken as they are, so leave the quotes out"#,
+            "agent.conf, line 2: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
+            r#"agent.conf, line 3: LOG_LEVEL is "wran", which is none of error, warn, info, debug, trace; did you mean warn?"#,
+            "agent.conf, line 4: resync-seconds is no key; did you mean RESYNC_SECONDS?",
+            "agent.conf, line 9: COMPLETELY_FOREIGN_KEY is no key",
+            "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
+            "environment: STATEDIR2 is no key; did you mean STATE_DIR?",
+            r#"environment: PODS_MAY_USE_METADATA is "Deny", which is none of allow, deny; did you mean deny?"#,
+            r#"command line: CNI_TAKEOVER is "maybe", which is none of true, false"#,
+            r#"command line: RESYNC_SECONDS is "often": invalid float literal"#,
+            r#"command line: BM_PORT_0 is no link: "a name" is not a link name: it contains '/', ':', NUL or white space"#,
+            "agent.conf, line 6: STATE_DIR is run, which is not an absolute path",
+        ]
+    );
+}
+
+#[test]
+fn what_is_right_alone_and_wrong_together_is_said_too() {
+    let together = Scene::new("CNI_SOURCE_DIR=/srv/cni\nCNI_BIN_DIR=/srv/cni\n", &[], &[]);
+    let problems = together.problems();
+    assert!(problems.len() == 1 && problems[0].starts_with("configuration: "), "{problems:?}");
+}
+
+#[test]
+fn an_empty_value_says_nothing_and_json_is_a_value() {
+    let scene = Scene::new("BM_PORT_1=\nSIGNAL_NODE_LABEL = {\"a\": \"b=c\"}  \r\n", &[("RESYNC_SECONDS", "")], &[]);
+    let settings = scene.settings().unwrap();
+    assert_eq!(settings.signals.node_label.as_deref(), Some(r#"{"a": "b=c"}"#));
+    assert_eq!(settings.resync.as_secs(), 30);
+}
+
+#[test]
+fn switches_are_said_by_their_value() {
+    assert!(Scene::new("CNI_TAKEOVER=yes\n", &[], &[]).settings().unwrap().installer.takeover);
+    assert!(
+        !Scene::new("CNI_TAKEOVER=true\n", &[("CNI_TAKEOVER", "false")], &[]).settings().unwrap().installer.takeover
+    );
+}
+
+#[test]
+fn a_file_that_was_asked_for_must_be_there() {
+    let mut scene = Scene::new("", &[], &[]);
+    fs::remove_file(&scene.layers.file).unwrap();
+    assert_eq!(scene.problems(), ["agent.conf: it cannot be read: No such file or directory (os error 2)"]);
+    scene.layers.file_is_named = false;
+    assert!(scene.settings().is_ok());
+}
+
+#[test]
+fn who_must_answer_anyway_goes_by_what_is_right() {
+    let scene = Scene::new("STATE_DIR=/run/elsewhere\nRESYNC_SECONDS=0\nDATA_DIR=x\nNONSENSE=1\n", &[], &[]);
+    let keys = Keys::default();
+    let settings = scene.layers.read(&keys).settings_anyway(&keys).unwrap();
+    assert_eq!(settings.state_dir, PathBuf::from("/run/elsewhere"));
+    assert_eq!(settings.resync.as_secs(), 30);
+}
+
+#[test]
+fn where_things_are_needs_a_restart_and_how_they_should_be_does_not() {
+    let hot = |name| Keys::default().find(name).unwrap().is_hot();
+    assert!(["RESYNC_SECONDS", "LOG_LEVEL", "PODS_MAY_USE_METADATA", "CNI_TAKEOVER", "BM_PORT_0"].into_iter().all(hot));
+    assert!(!["STATE_DIR", "LISTEN", "NPN_FILE", "OCI_METADATA_BASE_URL", "CNI_BIN_DIR"].into_iter().any(hot));
+}

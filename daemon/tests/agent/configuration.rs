@@ -1,0 +1,167 @@
+//! The configuration: checked whole at the start, taken over while the agent runs, the last good one kept.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::node::{Agent, Node, wait_for};
+use crate::program::node_with_pods;
+
+/// A configuration as a ConfigMap's volume shows it: the file is a link by way of `..data`, which is replaced as a whole.
+fn deliver(node: &Node, version: u32, text: &str) -> String {
+    let volume = node.path("conf");
+    let directory = volume.join(format!("..{version}"));
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("agent.conf"), text).unwrap();
+    symlink(format!("..{version}"), volume.join("..data_tmp")).unwrap();
+    fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+    let _ = symlink("..data/agent.conf", volume.join("agent.conf"));
+    volume.join("agent.conf").display().to_string()
+}
+
+fn configured(node: &Node, text: &str) -> Agent {
+    deliver(node, 1, text);
+    // Long enough that only an event can be the cause of what is seen within seconds.
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    agent
+}
+
+fn changes(agent: &Agent) -> Vec<String> {
+    let of_settings = |line: &Value| line["cause"] == "settings";
+    let said = |line: &Value| Some(line["change"].as_str()?.to_owned());
+    let lines = agent.log();
+    let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(of_settings).filter_map(|line| said(&line)).collect()
+}
+
+#[test]
+fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
+    let node = node_with_pods();
+    let file = deliver(&node, 1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
+    command.env_clear().env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    command.args(["--config", &file, "--bm-port-0", "a port", "run"]);
+    let output = node.inside(|| command.output().unwrap());
+    let said = String::from_utf8(output.stderr).unwrap().replace(&file, "FILE");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for line in [
+        "FILE, line 1: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
+        "FILE, line 3: PODS_MAY_USE_METADATA is \"no\", which is none of allow, deny",
+        "environment: DETACH_GRACE_SECOND is no key; did you mean DETACH_GRACE_SECONDS?",
+        "command line: BM_PORT_0 is no link",
+    ] {
+        assert!(said.contains(line), "{line} is not in\n{said}");
+    }
+    assert!(!said.contains("KUBERNETES"), "{said}");
+    assert!(output.stdout.is_empty() && !node.path("run").exists());
+}
+
+#[test]
+fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_used() {
+    let node = node_with_pods();
+    let agent = configured(&node, "LOG_LEVEL=info\n");
+    deliver(&node, 2, "PODS_MAY_USE_METADATA=deny\n");
+    let took = wait_for("the new rules", || changes(&agent).iter().any(|it| it.starts_with("nft")), || agent.log());
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let before = changes(&agent);
+
+    deliver(&node, 3, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
+    wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
+    assert_eq!(node.get("/readyz").0, 200);
+    assert_eq!(changes(&agent), before, "nothing of a wrong configuration is used");
+    let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
+    assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
+
+    deliver(&node, 4, "PODS_MAY_USE_METADATA=allow\n");
+    wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
+    assert!(changes(&agent).len() > before.len(), "{:?}", changes(&agent));
+    let read = |result: &str| format!("configuration_readings_total{{result=\"{result}\"}}");
+    let metrics = node.get("/metrics").1;
+    assert!(metrics.contains(&(read("ok") + " 2")) && metrics.contains(&(read("error") + " 1")), "{metrics}");
+}
+
+#[test]
+fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
+    let node = node_with_pods();
+    let agent = configured(&node, "LOG_LEVEL=info\n");
+    deliver(&node, 2, "CNI_CACHE_DIR=/var/lib/elsewhere\nLOG_LEVEL=debug\n");
+    wait_for("the condition", || node.conditions() == ["RestartNeeded"], || agent.log());
+    let raised = agent.events("condition.raised");
+    let said = raised.last().unwrap()["message"].as_str().unwrap();
+    assert!(said.starts_with("CNI_CACHE_DIR changed"), "{said}");
+    deliver(&node, 3, "LOG_LEVEL=debug\n");
+    wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
+}
+
+#[test]
+fn the_same_again_is_no_news() {
+    let node = node_with_pods();
+    let agent = configured(&node, "LOG_LEVEL=info\n");
+    deliver(&node, 2, "# in other words\nLOG_LEVEL = info\n");
+    deliver(&node, 3, "LOG_LEVEL=warn\n");
+    wait_for("the last", || node.passes("settings") == 1, || agent.log());
+    deliver(&node, 4, "LOG_LEVEL=info\n");
+    wait_for("the first again", || node.passes("settings") == 2, || agent.log());
+    assert_eq!(agent.events("config.reloaded").len(), 1, "at level warn nothing is said:\n{}", agent.log());
+}
+
+#[test]
+fn config_tells_what_is_set_and_checks_files() {
+    let node = Node::new();
+    let file = deliver(&node, 1, "LOG_LEVEL=debug\n");
+    let ask = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
+        let output = command.env_clear().env("RESYNC_SECONDS", "7").args(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, said) = ask(&["config", "--config", &file, "--listen", "127.0.0.1:1"]);
+    assert_eq!(status, 0, "{said}");
+    let line = |key: &str| {
+        let line = said.lines().find(|line| line.starts_with(key)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("LOG_LEVEL="), format!("LOG_LEVEL=debug {file}, line 1"));
+    assert_eq!(line("RESYNC_SECONDS="), "RESYNC_SECONDS=7 environment");
+    assert_eq!(line("LISTEN="), "LISTEN=127.0.0.1:1 command line");
+    assert_eq!(line("DATA_DIR="), "DATA_DIR=/var/lib/vcn-native default");
+
+    let (status, said) = ask(&["config", "--check", &file]);
+    assert_eq!((status, said), (0, format!("{file}: in order, 1 key(s)\n")));
+    deliver(&node, 2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
+    let (status, said) = ask(&["config", "--check", &file]);
+    assert_eq!(status, 2);
+    assert!(said.contains("line 2: LISTEN is \"here\"") && said.contains("did you mean LISTEN?"), "{said}");
+    let (status, said) = ask(&["config", "--check", &file, "-o", "json"]);
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((status, json["problems"].as_array().unwrap().len()), (2, 2), "{said}");
+
+    let (status, said) = ask(&["config", "--explain", "-o", "json"]);
+    let json: Value = serde_json::from_str(&said).unwrap();
+    let resync = json.as_array().unwrap().iter().find(|key| key["key"] == "RESYNC_SECONDS").unwrap();
+    assert_eq!(
+        (status, &resync["default"], &resync["unit"], &resync["hot"]),
+        (0, &"30".into(), &"SECONDS".into(), &true.into())
+    );
+}
+
+#[test]
+fn what_is_typed_wrongly_ends_with_2_and_says_what_may_have_been_meant() {
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_oke-node-agent")).env_clear().args(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (arguments, meant) in [
+        (&["statsu"][..], "status"),
+        (&["status", "--resync-second", "3"], "--resync-seconds"),
+        (&["status", "-o", "jsn"], "json"),
+        (&["why-not-redy"], "why-not-ready"),
+    ] {
+        let (status, said) = ask(arguments);
+        assert!(status == 2 && said.contains(&format!("'{meant}'")), "{arguments:?}: {status}: {said}");
+    }
+    assert_eq!(ask(&["--help"]).0, 0);
+}

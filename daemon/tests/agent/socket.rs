@@ -1,0 +1,40 @@
+//! Who may ask: the socket answers root alone, whatever became of its mode.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::node::Node;
+use crate::program::node_with_pods;
+
+/// What somebody else than root gets for an answer. In a user namespace without another user there is nobody to ask.
+fn asked_by_nobody(node: &Node) -> (Option<i32>, String) {
+    // A copy that everybody may run: where the build is, others may not look.
+    let program = node.path("agent-for-all");
+    fs::copy(env!("CARGO_BIN_EXE_oke-node-agent"), &program).unwrap();
+    let mut command = Command::new("/usr/bin/setpriv");
+    command.env_clear().args(["--reuid=65534", "--clear-groups"]).arg(program).arg("status");
+    command.args(["--state-dir", &node.path("run").display().to_string()]);
+    let output = node.inside(|| command.output().unwrap());
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+}
+
+fn open(node: &Node, below: &str, mode: u32) {
+    fs::set_permissions(node.path(below), PermissionsExt::from_mode(mode)).unwrap();
+}
+
+#[test]
+#[ignore = "needs another user than root, which a user namespace lacks: run in the guest without IPv6"]
+fn somebody_else_is_told_nothing_even_if_the_sockets_mode_was_changed() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    open(&node, "", 0o755);
+    let (status, said) = asked_by_nobody(&node);
+    assert!(status == Some(1) && said.contains("it answers root alone; ask as root"), "{status:?}: {said}");
+    open(&node, "run", 0o755);
+    open(&node, "run/agent.sock", 0o666);
+    let (status, said) = asked_by_nobody(&node);
+    assert!(status == Some(1) && said.contains("status 404"), "{status:?}: {said}");
+    assert_eq!(node.output(&["status"]).status.code(), Some(0));
+}

@@ -1,0 +1,68 @@
+//! `why-not-ready`: in order, since when, what to do; and exit statuses that scripts go by.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::metadata::vnic;
+use crate::node::{Node, wait_for};
+use crate::program::node_with_pods;
+
+fn why(node: &Node) -> (i32, Value) {
+    let output = node.output(&["why-not-ready", "-o", "json"]);
+    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn reasons(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_ready_node_says_so_and_ends_with_0() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (status, why) = why(&node);
+    assert_eq!((status, &why["ready"], reasons(&why["blocking"]).len()), (0, &true.into(), 0));
+    let (ok, text) = node.run(&["why-not-ready"]);
+    assert!(ok && text.starts_with("Ready: new pods can start here."), "{text}");
+    assert_eq!(node.output(&["status"]).status.code(), Some(0));
+}
+
+#[test]
+fn what_blocks_is_told_with_since_when_and_what_to_do() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    let agent = node.agent(&[]);
+    wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
+    let since = || {
+        let body: Value = serde_json::from_str(&node.get("/readyz").1).unwrap();
+        body["conditions"][0]["sinceUnixMillis"].as_u64().unwrap()
+    };
+    let first = since();
+    let passes = node.passes("timer");
+    wait_for("another pass", || node.passes("timer") > passes, || agent.log());
+    assert_eq!(since(), first, "since it began, not since it was last seen");
+    let began = UNIX_EPOCH + Duration::from_millis(first);
+    assert!(SystemTime::now().duration_since(began).unwrap() < Duration::from_secs(60));
+
+    let (status, why) = why(&node);
+    assert_eq!((status, reasons(&why["blocking"])), (1, vec!["NativePodNetworkPending".to_owned()]));
+    assert!(why["blocking"][0]["toDo"].as_str().unwrap().contains("kubectl get nativepodnetwork"));
+    let output = node.output(&["why-not-ready"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Not ready: new pods cannot start here. 1 reason(s)"), "{text}");
+    assert!(text.contains("1. NativePodNetworkPending, for ") && text.contains("   Do: `kubectl"), "{text}");
+    assert!(text.lines().count() < 25, "one screen:\n{text}");
+    assert_eq!(node.output(&["status"]).status.code(), Some(1));
+}
+
+#[test]
+fn without_an_agent_it_ends_with_3_and_says_what_would_block() {
+    let node = Node::new();
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    let (status, why) = why(&node);
+    assert_eq!((status, &why["ready"]), (3, &false.into()), "{why}");
+    assert_eq!(reasons(&why["blocking"]), ["NativePodNetworkPending"]);
+}
