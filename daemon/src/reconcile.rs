@@ -69,6 +69,7 @@ pub struct Reconciler {
 struct Findings {
     changes: Vec<crate::pass::Changed>,
     conditions: Vec<Condition>,
+    settings: Vec<installer::SettingChange>,
 }
 
 impl Reconciler {
@@ -138,6 +139,11 @@ impl Reconciler {
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
         let attempt = stages::Attempt { cause, clean, spared, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
+        if !preview
+            && let Err(error) = installer::note_settings(&self.settings.data_dir, &self.boot, &findings.settings)
+        {
+            findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
+        }
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         // Where the pod network is somebody else's, he may have given the addresses to others.
@@ -163,7 +169,7 @@ impl Reconciler {
         if pod_network.install {
             stages::pods(world, offers, usable, &mut findings.conditions);
         }
-        let Findings { changes, mut conditions } = findings;
+        let Findings { changes, mut conditions, settings: _ } = findings;
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
         Pass {

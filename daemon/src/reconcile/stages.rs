@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use datapath::host::{HostNetwork, HostVnic};
 use datapath::{Change, Object, Step};
+use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use vcn::{IfName, Vnic};
 
@@ -100,7 +101,10 @@ pub(super) fn host(
     };
     for Tried { batch, result } in tried {
         match result {
-            Ok(()) => findings.changes.extend(batch.steps.iter().map(changed)),
+            Ok(()) => {
+                findings.changes.extend(batch.steps.iter().map(changed));
+                findings.settings.extend(batch.steps.iter().filter_map(setting));
+            }
             Err(error) => failed.push(Failed { condition: condition(&batch.part, &error), batch }),
         }
     }
@@ -110,6 +114,16 @@ pub(super) fn host(
     let is_broken = |part: &Part| broken.iter().any(|failed| failed.batch.part == *part);
     let fine = |vnic: &&HostVnic| !is_broken(&Part::Vnic(vnic.vnic.id.clone()));
     (!is_broken(&Part::Base)).then(|| network.vnics.iter().filter(fine).cloned().collect())
+}
+
+/// What a setting was before: to be given back one day.
+fn setting(step: &Step) -> Option<SettingChange> {
+    match &step.change {
+        Change::Replace { from: Object::Sysctl(from), to: Object::Sysctl(to) } => {
+            Some(SettingChange { key: to.key.join("/"), before: from.value.clone(), set: to.value.clone() })
+        }
+        _ => None,
+    }
 }
 
 fn left_in_place(left: &[Object]) -> Option<Condition> {

@@ -50,10 +50,15 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
     let settings = node.settings(&[]);
     let before = node.on(|socket| socket.link(&name("ens3")).unwrap());
     let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)], &settings);
+    let data_dir = settings.data_dir.clone();
     let mut reconciler = Reconciler::new(settings).unwrap();
     let first = pass(&node, &mut reconciler, &world, Cause::Start);
     assert_eq!(first.conditions, [], "{:#?}", first.changes);
     assert!(first.usable);
+    // What settings were before is kept, for `oke-cni-installer uninstall` to give back.
+    let notes = std::fs::read_to_string(data_dir.join("sysctls.json")).unwrap();
+    let notes: Value = serde_json::from_str(&notes).unwrap();
+    assert!(notes.to_string().contains(r#""net/ipv4/ip_forward":{"before":"0","set":"1"}"#), "{notes}");
 
     let (link, addresses) = node.on(|socket| {
         let link = socket.link(&name("ens5")).unwrap();

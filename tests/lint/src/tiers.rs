@@ -24,7 +24,8 @@ enum Tier {
 }
 
 /// Folders whose `tests/*.rs` work on a kernel. Those of the others are pure.
-const KERNEL_FOLDERS: &[&str] = &["crates/netlink", "crates/datapath", "plugins", "daemon", "sandbox", "tests"];
+const KERNEL_FOLDERS: &[&str] =
+    &["crates/netlink", "crates/datapath", "installer", "plugins", "daemon", "sandbox", "tests"];
 
 /// What the reason of an ignored test says when the guest runs it. `.ci/test` finds the files by the same words.
 const GUEST_REASONS: &[&str] = &["802.1Q", "tests/uml/run"];
