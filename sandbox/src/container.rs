@@ -32,6 +32,9 @@ use seccomp::Filter;
 /// The DaemonSet of the node agent, as shipped.
 const NODE_AGENT: &str = include_str!("../../manifests/daemonset.yaml");
 
+/// The patch that lets it replace OKE's own CNI, as shipped.
+const TAKEOVER: &str = include_str!("../../manifests/patches/takeover.yaml");
+
 /// What a manifest says about a container, as far as it limits what the container can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
@@ -79,15 +82,25 @@ impl Container {
     /// # Errors
     /// When the manifest asks for something that is not emulated.
     pub fn node_agent() -> Result<Self> {
-        Self::of_daemon_set(NODE_AGENT)
+        Self::of_daemon_set(NODE_AGENT, &[])
     }
 
-    /// The only container of the only DaemonSet in a manifest.
+    /// The same with the patch that is shipped for nodes that have OKE's own CNI. One of its volumes is in /dev/shm, which
+    /// is the machine's also on nodes of the sandbox: see [`Self::with_volume_at`].
+    ///
+    /// # Errors
+    /// When they ask for something that is not emulated.
+    pub fn node_agent_taking_over() -> Result<Self> {
+        Self::of_daemon_set(NODE_AGENT, &[TAKEOVER])
+    }
+
+    /// The only container of the only DaemonSet in a manifest, with patches of it.
     ///
     /// # Errors
     /// When there is none, or it asks for something that is not emulated.
-    pub fn of_daemon_set(manifest: &str) -> Result<Self> {
-        manifest::read(manifest).map_err(|why| Error::Invalid(format!("the DaemonSet cannot be emulated: {why}")))
+    pub fn of_daemon_set(manifest: &str, patches: &[&str]) -> Result<Self> {
+        let read = manifest::read(manifest, patches);
+        read.map_err(|why| Error::Invalid(format!("the DaemonSet cannot be emulated: {why}")))
     }
 
     /// The names of the capabilities it has, without `CAP_`.

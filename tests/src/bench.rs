@@ -2,6 +2,7 @@
 //! not. Nothing is left behind, and the machine's own network is not touched.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -18,6 +19,7 @@ mod report;
 mod sample;
 mod verb;
 
+use agent::Footprint;
 pub use args::Args;
 use contender::Contender;
 use machine::Scheduling;
@@ -35,6 +37,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
+    if args.only_agent {
+        let agent = measure_agent(args)?.context("there is no --agent")?;
+        let mut text = String::new();
+        report::agent_table(&mut text, &agent)?;
+        writeln!(text, "\n| promise | measured | target | |\n|---|---|---|---|")?;
+        report::agent_targets(&mut text, &agent)?;
+        print!("{text}");
+        return Ok(());
+    }
     let contenders = Contender::all(args, node.state.path())?;
     for contender in &contenders {
         node.prove(contender).with_context(|| format!("prove that {} works before timing it", contender.name))?;
@@ -46,13 +57,16 @@ fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
     let scheduling = Scheduling::ordinary();
     writeln!(header, "- bursts: {scheduling}")?;
     let bursts = burst::run(args, &contenders).context("race bursts")?;
-    let agent = args
+    let agent = measure_agent(args)?;
+    writeln!(header, "- load average afterwards: {}", machine::load()?)?;
+    print!("{}", Report { args, header, singles, bursts, agent }.to_markdown()?);
+    Ok(())
+}
+
+fn measure_agent(args: &Args) -> anyhow::Result<Option<Footprint>> {
+    let measured = args
         .agent
         .as_deref()
-        .map(|agent| agent::resident_kib(agent, node.state.path()))
-        .transpose()
-        .context("measure the agent")?;
-    writeln!(header, "- load average afterwards: {}", machine::load()?)?;
-    print!("{}", Report { args, header, singles, bursts, agent_kib: agent }.to_markdown()?);
-    Ok(())
+        .map(|agent| agent::measure(agent, args.agent_pods, Duration::from_secs(args.idle_seconds)));
+    measured.transpose().context("measure the agent")
 }

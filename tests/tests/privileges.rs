@@ -167,3 +167,51 @@ fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
         assert_eq!(told(&manifest.clone().without_volume(&volume.host)), silences, "without {host}");
     }
 }
+
+/// Of OKE's own CNI.
+const OKE: &str = r#"{"cniVersion":"0.4.0","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
+
+/// A node that OKE's own CNI serves, and what the agent of a container says about it.
+fn taken_over(container: &Container, prepare: impl Fn() + Send + Sync) -> (bool, String) {
+    let world = World::new();
+    let write = || {
+        fs::write("/etc/cni/net.d/10-oci.conflist", OKE).unwrap();
+        prepare();
+    };
+    world.node.run(write).unwrap();
+    let _agent = world.start(container);
+    assert!(within_patience(|| world.log().contains("pod_network.decided")), "{}", world.log());
+    let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
+    let settled = || {
+        let log = world.log();
+        world.node.run(|| conflist.exists()).unwrap() || log.contains(r#""install":false"#)
+    };
+    assert!(within_patience(settled), "{}", world.log());
+    (world.node.run(|| conflist.exists()).unwrap(), world.log())
+}
+
+#[test]
+fn takeover_needs_each_volume_of_its_patch_and_finds_pods_by_them() {
+    let oke_state = Path::new("/run/oci-cni");
+    let patched = Container::node_agent_taking_over().unwrap().with_volume_at("/dev/shm/oci-cni".as_ref(), oke_state);
+    let plain = Container::node_agent().unwrap();
+    let more: Vec<_> = patched.volumes().iter().filter(|volume| !plain.volumes().contains(volume)).collect();
+    assert!(more.len() == 2 && more.iter().all(|volume| volume.read_only), "{more:?}");
+    let (done, log) = taken_over(&patched, || {});
+    assert!(done, "no pod is left: {log}");
+    let of_a_pod = |directory: &'static str, file: &'static str| {
+        move || {
+            fs::create_dir_all(directory).unwrap();
+            fs::write(Path::new(directory).join(file), "").unwrap();
+        }
+    };
+    for (directory, file, seen) in [
+        ("/var/lib/cni/results", "oci-pod-eth0", "/var/lib/cni/results"),
+        ("/run/oci-cni/used", "10.0.32.9", "/dev/shm/oci-cni/used"),
+    ] {
+        let (done, log) = taken_over(&patched, of_a_pod(directory, file));
+        assert!(!done && log.contains(seen), "a pod of OKE's is here: {log}");
+    }
+    let (done, log) = taken_over(&patched.clone().without_volume("/var/lib/cni".as_ref()), || {});
+    assert!(!done && log.contains("/var/lib/cni"), "nobody can tell whether pods are here: {log}");
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_yaml_ng::Value;
 
 use super::{Container, Volume};
 
@@ -118,7 +119,7 @@ struct VolumeSpec {
     name: String,
     /// By kind: hostPath and others.
     #[serde(flatten)]
-    kinds: BTreeMap<String, serde_yaml_ng::Value>,
+    kinds: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,21 +137,53 @@ struct ConfigMap {
     optional: bool,
 }
 
-/// Reads the DaemonSet of a manifest, or says why it cannot be emulated.
-pub(super) fn read(manifest: &str) -> Result<Container, String> {
+/// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
+pub(super) fn read(manifest: &str, patches: &[&str]) -> Result<Container, String> {
+    let mut set = daemon_set(manifest)?;
+    for patch in patches {
+        merge(&mut set, daemon_set(patch)?);
+    }
+    let set: DaemonSet = serde_yaml_ng::from_value(set).map_err(|error| error.to_string())?;
+    container(set)
+}
+
+fn daemon_set(manifest: &str) -> Result<Value, String> {
     let mut found = None;
     for document in serde_yaml_ng::Deserializer::from_str(manifest) {
-        let document = serde_yaml_ng::Value::deserialize(document).map_err(|error| error.to_string())?;
-        if document.get("kind").and_then(serde_yaml_ng::Value::as_str) == Some("DaemonSet")
-            && found.replace(document).is_some()
-        {
+        let document = Value::deserialize(document).map_err(|error| error.to_string())?;
+        if document.get("kind").and_then(Value::as_str) == Some("DaemonSet") && found.replace(document).is_some() {
             return Err("there are two".into());
         }
     }
-    let found: DaemonSet =
-        serde_yaml_ng::from_value(found.ok_or("there is none")?).map_err(|error| error.to_string())?;
+    found.ok_or_else(|| "there is none".into())
+}
+
+/// Kubernetes' strategic merge, as far as a patch of ours needs it: maps are merged, and lists of named things by name.
+fn merge(base: &mut Value, patch: Value) {
+    match (base, patch) {
+        (Value::Mapping(base), Value::Mapping(patch)) => {
+            for (key, value) in patch {
+                match base.get_mut(&key) {
+                    Some(below) => merge(below, value),
+                    None => drop(base.insert(key, value)),
+                }
+            }
+        }
+        (Value::Sequence(base), Value::Sequence(patch)) if patch.iter().all(|item| item.get("name").is_some()) => {
+            for item in patch {
+                match base.iter_mut().find(|known| known.get("name") == item.get("name")) {
+                    Some(known) => merge(known, item),
+                    None => base.push(item),
+                }
+            }
+        }
+        (base, patch) => *base = patch,
+    }
+}
+
+fn container(set: DaemonSet) -> Result<Container, String> {
     let PodSpec { host_network, host_pid, host_ipc, init_containers, security_context, containers, volumes } =
-        found.spec.template.spec;
+        set.spec.template.spec;
     let [container] = <[ContainerSpec; 1]>::try_from(containers).map_err(|all| format!("{} containers", all.len()))?;
     let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
     for (refused, what) in [
@@ -242,7 +275,7 @@ mod tests {
         ] {
             let changed = NODE_AGENT.replacen(from, to, 1);
             assert_ne!(changed, NODE_AGENT, "{from}");
-            let error = read(&changed).unwrap_err();
+            let error = read(&changed, &[]).unwrap_err();
             assert!(error.contains(why), "{to}: {error}");
         }
     }

@@ -1,55 +1,144 @@
-//! The node agent's memory when nothing happens.
+//! The node agent's memory and processor time: when nothing happens, through a burst of pods, and with those pods there.
+//! It runs as it does on a node: in the container that its manifest describes, on a node of the sandbox.
 
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use sandbox::{Agent, Attachment, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
 
-/// By then it has looked at everything once.
-const SETTLING: Duration = Duration::from_secs(2);
+/// VNICs for pods; what one of them has for pods, so that all fit.
+const VNICS: usize = 2;
 
-/// Resident memory in KiB, of an agent without a metadata service, a cluster or pods. Everything it could write to is a
-/// directory of ours.
-pub(crate) fn resident_kib(agent: &Path, scratch: &Path) -> anyhow::Result<u64> {
-    let directory = |name: &str| -> anyhow::Result<_> {
-        let path = scratch.join(name);
-        std::fs::create_dir(&path)?;
-        Ok(path)
-    };
-    let child = Command::new(agent)
-        .arg("run")
-        .env_clear()
-        .env("STATE_DIR", directory("agent-state")?)
-        .env("DATA_DIR", directory("agent-data")?)
-        .env("CNI_BIN_DIR", directory("agent-bin")?)
-        .env("CNI_CONF_DIR", directory("agent-conf")?)
-        .env("CNI_SOURCE_DIR", directory("agent-source")?)
-        // Nobody listens there.
-        .env("OCI_METADATA_BASE_URL", "http://127.0.0.1:1/opc/v2")
-        .env("LISTEN", "127.0.0.1:0")
-        .env("LOG_LEVEL", "error")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .with_context(|| format!("start {}", agent.display()))?;
-    let mut child = Reaped(child);
-    // Not a wait for something: memory after a given time is what is measured.
-    std::thread::sleep(SETTLING);
-    if let Some(status) = child.0.try_wait()? {
-        bail!("{} ended by itself: {status}", agent.display());
-    }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id()))?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(resident.trim().trim_end_matches(" kB").parse()?)
+/// Announcements are repeated after a second, and connections of freed addresses gathered for a moment: then a burst's
+/// work is done.
+const AFTERCARE: Duration = Duration::from_secs(3);
+
+/// What was found out.
+#[derive(Debug)]
+pub(crate) struct Footprint {
+    pub(crate) pods: usize,
+    /// Over which time "idle" was measured.
+    pub(crate) over: Duration,
+    pub(crate) idle: Stretch,
+    /// All ADDs at once.
+    pub(crate) adds: Stretch,
+    /// With those pods there, and nothing else going on.
+    pub(crate) laden: Stretch,
+    /// All DELs at once.
+    pub(crate) dels: Stretch,
 }
 
-/// A process that does not outlive its measurement, whatever happens.
-struct Reaped(Child);
+/// A stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    /// How long the ADDs or DELs took; or the whole stretch.
+    pub(crate) wall: Duration,
+    /// The agent's processor time.
+    pub(crate) cpu: Duration,
+    /// The agent's resident memory at its end, in KiB.
+    pub(crate) resident: u64,
+    /// The most that it was.
+    pub(crate) peak: u64,
+}
 
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Measures the agent of a directory that also holds the plugin.
+pub(crate) fn measure(agent: &Path, pods: usize, over: Duration) -> anyhow::Result<Footprint> {
+    let agent = agent.canonicalize().with_context(|| format!("find {} (`make bench` builds it)", agent.display()))?;
+    let bin_dir = agent.parent().context("the agent is in no directory")?;
+    let vcn = vcn(pods)?;
+    let node = vcn.node("node")?;
+    sandbox::publish_native_pod_network(&vcn, &node, NpnShape::PerFamily)?;
+    let mut agent = Agent::start(&node, bin_dir)?;
+    agent.wait_ready(&node)?;
+    let process = Process::of(&agent)?;
+    // What a start needs is not what idling needs.
+    std::thread::sleep(AFTERCARE);
+    let wait = |time| {
+        std::thread::sleep(time);
+        Ok(())
+    };
+    let (idle, ()) = process.during(Duration::ZERO, || wait(over))?;
+    let runtime = Runtime::of(&node)?;
+    let names = (0..pods).map(|number| node.add_pod(&format!("bench-pod-{number}")));
+    let added = names.collect::<Result<Vec<_>, _>>()?;
+    let (adds, attachments) = process.during(AFTERCARE, || all_at_once(&added, |(_, pod)| Ok(runtime.add(pod)?)))?;
+    let (laden, ()) = process.during(Duration::ZERO, || wait(over))?;
+    let (dels, _) = process
+        .during(AFTERCARE, || all_at_once(&added, |(number, pod)| del(&runtime, pod, attachments.get(number))))?;
+    agent.stop()?;
+    Ok(Footprint { pods, over, idle, adds, laden, dels })
+}
+
+fn vcn(pods: usize) -> anyhow::Result<Vcn> {
+    let each = u32::try_from(pods.div_ceil(VNICS))?;
+    let spec = NodeSpec::virtual_machine("node", "nodes").metadata("oke-native-pod-networking", "true");
+    let spec = (0..VNICS).fold(spec, |spec, _| spec.vnic(VnicSpec::for_pods("pods", each)));
+    let vcn = Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
+        .subnet(SubnetSpec::new("pods", "10.0.32.0/20".parse()?).with("2603:c020:0:2::/64".parse()?))
+        .node(spec)
+        .start()?;
+    Ok(vcn)
+}
+
+fn del(runtime: &Runtime<'_>, pod: &Pod, attachment: Option<&Attachment>) -> anyhow::Result<Duration> {
+    Ok(runtime.del(pod, attachment.context("a pod without a result")?)?)
+}
+
+/// Does something to all pods, each on a thread of its own.
+fn all_at_once<T: Send>(
+    pods: &[Pod],
+    act: impl Fn((usize, &Pod)) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let act = &act;
+        let threads: Vec<_> = pods.iter().enumerate().map(|pod| scope.spawn(move || act(pod))).collect();
+        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?).collect()
+    })
+}
+
+/// The agent's process, from outside.
+struct Process {
+    pid: Pid,
+}
+
+impl Process {
+    fn of(agent: &Agent) -> anyhow::Result<Self> {
+        Ok(Self { pid: Pid::from_raw(agent.id().try_into()?) })
+    }
+
+    /// What the agent takes while something is done and for some time after.
+    fn during<T>(&self, after: Duration, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(Stretch, T)> {
+        // "5" is what makes the kernel take the peak to be what is resident now.
+        fs::write(format!("/proc/{}/clear_refs", self.pid), "5").context("reset the peak of the agent's memory")?;
+        let (begun, before) = (Instant::now(), self.cpu()?);
+        let done = act()?;
+        let wall = begun.elapsed();
+        std::thread::sleep(after);
+        let cpu = self.cpu()?.saturating_sub(before);
+        Ok((Stretch { wall, cpu, resident: self.memory("VmRSS:")?, peak: self.memory("VmHWM:")? }, done))
+    }
+
+    /// Of all threads that it has and had.
+    fn cpu(&self) -> anyhow::Result<Duration> {
+        Ok(clock_gettime(clock_getcpuclockid(self.pid)?)?.into())
+    }
+
+    /// In KiB.
+    fn memory(&self, key: &str) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
+        let Some(value) = status.lines().find_map(|line| line.strip_prefix(key)) else { bail!("no {key} in {status}") };
+        Ok(value.trim().trim_end_matches(" kB").parse()?)
+    }
+}
+
+impl Stretch {
+    /// Processor time as a share of one processor.
+    pub(crate) fn share(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.wall.as_secs_f64()
     }
 }

@@ -38,9 +38,18 @@ pub struct Args {
     /// Where the reference plugins are
     #[arg(long, default_value = "/usr/lib/cni", value_name = "DIR")]
     pub reference: PathBuf,
-    /// The node agent; its idle memory is not measured without
+    /// The node agent, beside the plugin; its memory and processor time are not measured without
     #[arg(long, value_name = "PROGRAM")]
     pub agent: Option<PathBuf>,
+    /// Pods in the burst that the agent is measured through
+    #[arg(long, default_value_t = 250)]
+    pub agent_pods: usize,
+    /// For how long the agent is watched when nothing happens
+    #[arg(long, default_value_t = 60)]
+    pub idle_seconds: u64,
+    /// Measure the agent only
+    #[arg(long, requires = "agent")]
+    pub only_agent: bool,
     /// Print every single time too
     #[arg(long)]
     pub raw: bool,
