@@ -157,6 +157,16 @@ impl Container {
         self
     }
 
+    /// The same with a volume at another place, on the node and in the container: for programs that are told where things
+    /// are.
+    #[must_use]
+    pub fn with_volume_moved(mut self, host: &Path, elsewhere: &Path) -> Self {
+        for volume in self.volumes.iter_mut().filter(|volume| volume.host == host) {
+            elsewhere.clone_into(&mut volume.mounted);
+        }
+        self.with_volume_at(host, elsewhere)
+    }
+
     /// The same with another program, such as `kubectl exec` runs in it.
     #[must_use]
     pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {

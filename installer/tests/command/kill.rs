@@ -44,7 +44,7 @@ fn run(node: &Node, strace: &[String]) -> (Output, String) {
 
 fn run_with(node: &Node, arguments: &[&str], strace: &[String]) -> (Output, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
-    let plain = node.command(arguments);
+    let plain = node.plain_command(arguments);
     let mut command = Command::new("strace");
     command.args(["--quiet=all", "--output"]).arg(log.path()).args(strace).arg(plain.get_program());
     command.args(plain.get_args()).env_clear();

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sandbox::{Container, Image};
 use tempfile::TempDir;
 
 pub(crate) const PLUGIN: &str = r#"#!/bin/sh
@@ -14,6 +15,18 @@ echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"
 pub(crate) const PORTMAP: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
 "#;
+
+/// The command, in its container.
+const PROGRAM: &str = "/usr/local/bin/oke-cni-installer";
+
+/// The volumes of the agent's manifest, and where below a node's directory each is.
+const VOLUMES: [(&str, &str); 5] = [
+    ("/opt/cni/bin", "bin"),
+    ("/etc/cni/net.d", "net.d"),
+    ("/var/lib/vcn-native", "lib"),
+    ("/var/lib/cni", "cache"),
+    ("/dev/shm/oci-cni", "shm"),
+];
 
 /// A node's directories. Dropped, they are gone.
 pub(crate) struct Node {
@@ -43,13 +56,39 @@ impl Node {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// The command under what the node agent's manifest gives the agent, which the installer is part of.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let container = VOLUMES.iter().fold(Container::node_agent_taking_over().unwrap(), |container, (host, below)| {
+            container.with_volume_moved(host.as_ref(), &self.path(below))
+        });
+        let image = Image::default()
+            .file(PROGRAM, env!("CARGO_BIN_EXE_oke-cni-installer"))
+            // The plugins of these tests are scripts.
+            .file("/bin/sh", "/bin/sh");
+        let sources = ["source", "newer"].map(|name| self.path(name)).into_iter().filter(|path| path.exists());
+        let image = sources.fold(image, |image, path| image.file(path.clone(), path));
+        let mut command = container.running([PROGRAM]).command(&image).unwrap();
+        self.tell(&mut command, arguments);
+        command
+    }
+
+    /// The command as a person starts it on a host.
+    pub(crate) fn plain_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
+        self.tell(&mut command, arguments);
+        command
+    }
+
+    fn tell(&self, command: &mut Command, arguments: &[&str]) {
         command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
         command.env("CNI_SOURCE_DIR", self.path("source")).env("CNI_CACHE_DIR", self.path("cache"));
         command.env("OKE_STATE_DIR", self.path("shm"));
         command.env("DATA_DIR", self.path("lib")).args(arguments);
-        command
+    }
+
+    /// Runs it as a person does on the host.
+    pub(crate) fn run_plainly(&self, arguments: &[&str]) -> (i32, String) {
+        told(&self.plain_command(arguments).output().unwrap())
     }
 
     /// Runs it; the exit status and what it printed.

@@ -68,7 +68,7 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
 fn takeover_is_refused_where_pods_cannot_be_looked_for() {
     let node = node();
     fs::remove_dir_all(node.path("cache")).unwrap();
-    let (code, text) = node.run(&TAKEOVER);
+    let (code, text) = node.run_plainly(&TAKEOVER);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("(oke-pods)") && text.contains("cannot be told"), "{text}");
     assert_eq!(node.names(), ["net.d/10-oci.conflist"]);

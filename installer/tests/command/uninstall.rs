@@ -19,7 +19,7 @@ impl Node {
     fn uninstall(&self, host: &Host, more: &[&str]) -> (i32, String) {
         let run = self.path("run").display().to_string();
         let arguments: Vec<&str> = ["uninstall", "--state-dir", &run].iter().chain(more).copied().collect();
-        host.inside(|| self.run(&arguments))
+        host.inside(|| self.run_plainly(&arguments))
     }
 
     fn installed() -> Self {

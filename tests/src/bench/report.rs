@@ -106,7 +106,7 @@ pub(crate) fn agent_table(text: &mut String, footprint: &Footprint) -> anyhow::R
     let Footprint { pods, over, idle, adds, laden, dels } = footprint;
     writeln!(
         text,
-        "\n| agent | wall | CPU | of one processor | resident at the end | at most |\n|---|---|---|---|---|---|"
+        "\n| agent | wall | CPU, with what comes after | CPU / wall | resident at the end | at most |\n|---|---|---|---|---|---|"
     )?;
     let seconds = over.as_secs();
     for (what, stretch) in [
