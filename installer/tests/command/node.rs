@@ -58,9 +58,10 @@ impl Node {
 
     /// The command under what the node agent's manifest gives the agent, which the installer is part of.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let container = VOLUMES.iter().fold(Container::node_agent_taking_over().unwrap(), |container, (host, below)| {
-            container.with_volume_moved(host.as_ref(), &self.path(below))
-        });
+        let container =
+            VOLUMES.iter().fold(Container::node_agent_taking_over().unwrap(), |container, (host, below)| {
+                container.with_volume_moved(host.as_ref(), &self.path(below))
+            });
         let image = Image::default()
             .file(PROGRAM, env!("CARGO_BIN_EXE_oke-cni-installer"))
             // The plugins of these tests are scripts.
