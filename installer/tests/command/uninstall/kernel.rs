@@ -12,8 +12,8 @@ use installer::{SettingChange, note_settings};
 use ipam::BootId;
 use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, Mtu, PODS_TABLE, PROTOCOL, PerFamily, RulePriorities, SubnetAddressing, TableId,
-    Vnic,
+    Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, PerFamily, RulePriorities, SubnetAddressing,
+    TableId, Vnic,
 };
 
 /// A node: primary link `ens3`, VNIC link `ens5`, somebody else's rule, route and table.
@@ -32,9 +32,12 @@ impl Host {
         netns
             .run(|| {
                 let mut socket = Socket::open().unwrap();
-                for link in ["ens3", "ens5"] {
+                for (link, last) in [("ens3", 0), ("ens5", 1)] {
                     let peer = Peer { name: name(link), mac: None, mtu: None, netns: Some(fabric.as_fd()) };
-                    socket.add_link(&NewLink::new(name(link), LinkKind::Veth(peer))).unwrap();
+                    let mut new = NewLink::new(name(link), LinkKind::Veth(peer));
+                    // A VNIC's device has the VNIC's address from the start.
+                    new.mac = Some(MacAddr([2, 0, 0x17, 0, 0, last]));
+                    socket.add_link(&new).unwrap();
                     // What the operating system has done before us.
                     fs::write(format!("/proc/sys/net/ipv6/conf/{link}/addr_gen_mode"), "1").unwrap();
                     let changes = [LinkChange::Mtu(Mtu::VCN), LinkChange::Up];
