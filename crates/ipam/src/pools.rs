@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ipnetwork::IpNetwork;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
 
@@ -59,7 +60,7 @@ pub struct VnicPool {
     #[serde(default)]
     pub purpose: Purpose,
     /// Subnet and addresses per family.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "each_of_its_family")]
     pub families: PerFamily<FamilyPool>,
 }
 
@@ -156,6 +157,19 @@ impl FamilyPool {
     fn has_any(&self) -> bool {
         self.candidates().next().is_some()
     }
+}
+
+/// An address in the other family's place would be given out as both.
+fn each_of_its_family<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PerFamily<FamilyPool>, D::Error> {
+    let families = PerFamily::<FamilyPool>::deserialize(deserializer)?;
+    for (family, pool) in families.iter() {
+        let ranges = pool.addresses.iter().map(IpNetwork::ip);
+        let mut all = ranges.chain(pool.reserved.iter().copied()).chain([pool.router]);
+        if let Some(stray) = all.find(|address| Family::of(*address) != family) {
+            return Err(D::Error::custom(format!("{stray} is no {family} address")));
+        }
+    }
+    Ok(families)
 }
 
 /// Takes over what the old document says of VNICs that are in both and we know nothing about.

@@ -9,6 +9,7 @@ use netlink_packet_core::Emitable;
 use crate::address::Address;
 use crate::link::Link;
 use crate::neighbour::Neighbour;
+use crate::nft::observed;
 use crate::route::Route;
 use crate::rule::Rule;
 use crate::{conntrack, transport};
@@ -25,6 +26,9 @@ pub const READERS: &[(&str, Reader)] = &[
     ("rule", rule),
     ("neighbour", neighbour),
     ("conntrack", connection),
+    ("nft_table", |payload| drop(observed::table(payload))),
+    ("nft_chain", |payload| drop(observed::chain(payload, "vcn-native"))),
+    ("nft_rule", |payload| drop(observed::rule(payload, "vcn-native"))),
 ];
 
 fn link(payload: &[u8]) {

@@ -11,7 +11,7 @@ use vcn::IfName;
 mod barrier;
 mod encode;
 mod expression;
-mod observed;
+pub(crate) mod observed;
 mod socket;
 mod watch;
 

@@ -209,3 +209,18 @@ fn one_damaged_record_hides_no_other() {
     assert!(matches!(trouble, Some(Error::Damaged { .. })));
     assert!(matches!(store.read(), Err(Error::Damaged { .. })));
 }
+
+/// One that is taken for both families would be given out twice to one pod.
+#[test]
+fn pools_with_an_address_in_the_other_familys_place_are_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pools.json");
+    pools("10.9.1.0/29").write(dir.path()).unwrap();
+    let sound = fs::read_to_string(&path).unwrap();
+    for (own, other) in [("10.9.1.0/29", "fd00::8/125"), ("\"ipv4\"", "\"ipv6\"")] {
+        fs::write(&path, sound.replace(own, other)).unwrap();
+        let error = Pools::read(dir.path(), &boot()).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(matches!(error, Error::Damaged { .. }) && cause.contains("is no IPv"), "{cause}");
+    }
+}

@@ -69,7 +69,7 @@ impl TableState {
 }
 
 /// A table's handle.
-pub(super) fn table(payload: &[u8]) -> Result<u64, Cause> {
+pub(crate) fn table(payload: &[u8]) -> Result<u64, Cause> {
     for attribute in attributes::after(payload, HEADER_LEN) {
         if let (NFTA_TABLE_HANDLE, value) = attribute? {
             return handle(value);
@@ -79,7 +79,7 @@ pub(super) fn table(payload: &[u8]) -> Result<u64, Cause> {
 }
 
 /// A chain, if it is of this table.
-pub(super) fn chain(payload: &[u8], of_table: &str) -> Result<Option<ChainState>, Cause> {
+pub(crate) fn chain(payload: &[u8], of_table: &str) -> Result<Option<ChainState>, Cause> {
     let mut state = ChainState { name: String::new(), hook: None, kind: None, rules: Vec::new() };
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
@@ -108,7 +108,7 @@ fn hook(value: &[u8]) -> Result<Option<(Hook, i32)>, Cause> {
 }
 
 /// A rule and the name of its chain, if it is of this table.
-pub(super) fn rule(payload: &[u8], of_table: &str) -> Result<Option<(String, RuleState)>, Cause> {
+pub(crate) fn rule(payload: &[u8], of_table: &str) -> Result<Option<(String, RuleState)>, Cause> {
     let (mut chain, mut state) = (String::new(), RuleState { comment: String::new(), fingerprint: 0 });
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
