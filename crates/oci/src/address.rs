@@ -1,0 +1,164 @@
+//! Address objects: private IPs (IPv4) and IPv6s. The API has two families of calls that differ in names only; here the
+//! family is an argument.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use serde::{Deserialize, Serialize};
+use vcn::{Family, Ocid};
+
+use crate::tagged::FreeformTags;
+use crate::vnic::none_is_empty;
+
+/// An address object: one address of a VNIC, or a block of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IpObject {
+    /// Its OCID.
+    pub id: Ocid,
+    /// The address, or the first of the block.
+    pub ip_address: IpAddr,
+    /// The block's prefix length; absent for a single address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cidr_prefix_length: Option<u8>,
+    /// The VNIC that holds it, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vnic_id: Option<Ocid>,
+    /// Its subnet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet_id: Option<Ocid>,
+    /// Whether it is its VNIC's own address, which goes with the VNIC only.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub is_primary: bool,
+    /// Whether a VNIC holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_state: Option<AddressState>,
+    /// Whether it outlives its VNIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Lifetime>,
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Free-form tags.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub freeform_tags: FreeformTags,
+}
+
+/// Whether a VNIC holds an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum AddressState {
+    /// One does.
+    Assigned,
+    /// None does.
+    Available,
+    /// A state that was introduced after this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How long an address object lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Lifetime {
+    /// As long as its VNIC.
+    Ephemeral,
+    /// Until it is deleted.
+    Reserved,
+    /// One that was introduced after this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The wish for one address, or one block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CreateAddress {
+    /// The VNIC that is to hold it. Not part of an item of [`CreateAddresses`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vnic_id: Option<Ocid>,
+    /// The address; one of the subnet's choice where this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_address: Option<IpAddr>,
+    /// For a block: its prefix length (IPv4 /18–/30; IPv6 /80 and multiples of four).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cidr_prefix_length: Option<u8>,
+    /// Which IPv4 block of the subnet it comes from.
+    #[serde(rename = "ipv4SubnetCidrAtCreation", skip_serializing_if = "Option::is_none")]
+    pub ipv4_subnet_cidr: Option<IpNetwork>,
+    /// Which IPv6 block of the subnet it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6_subnet_cidr: Option<IpNetwork>,
+    /// Its name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// How long it lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Lifetime>,
+    /// Free-form tags.
+    #[serde(skip_serializing_if = "FreeformTags::is_empty")]
+    pub freeform_tags: FreeformTags,
+}
+
+/// The wish for several at once. Carried out later: list them to see what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateAddresses {
+    /// The VNIC that is to hold them.
+    pub vnic_id: Ocid,
+    /// One each; their own `vnic_id` stays empty.
+    pub items: Vec<CreateAddress>,
+}
+
+/// The number of a task that the service carries out later.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkRequest(pub String);
+
+/// How the API calls the two families.
+pub(crate) struct Names {
+    pub(crate) path: &'static str,
+    pub(crate) create: &'static str,
+    pub(crate) list: &'static str,
+    pub(crate) delete: &'static str,
+    pub(crate) bulk_create: (&'static str, &'static str, &'static str),
+    pub(crate) bulk_delete: (&'static str, &'static str, &'static str),
+    /// The field that names one in a bulk delete.
+    pub(crate) id: &'static str,
+}
+
+const IPV4: Names = Names {
+    path: "privateIps",
+    create: "CreatePrivateIp",
+    list: "ListPrivateIps",
+    delete: "DeletePrivateIp",
+    bulk_create: ("BulkCreatePrivateIps", "bulkCreatePrivateIps", "bulkCreatePrivateIpItem"),
+    bulk_delete: ("BulkDeletePrivateIps", "bulkDeletePrivateIps", "bulkDeletePrivateIpItem"),
+    id: "privateIpId",
+};
+
+// The singular path and the plural item are so in the API.
+const IPV6: Names = Names {
+    path: "ipv6",
+    create: "CreateIpv6",
+    list: "ListIpv6s",
+    delete: "DeleteIpv6",
+    bulk_create: ("BulkCreateIpv6s", "bulkCreateIpv6s", "bulkCreateIpv6sItem"),
+    bulk_delete: ("BulkDeleteIpv6s", "bulkDeleteIpv6s", "bulkDeleteIpv6sItem"),
+    id: "ipv6Id",
+};
+
+pub(crate) const fn names(family: Family) -> &'static Names {
+    match family {
+        Family::Ipv4 => &IPV4,
+        Family::Ipv6 => &IPV6,
+    }
+}
+
+impl IpObject {
+    /// The addresses as a network: a single one is a /32 or /128.
+    #[must_use]
+    pub fn network(&self) -> IpNetwork {
+        let single = IpNetwork::from(self.ip_address);
+        let prefix = self.cidr_prefix_length.unwrap_or_else(|| single.prefix());
+        IpNetwork::new(self.ip_address, prefix).unwrap_or(single)
+    }
+}

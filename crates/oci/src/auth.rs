@@ -1,0 +1,88 @@
+//! Logging in: who we are towards the API. Three ways, one of which fits where the program runs.
+//!
+//! ```text
+//!   API key            ~/.oci/config                                       ──▶ tenancy/user/fingerprint
+//!   instance principal certificate of IMDS ──signed──▶ federation service  ──▶ ST$token ┐ renewed early, with a
+//!   workload identity  service account's token ──TLS──▶ proxymux           ──▶ ST$token ┘ new key each time
+//! ```
+
+mod api_key;
+mod instance;
+mod session;
+mod token;
+mod workload;
+
+use tokio::time::Instant;
+
+pub use api_key::ApiKey;
+pub use instance::{InstancePrincipal, METADATA_URL};
+pub use workload::WorkloadIdentity;
+
+use crate::error::{Failure, LoginError};
+use crate::sign::Credentials;
+use session::Session;
+
+/// A way of logging in. Clones share its session.
+#[derive(Clone, Debug)]
+pub struct Login(Way);
+
+#[derive(Clone, Debug)]
+enum Way {
+    ApiKey(Credentials),
+    Instance(Session<InstancePrincipal>),
+    Workload(Session<WorkloadIdentity>),
+}
+
+impl Login {
+    /// By a user's API key.
+    #[must_use]
+    pub fn api_key(key: ApiKey) -> Self {
+        Self(Way::ApiKey(key.into_credentials()))
+    }
+
+    /// As the instance that the program runs on.
+    #[must_use]
+    pub fn instance_principal(instance: InstancePrincipal) -> Self {
+        Self(Way::Instance(Session::new(instance)))
+    }
+
+    /// As the Kubernetes service account that the pod runs under.
+    #[must_use]
+    pub fn workload_identity(workload: WorkloadIdentity) -> Self {
+        Self(Way::Workload(Session::new(workload)))
+    }
+
+    /// What to call it in messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self.0 {
+            Way::ApiKey(_) => "API key",
+            Way::Instance(_) => "instance principal",
+            Way::Workload(_) => "workload identity",
+        }
+    }
+
+    /// Who signs now. Waits only where there is no valid token yet; one that grows old is renewed meanwhile.
+    pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Failure> {
+        let result = match &self.0 {
+            Way::ApiKey(credentials) => Ok(credentials.clone()),
+            Way::Instance(session) => session.credentials(end).await,
+            Way::Workload(session) => session.credentials(end).await,
+        };
+        result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
+    }
+
+    /// The service refused these (401): they are not to be used again. A key of a user stays what it is.
+    pub(crate) fn reject(&self, credentials: &Credentials) {
+        match &self.0 {
+            Way::ApiKey(_) => {}
+            Way::Instance(session) => session.reject(credentials),
+            Way::Workload(session) => session.reject(credentials),
+        }
+    }
+}
+
+/// Reads a file that a login needs.
+async fn read_file(what: &'static str, path: &std::path::Path) -> Result<Vec<u8>, LoginError> {
+    tokio::fs::read(path).await.map_err(|source| LoginError::File { what, path: path.display().to_string(), source })
+}

@@ -1,0 +1,138 @@
+//! A user's API key, as Oracle's command-line tool keeps it in `~/.oci/config`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::key::RsaKey;
+use crate::region::Region;
+use crate::sign::Credentials;
+
+/// A user's key and the region that the file names.
+#[derive(Debug)]
+pub struct ApiKey {
+    credentials: Credentials,
+    region: Option<Region>,
+}
+
+/// The profile whose values all others inherit.
+const DEFAULT: &str = "DEFAULT";
+
+impl ApiKey {
+    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names.
+    ///
+    /// # Errors
+    /// When one of the files cannot be read or lacks something; names the file and the entry.
+    pub fn from_config_file(path: &Path, profile: &str) -> Result<Self, Error> {
+        let at = || format!("profile {profile} of {}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| Error::setup_by(path.display().to_string(), error))?;
+        let entries = entries(&text, profile).ok_or_else(|| Error::setup(format!("{}: there is none", at())))?;
+        let entry = |name: &str| {
+            let value = entries.get(name).filter(|value| !value.is_empty());
+            value.cloned().ok_or_else(|| Error::setup(format!("{}: {name} is missing", at())))
+        };
+        let file = expand_home(&entry("key_file")?);
+        let pem = fs::read(&file)
+            .map_err(|error| Error::setup_by(format!("{}: key_file {}", at(), file.display()), error))?;
+        let region = entries.get("region").map(|region| Region::new(region)).transpose()?;
+        let mut key = Self::new((&entry("tenancy")?, &entry("user")?, &entry("fingerprint")?), &pem)?;
+        key.region = region;
+        Ok(key)
+    }
+
+    /// A key by its parts: tenancy, user, fingerprint, and the private key in PEM form.
+    ///
+    /// # Errors
+    /// When the PEM holds no RSA key that can be used.
+    pub fn new((tenancy, user, fingerprint): (&str, &str, &str), pem: &[u8]) -> Result<Self, Error> {
+        let key = RsaKey::from_pem(pem).map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
+        let key_id = format!("{tenancy}/{user}/{fingerprint}").into();
+        Ok(Self { credentials: Credentials { key_id, key: Arc::new(key) }, region: None })
+    }
+
+    /// The region that the file names.
+    #[must_use]
+    pub const fn region(&self) -> Option<&Region> {
+        self.region.as_ref()
+    }
+
+    pub(super) fn into_credentials(self) -> Credentials {
+        self.credentials
+    }
+}
+
+/// The entries of a profile over those of DEFAULT; `None` when there is no such profile.
+fn entries(text: &str, profile: &str) -> Option<BTreeMap<String, String>> {
+    let mut sections: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let mut current = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            sections.entry(name.trim()).or_default();
+            current = Some(name.trim());
+        } else if line.starts_with(['#', ';']) {
+        } else if let (Some(section), Some((name, value))) = (current, line.split_once('=')) {
+            let entry = (name.trim().to_lowercase(), value.trim().to_owned());
+            sections.entry(section).or_default().extend([entry]);
+        }
+    }
+    let own = sections.get(profile)?.clone();
+    let mut all = sections.remove(DEFAULT).unwrap_or_default();
+    all.extend(own);
+    Some(all)
+}
+
+fn expand_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "; mine\n[DEFAULT]\nuser = ocid1.user.oc1..a\nfingerprint=aa:bb\ntenancy=ocid1.tenancy.oc1..t\n\
+        key_file=~/k.pem\nregion=us-ashburn-1\n\n[OTHER]\n# only this differs\nuser=ocid1.user.oc1..b\n";
+
+    #[test]
+    fn a_profile_inherits_from_the_default_one() {
+        let other = entries(CONFIG, "OTHER").unwrap();
+        assert_eq!((&*other["user"], &*other["fingerprint"]), ("ocid1.user.oc1..b", "aa:bb"));
+        assert_eq!(entries(CONFIG, "DEFAULT").unwrap()["user"], "ocid1.user.oc1..a");
+        assert_eq!(entries(CONFIG, "NONE"), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let refused = |text: &str, profile: &str| {
+            fs::write(&path, text).unwrap();
+            ApiKey::from_config_file(&path, profile).unwrap_err().to_string()
+        };
+        let at = path.display();
+        assert_eq!(
+            refused("[DEFAULT]\nuser=u\n", "DEFAULT"),
+            format!("setting up the OCI client: profile DEFAULT of {at}: key_file is missing")
+        );
+        assert_eq!(
+            refused("", "DEFAULT"),
+            format!("setting up the OCI client: profile DEFAULT of {at}: there is none")
+        );
+        let no_key = refused("[DEFAULT]\nkey_file=/nonexistent/k.pem\n", "DEFAULT");
+        assert!(no_key.ends_with("key_file /nonexistent/k.pem"), "{no_key}");
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_is_refused_without_showing_it() {
+        let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nc2VjcmV0\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        for pem in [&encrypted[..], b"secret", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"] {
+            let error = ApiKey::new(("t", "u", "f"), pem).unwrap_err();
+            let story = format!("{error:?}");
+            assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
+        }
+    }
+}

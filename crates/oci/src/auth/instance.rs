@@ -1,0 +1,203 @@
+//! The instance principal: the metadata service hands out a certificate that rotates several times a day, with which the
+//! federation service gives a token. Allowed to do what the policies of the instance's dynamic group say.
+
+mod certificate;
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::session::TokenSource;
+use super::token::Token;
+use crate::error::{Error, Failure, LoginError, Refusal, beginning};
+use crate::key::RsaKey;
+use crate::region::Region;
+use crate::sign::{Credentials, Signable, sign};
+use crate::transport::{Answer, Transport, Trust};
+use certificate::Certificate;
+
+/// Where an instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
+pub const METADATA_URL: &str = "http://169.254.169.254/opc/v2";
+
+/// The instance that the program runs on, as a principal.
+#[derive(Debug)]
+pub struct InstancePrincipal {
+    transport: Transport,
+    metadata: String,
+    /// The federation service; derived from the region when not given.
+    federation: Option<String>,
+    /// As at the first login.
+    tenancy: OnceLock<String>,
+}
+
+/// The metadata service answers in milliseconds or not at all.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+/// The federation service's answer is a certificate check and two signatures away.
+const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts at each step, and the pause before the second one, which doubles.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl InstancePrincipal {
+    /// The instance whose metadata service is at `metadata` (as [`METADATA_URL`]).
+    ///
+    /// # Errors
+    /// When the trust is none.
+    pub fn new(metadata: &str, trust: &Trust) -> Result<Self, Error> {
+        Ok(Self {
+            transport: Transport::new(trust)?,
+            metadata: metadata.trim_end_matches('/').to_owned(),
+            federation: None,
+            tenancy: OnceLock::new(),
+        })
+    }
+
+    /// Uses this federation service (`https://auth.…`) instead of the region's.
+    #[must_use]
+    pub fn with_federation(mut self, url: &str) -> Self {
+        self.federation = Some(url.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// The region that the metadata service names, with its realm.
+    ///
+    /// # Errors
+    /// When it does not answer, or with something else.
+    pub async fn region(&self) -> Result<Region, Error> {
+        let unknown = |error: LoginError| Error::setup_by("the region of this instance", error);
+        let answer = self.metadata("the region", "instance/regionInfo").await.map_err(unknown)?;
+        Region::from_region_info(&answer)
+    }
+
+    async fn metadata(&self, what: &'static str, path: &str) -> Result<Bytes, LoginError> {
+        let url = format!("{}/{path}", self.metadata);
+        let fetch = || async {
+            let request = Request::get(&url).header("authorization", "Bearer Oracle").body(Full::default());
+            let request = request.map_err(|error| Failure::NoConnection(error.into()))?;
+            attempt(METADATA_TIMEOUT, self.transport.send(request)).await
+        };
+        let answer = retried(fetch).await.map_err(|source| LoginError::Fetch {
+            what,
+            from: url.clone(),
+            source: Box::new(source),
+        });
+        answer.map(|answer| answer.body)
+    }
+
+    async fn federation(&self) -> Result<String, LoginError> {
+        if let Some(url) = &self.federation {
+            return Ok(url.clone());
+        }
+        let answer = self.metadata("the region", "instance/regionInfo").await?;
+        let region = Region::from_region_info(&answer).map_err(|error| LoginError::material("the region", error))?;
+        Ok(region.endpoints().auth)
+    }
+
+    /// The tenancy may not change under a running program: it would act on somebody else's resources.
+    fn same_tenancy(&self, now: &str) -> Result<(), LoginError> {
+        let before = self.tenancy.get_or_init(|| now.to_owned());
+        if before == now {
+            return Ok(());
+        }
+        Err(LoginError::TenancyChanged { before: before.clone(), now: now.to_owned() })
+    }
+}
+
+impl TokenSource for InstancePrincipal {
+    async fn token(&self, key: &RsaKey) -> Result<Token, LoginError> {
+        // Every time anew: they rotate together.
+        let leaf = self.metadata("the instance's certificate", "identity/cert.pem").await?;
+        let leaf_key = self.metadata("the instance's key", "identity/key.pem").await?;
+        let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem").await?;
+        let leaf = Certificate::from_pem(&leaf)?;
+        let intermediate = Certificate::from_pem(&intermediate)?;
+        let tenancy = leaf.tenancy()?;
+        self.same_tenancy(&tenancy)?;
+        let signer = Credentials {
+            key_id: format!("{tenancy}/fed-x509-sha256/{}", leaf.fingerprint()).into(),
+            key: std::sync::Arc::new(RsaKey::from_pem(&leaf_key)?),
+        };
+        let body = json!({
+            "certificate": leaf.base64(),
+            "publicKey": key.public_key()?,
+            "intermediateCertificates": [intermediate.base64()],
+            "fingerprintAlgorithm": "SHA256",
+            "purpose": "DEFAULT",
+        })
+        .to_string();
+        let url = format!("{}/v1/x509", self.federation().await?);
+        let fetch = || async {
+            let request = federation_request(&url, &body, &signer)?;
+            attempt(FEDERATION_TIMEOUT, self.transport.send(request)).await
+        };
+        let answer = retried(fetch).await.map_err(|source| LoginError::Fetch {
+            what: "a session token",
+            from: url.clone(),
+            source: Box::new(source),
+        })?;
+        #[derive(Deserialize)]
+        struct Reply {
+            token: String,
+        }
+        let reply: Reply = serde_json::from_slice(&answer.body)
+            .map_err(|_| LoginError::material("the federation service's answer", "it holds no token"))?;
+        Token::parse(&reply.token, self.now())
+    }
+}
+
+fn federation_request(url: &str, body: &str, signer: &Credentials) -> Result<Request<Full<Bytes>>, Failure> {
+    let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
+    let uri: hyper::Uri = url.parse().map_err(|error: hyper::http::uri::InvalidUri| unsent(error.into()))?;
+    let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let signable = Signable { method: "POST", target: &target, host: None, body: Some(body.as_bytes()) };
+    let headers = sign(signable, SystemTime::now(), signer).map_err(|error| unsent(error.into()))?;
+    let mut request = Request::post(uri);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).map_err(|error| unsent(error.into()))
+}
+
+/// One attempt: in time, and only 200 will do.
+pub(super) async fn attempt(
+    most: Duration,
+    sending: impl Future<Output = Result<Answer, Failure>>,
+) -> Result<Answer, Failure> {
+    let answer = timeout(most, sending).await.unwrap_or(Err(Failure::TimedOut(most)))?;
+    if answer.status.is_success() {
+        return Ok(answer);
+    }
+    Err(Failure::Refused(Refusal {
+        status: answer.status.as_u16(),
+        code: String::new(),
+        message: beginning(&answer.body),
+        retry_after: None,
+    }))
+}
+
+/// A few attempts, as far as another one can help.
+pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
+    fetch: impl Fn() -> F,
+) -> Result<Answer, Failure> {
+    let mut pause = PAUSE;
+    for _ in 1..ATTEMPTS {
+        match fetch().await {
+            Err(failure) if is_worth_another(&failure) => sleep(pause).await,
+            outcome => return outcome,
+        }
+        pause *= 2;
+    }
+    fetch().await
+}
+
+/// IMDS answers 404 for short whiles about what exists.
+fn is_worth_another(failure: &Failure) -> bool {
+    use crate::error::Kind::{NotFoundOrForbidden, Throttled, Unavailable};
+    matches!(failure.kind(), Unavailable | Throttled | NotFoundOrForbidden)
+}

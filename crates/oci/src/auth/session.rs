@@ -1,0 +1,183 @@
+//! A session: a key of its own and a token for it. Renewed while the old one still is good, by one task for all callers.
+//!
+//! ```text
+//!   fetched ─────────────── renew ──────────────────────────── expires
+//!      │ callers get it at once │ callers get the old one, a task  │ callers wait for the task
+//!      │                        │ fetches the next                 │
+//! ```
+//!
+//! The key for the next session is generated beforehand, on another thread: 100 ms of work that no request waits for.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::token::Token;
+use crate::error::LoginError;
+use crate::key::RsaKey;
+use crate::sign::Credentials;
+
+/// Where tokens come from.
+pub(crate) trait TokenSource: Send + Sync + 'static {
+    /// Fetches a token for a key's public half.
+    fn token(&self, key: &RsaKey) -> impl Future<Output = Result<Token, LoginError>> + Send;
+
+    /// The time; tests have their own.
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// The most time for one renewal, the source's own retries included.
+const RENEWING: Duration = Duration::from_secs(50);
+/// After a failed renewal, how long callers that still have a good token leave the service alone.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A session; clones share it.
+pub(crate) struct Session<S>(Arc<Shared<S>>);
+
+struct Shared<S> {
+    source: S,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<Current>,
+    /// A renewal that is going on: where its outcome will be.
+    renewal: Option<watch::Receiver<Option<Outcome>>>,
+    /// When the last renewal failed.
+    failed: Option<Instant>,
+    spare: Option<JoinHandle<Result<RsaKey, LoginError>>>,
+}
+
+struct Current {
+    credentials: Credentials,
+    token: Token,
+}
+
+/// What all who wait for a renewal get; errors cannot be cloned, so their words are.
+type Outcome = Result<Credentials, Arc<LoginError>>;
+
+impl<S> Clone for Session<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> std::fmt::Debug for Session<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+impl<S: TokenSource> Session<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Self(Arc::new(Shared { source, state: Mutex::default() }))
+    }
+
+    /// Who signs now. Waits, until `end` at most, only where no token is good.
+    pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, LoginError> {
+        let asked = Instant::now();
+        let mut renewal = {
+            let now = self.0.source.now();
+            let mut state = self.0.state();
+            match &state.current {
+                Some(current) if now < current.token.renew => return Ok(current.credentials.clone()),
+                Some(current) if now < current.token.expires => {
+                    let credentials = current.credentials.clone();
+                    if state.failed.is_none_or(|failed| asked >= failed + PAUSE) {
+                        self.renew(&mut state);
+                    }
+                    return Ok(credentials);
+                }
+                _ => self.renew(&mut state),
+            }
+        };
+        let late = || LoginError::TimedOut(end.saturating_duration_since(asked));
+        let outcome = timeout_at(end, renewal.wait_for(Option::is_some)).await.map_err(|_| late())?;
+        match outcome.map(|outcome| outcome.clone()) {
+            Ok(Some(Ok(credentials))) => Ok(credentials),
+            Ok(Some(Err(error))) => Err(shared(&error)),
+            // The task ended without an outcome: the runtime is shutting down.
+            _ => Err(late()),
+        }
+    }
+
+    /// These were refused: the next caller waits for others.
+    pub(crate) fn reject(&self, credentials: &Credentials) {
+        let mut state = self.0.state();
+        if state.current.as_ref().is_some_and(|current| current.credentials.key_id == credentials.key_id) {
+            state.current = None;
+        }
+    }
+
+    /// Joins the renewal that is going on, or starts one.
+    fn renew(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {
+        if let Some(renewal) = &state.renewal {
+            return renewal.clone();
+        }
+        let (done, renewal) = watch::channel(None);
+        state.renewal = Some(renewal.clone());
+        let spare = state.spare.take().unwrap_or_else(RsaKey::generate_aside);
+        let shared = Arc::clone(&self.0);
+        // A task of its own: callers give up by their own deadlines, and the token still arrives for the next one.
+        tokio::spawn(async move {
+            let outcome = shared.renewed(spare).await;
+            done.send_replace(Some(outcome));
+        });
+        renewal
+    }
+}
+
+impl<S: TokenSource> Shared<S> {
+    async fn renewed(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Outcome {
+        let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or(Err(LoginError::TimedOut(RENEWING)));
+        let mut state = self.state();
+        state.renewal = None;
+        match fetched {
+            Ok(current) => {
+                let credentials = current.credentials.clone();
+                state.current = Some(current);
+                state.failed = None;
+                state.spare = Some(RsaKey::generate_aside());
+                Ok(credentials)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no new session token");
+                state.failed = Some(Instant::now());
+                Err(Arc::new(error))
+            }
+        }
+    }
+
+    async fn fetch(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Result<Current, LoginError> {
+        let key = spare.await.map_err(|error| LoginError::material("the new session key", error))??;
+        let token = self.source.token(&key).await?;
+        let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
+        Ok(Current { credentials, token })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error for one of several who waited: its chain as one line, and whether it may pass.
+fn shared(error: &LoginError) -> LoginError {
+    let mut story = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        story = format!("{story}: {error}");
+        cause = error.source();
+    }
+    LoginError::Shared { story, transient: error.is_transient() }
+}

@@ -1,0 +1,137 @@
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::*;
+
+/// Tokens good for an hour, numbered; a clock and failures of the test's.
+struct Source {
+    fetched: Arc<AtomicU32>,
+    clock: Arc<AtomicU64>,
+    failing: Arc<AtomicU32>,
+}
+
+struct World {
+    session: Session<Source>,
+    fetched: Arc<AtomicU32>,
+    clock: Arc<AtomicU64>,
+    failing: Arc<AtomicU32>,
+}
+
+impl TokenSource for Source {
+    async fn token(&self, _key: &RsaKey) -> Result<Token, LoginError> {
+        let number = self.fetched.fetch_add(1, Ordering::SeqCst) + 1;
+        // Others get a chance to ask meanwhile.
+        tokio::task::yield_now().await;
+        if self.failing.load(Ordering::SeqCst) > 0 {
+            self.failing.fetch_sub(1, Ordering::SeqCst);
+            return Err(LoginError::material("token", "a failure of the test's"));
+        }
+        let now = self.now();
+        let (expires, renew) = (now + Duration::from_hours(1), now + Duration::from_mins(30));
+        Ok(Token { key_id: format!("ST${number}"), expires, renew })
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.clock.load(Ordering::SeqCst))
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let (fetched, clock, failing) = (Arc::default(), Arc::default(), Arc::default());
+        let source = Source { fetched: Arc::clone(&fetched), clock: Arc::clone(&clock), failing: Arc::clone(&failing) };
+        Self { session: Session::new(source), fetched, clock, failing }
+    }
+
+    async fn key_id(&self) -> Result<String, LoginError> {
+        let end = Instant::now() + Duration::from_secs(20);
+        self.session.credentials(end).await.map(|credentials| credentials.key_id.to_string())
+    }
+
+    fn fetched(&self) -> u32 {
+        self.fetched.load(Ordering::SeqCst)
+    }
+
+    async fn until_fetched(&self, number: u32) {
+        let waiting = async {
+            while self.fetched() < number || self.session.0.state().renewal.is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(20), waiting).await.expect("a renewal");
+    }
+}
+
+#[tokio::test]
+async fn many_callers_share_one_login() {
+    let world = World::new();
+    let (a, b, c) = tokio::join!(world.key_id(), world.key_id(), world.key_id());
+    assert_eq!([a.unwrap(), b.unwrap(), c.unwrap()], ["ST$1", "ST$1", "ST$1"]);
+    assert_eq!(world.fetched(), 1);
+}
+
+#[tokio::test]
+async fn an_old_token_is_used_while_the_next_one_is_fetched() {
+    let world = World::new();
+    world.key_id().await.unwrap();
+    world.clock.store(29 * 60, Ordering::SeqCst);
+    assert_eq!(world.key_id().await.unwrap(), "ST$1");
+    assert_eq!(world.fetched(), 1, "not old yet");
+    world.clock.store(31 * 60, Ordering::SeqCst);
+    assert_eq!(world.key_id().await.unwrap(), "ST$1", "nobody waits");
+    world.until_fetched(2).await;
+    assert_eq!(world.key_id().await.unwrap(), "ST$2");
+}
+
+#[tokio::test]
+async fn a_failed_renewal_harms_nobody_while_the_old_token_is_good() {
+    let world = World::new();
+    world.key_id().await.unwrap();
+    world.clock.store(31 * 60, Ordering::SeqCst);
+    world.failing.store(1, Ordering::SeqCst);
+    assert_eq!(world.key_id().await.unwrap(), "ST$1");
+    world.until_fetched(2).await;
+    for _ in 0..10 {
+        assert_eq!(world.key_id().await.unwrap(), "ST$1");
+    }
+    assert_eq!(world.fetched(), 2, "the service is left alone for a while");
+    world.clock.store(61 * 60, Ordering::SeqCst);
+    assert_eq!(world.key_id().await.unwrap(), "ST$3", "a token that is over is worth a wait");
+}
+
+#[tokio::test]
+async fn all_who_waited_learn_why_a_login_failed() {
+    let world = World::new();
+    world.failing.store(1, Ordering::SeqCst);
+    let (a, b) = tokio::join!(world.key_id(), world.key_id());
+    for error in [a.unwrap_err(), b.unwrap_err()] {
+        assert_eq!(error.to_string(), "token cannot be used: a failure of the test's");
+    }
+    assert_eq!(world.key_id().await.unwrap(), "ST$2");
+}
+
+#[tokio::test]
+async fn refused_credentials_are_not_used_again_and_newer_ones_stay() {
+    let world = World::new();
+    let end = Instant::now() + Duration::from_secs(20);
+    let first = world.session.credentials(end).await.unwrap();
+    world.session.reject(&first);
+    assert_eq!(world.key_id().await.unwrap(), "ST$2");
+    world.session.reject(&first);
+    assert_eq!(world.key_id().await.unwrap(), "ST$2");
+}
+
+#[tokio::test]
+async fn the_next_key_is_generated_before_it_is_needed() {
+    let world = World::new();
+    world.key_id().await.unwrap();
+    assert!(world.session.0.state().spare.is_some());
+}
+
+#[tokio::test]
+async fn a_caller_gives_up_at_its_deadline_and_the_token_still_arrives() {
+    let world = World::new();
+    let late = world.session.credentials(Instant::now()).await.unwrap_err();
+    assert!(matches!(late, LoginError::TimedOut(_)), "{late:?}");
+    world.until_fetched(1).await;
+    assert_eq!(world.key_id().await.unwrap(), "ST$1");
+}

@@ -1,0 +1,93 @@
+//! The bucket itself: pure, every function is told the time.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Rates, Standing};
+
+/// By how much a 429 shrinks the rate.
+const CUT: f64 = 0.5;
+/// Requests of one burst are throttled together; that is one lesson.
+const ONE_LESSON: Duration = Duration::from_secs(1);
+/// What the rate gains in a second of answered calls, in requests per second.
+const GAIN: f64 = 0.5;
+/// The longest pause taken from a Retry-After: more would be a mistake of somebody between us and the service.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+#[derive(Debug)]
+pub(super) struct Bucket {
+    rates: Rates,
+    rate: f64,
+    /// Requests that may go at once; below zero, so many are waiting.
+    tokens: f64,
+    counted: Instant,
+    paused_until: Option<Instant>,
+    learnt: Option<Instant>,
+}
+
+impl Bucket {
+    pub(super) fn new(rates: Rates, now: Instant) -> Self {
+        let least = if rates.least > 0.0 { rates.least } else { 0.01 };
+        let rates = Rates { most: rates.most.max(least), least, burst: rates.burst.max(1.0) };
+        Self { rate: rates.most, tokens: rates.burst, rates, counted: now, paused_until: None, learnt: None }
+    }
+
+    /// Takes a turn, and says when it is.
+    ///
+    /// # Errors
+    /// When the turn would be, where that is after `end`; then none was taken.
+    pub(super) fn reserve(&mut self, now: Instant, end: Instant) -> Result<Instant, Instant> {
+        self.count(now);
+        let wait = if self.tokens >= 1.0 { 0.0 } else { (1.0 - self.tokens) / self.rate };
+        // In a pause no tokens come in, so what is left of it comes on top.
+        let start = self.paused_until.map_or(now, |until| until.max(now));
+        let turn = start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE);
+        if turn > end {
+            return Err(turn);
+        }
+        self.tokens -= 1.0;
+        Ok(turn)
+    }
+
+    pub(super) fn throttled(&mut self, now: Instant, retry_after: Option<Duration>) {
+        self.count(now);
+        if let Some(pause) = retry_after {
+            let until = now + pause.min(LONGEST_PAUSE);
+            self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
+        }
+        if self.learnt.is_none_or(|learnt| now >= learnt + ONE_LESSON) {
+            self.rate = (self.rate * CUT).max(self.rates.least);
+            self.tokens = self.tokens.min(0.0);
+            self.learnt = Some(now);
+        }
+    }
+
+    pub(super) fn answered(&mut self, now: Instant) {
+        // Answers to what went out before the lesson teach nothing.
+        if self.learnt.is_none_or(|learnt| now >= learnt + ONE_LESSON) {
+            self.count(now);
+            self.rate = (self.rate + GAIN / self.rate).min(self.rates.most);
+        }
+    }
+
+    pub(super) const fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    pub(super) fn standing(&self, now: Instant) -> Standing {
+        let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        Standing { rate: self.rate, paused }
+    }
+
+    /// Fills up to `now`; nothing comes in during a pause.
+    fn count(&mut self, now: Instant) {
+        let from = self.paused_until.map_or(self.counted, |until| until.max(self.counted));
+        let seconds = now.saturating_duration_since(from).as_secs_f64();
+        self.tokens = (self.tokens + seconds * self.rate).min(self.rates.burst);
+        self.counted = self.counted.max(now);
+    }
+}

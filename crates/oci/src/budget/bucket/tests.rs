@@ -1,0 +1,88 @@
+use super::*;
+
+fn bucket(most: f64, burst: f64) -> (Bucket, Instant) {
+    let now = Instant::now();
+    (Bucket::new(Rates { most, least: 0.5, burst }, now), now)
+}
+
+fn millis(duration: Duration) -> u128 {
+    duration.as_millis()
+}
+
+const LATER: Duration = Duration::from_hours(1);
+
+#[test]
+fn a_burst_goes_at_once_and_the_rest_in_turn() {
+    let (mut bucket, now) = bucket(10.0, 3.0);
+    let turns: Vec<_> = (0..6).map(|_| millis(bucket.reserve(now, now + LATER).unwrap() - now)).collect();
+    assert_eq!(turns, [0, 0, 0, 100, 200, 300]);
+    let second = now + Duration::from_secs(2);
+    assert_eq!(bucket.reserve(second, second + LATER), Ok(second), "a quiet time fills it again");
+}
+
+#[test]
+fn a_turn_after_the_deadline_is_not_taken() {
+    let (mut bucket, now) = bucket(1.0, 1.0);
+    assert_eq!(bucket.reserve(now, now), Ok(now));
+    for _ in 0..3 {
+        let turn = bucket.reserve(now, now + Duration::from_millis(999));
+        assert_eq!(turn, Err(now + Duration::from_secs(1)), "asking costs nothing");
+    }
+}
+
+#[test]
+fn a_429_halves_the_rate_once_a_second_and_never_below_the_least() {
+    let (mut bucket, now) = bucket(20.0, 5.0);
+    let mut rates = Vec::new();
+    for tenth in [0_u32, 1, 9, 10, 20, 30, 40, 50, 60, 70] {
+        bucket.throttled(now + Duration::from_millis(100) * tenth, None);
+        rates.push(bucket.rate);
+    }
+    assert_eq!(rates, [10.0, 10.0, 10.0, 5.0, 2.5, 1.25, 0.625, 0.5, 0.5, 0.5]);
+}
+
+#[test]
+fn nothing_goes_until_retry_after_is_over() {
+    let (mut bucket, now) = bucket(20.0, 5.0);
+    bucket.throttled(now, Some(Duration::from_secs(3)));
+    let turns: Vec<_> = (0..3).map(|_| millis(bucket.reserve(now, now + LATER).unwrap() - now)).collect();
+    assert_eq!(turns, [3100, 3200, 3300], "then at the new rate");
+    let early = bucket.reserve(now, now + Duration::from_secs(2));
+    assert!(early.is_err());
+    assert_eq!(bucket.standing(now), Standing { rate: 10.0, paused: Duration::from_secs(3) });
+}
+
+#[test]
+fn an_absurd_retry_after_is_five_minutes() {
+    let (mut bucket, now) = bucket(20.0, 5.0);
+    bucket.throttled(now, Some(Duration::from_hours(24)));
+    assert_eq!(bucket.standing(now).paused, Duration::from_mins(5));
+}
+
+#[test]
+fn answers_raise_the_rate_slowly_back_to_the_most() {
+    let (mut bucket, now) = bucket(20.0, 5.0);
+    bucket.throttled(now, None);
+    bucket.answered(now + Duration::from_millis(500));
+    assert!((bucket.rate - 10.0).abs() < 1e-9, "answers to what was on its way count for nothing");
+    // A second's worth of answers, each second.
+    let mut clock = now + Duration::from_secs(1);
+    let mut seconds = 0;
+    while bucket.rate < 20.0 {
+        for _ in 0..bucket.rate as u32 {
+            bucket.answered(clock);
+        }
+        clock += Duration::from_secs(1);
+        seconds += 1;
+        assert!(seconds < 60);
+    }
+    assert!((15..=25).contains(&seconds), "{seconds} s from 10 to 20 at 0.5 a second");
+}
+
+#[test]
+fn senseless_rates_are_made_sense_of() {
+    let now = Instant::now();
+    let mut bucket = Bucket::new(Rates { most: 0.0, least: -1.0, burst: 0.0 }, now);
+    assert!(bucket.reserve(now, now + LATER).is_ok());
+    assert!(bucket.reserve(now, now + LATER).is_ok());
+}

@@ -1,0 +1,295 @@
+//! The real client: how any call is made. Which calls there are is in `calls.rs`.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Method, Request, Uri};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::auth::Login;
+use crate::budget::Budget;
+use crate::error::{Error, Failure, LoginError, Refusal, beginning};
+use crate::observer::{Attempt, Observer};
+use crate::policy::Policy;
+use crate::region::Endpoints;
+use crate::request_id::{RequestId, chance};
+use crate::retry::{Decision, Repeat, Situation, decide};
+use crate::retry_token::RetryToken;
+use crate::sign::{Credentials, Signable, sign};
+use crate::tagged::{Etag, Tagged};
+use crate::transport::{Answer, Transport, Trust};
+
+/// The version of the core services' API, part of every path.
+const VERSION: &str = "20160918";
+/// How many pages a list may have: an end where the service should go round in circles.
+const MOST_PAGES: usize = 10_000;
+/// What a page may hold, the most the service takes.
+const PAGE: &str = "1000";
+
+/// The client; clones share connections, login and budget.
+#[derive(Clone)]
+pub struct Oci {
+    core: String,
+    transport: Transport,
+    login: Login,
+    options: Options,
+}
+
+/// How a client behaves.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Deadlines and attempts.
+    pub policy: Policy,
+    /// The budget, shared with whoever else has a clone of it.
+    pub budget: Budget,
+    /// Whose certificates are believed.
+    pub trust: Trust,
+    /// Who is told of every attempt.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    /// As Oracle names it.
+    pub(crate) operation: &'static str,
+    /// On what, for messages.
+    pub(crate) subject: &'a str,
+    pub(crate) method: Method,
+    /// Below the version, for example `/vnics/ocid1…`.
+    pub(crate) path: String,
+    pub(crate) query: Vec<(&'static str, String)>,
+    /// JSON. Required for POST and PUT.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) retry_token: Option<&'a RetryToken>,
+    pub(crate) if_match: Option<&'a Etag>,
+}
+
+impl Oci {
+    /// A client of these endpoints under this login.
+    ///
+    /// # Errors
+    /// When an endpoint is no `http(s)` URL, or the trust is none.
+    pub fn new(endpoints: &Endpoints, login: Login, options: Options) -> Result<Self, Error> {
+        let core = endpoints.core.trim_end_matches('/');
+        let uri: Uri = core.parse().map_err(|error| Error::setup_by(format!("the endpoint {core:?}"), error))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.path() != "/" || uri.query().is_some() {
+            return Err(Error::setup(format!("the endpoint {core:?} is not of the form https://host")));
+        }
+        Ok(Self { core: core.to_owned(), transport: Transport::new(&options.trust)?, login, options })
+    }
+
+    /// The budget, for metrics and for sharing.
+    #[must_use]
+    pub const fn budget(&self) -> &Budget {
+        &self.options.budget
+    }
+
+    /// Makes a call that answers with an object.
+    pub(crate) async fn object<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Tagged<T>, Error> {
+        let (answer, request_id) = self.call(&call).await?;
+        let value = read(&answer).map_err(|source| call.failed(1, &request_id, source))?;
+        let etag = answer.header("etag").map(|text| Etag(text.to_owned()));
+        Ok(Tagged { value, etag })
+    }
+
+    /// Reads a list to its last page.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, mut call: Call<'_>) -> Result<Vec<T>, Error> {
+        call.query.push(("limit", PAGE.to_owned()));
+        let mut all = Vec::new();
+        let mut page: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            call.query.retain(|(name, _)| *name != "page");
+            call.query.extend(page.clone().map(|page| ("page", page)));
+            let (answer, request_id) = self.call(&call).await?;
+            let items: Vec<T> = read(&answer).map_err(|source| call.failed(1, &request_id, source))?;
+            all.extend(items);
+            // An empty page may well have a next one.
+            match answer.header("opc-next-page") {
+                None | Some("") => return Ok(all),
+                Some(next) if page.as_deref() == Some(next) => break,
+                Some(next) => page = Some(next.to_owned()),
+            }
+        }
+        let problem = Failure::Unreadable { beginning: String::new(), source: "its pages go round in circles".into() };
+        Err(call.failed(1, &RequestId::new(), problem))
+    }
+
+    /// Makes a call, again where that makes sense; any answer with a 2xx status will do.
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<(Answer, RequestId), Error> {
+        let policy = &self.options.policy;
+        let end = Instant::now() + policy.deadline;
+        let (mut attempts, mut renewed, mut unknown) = (0, false, false);
+        loop {
+            attempts += 1;
+            let ours = RequestId::new();
+            let (failure, request_id) = match self.attempt(call, &ours, end).await {
+                Ok((answer, request_id)) if answer.status.is_success() => return Ok((answer, request_id)),
+                Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
+                Err(failure) => (failure, ours),
+            };
+            unknown |= failure.may_have_been_done() && call.method != Method::GET;
+            let situation = Situation {
+                policy,
+                repeat: call.repeat(),
+                attempts,
+                renewed,
+                left: end.saturating_duration_since(Instant::now()),
+                chance: chance(),
+            };
+            let decision = decide(&failure, situation);
+            tracing::debug!(call.operation, call.subject, attempts, %request_id, %failure, ?decision, "OCI call failed");
+            match decision {
+                Decision::Stop => {
+                    let mut error = call.failed(attempts, &request_id, failure);
+                    if let Error::Call { outcome_unknown, .. } = &mut error {
+                        *outcome_unknown = unknown;
+                    }
+                    return Err(error);
+                }
+                Decision::After(pause) => sleep(pause).await,
+                Decision::RenewLogin => renewed = true,
+            }
+        }
+    }
+
+    /// One attempt. The budget is told how it went, and so is the login.
+    async fn attempt(&self, call: &Call<'_>, ours: &RequestId, end: Instant) -> Result<(Answer, RequestId), Failure> {
+        let credentials = self.login.credentials(end).await?;
+        self.options.budget.take(end).await.map_err(Failure::Budget)?;
+        // Signed after the wait: the signature holds the time.
+        let request = self.request(call, ours, &credentials)?;
+        let started = Instant::now();
+        let allowed = self.options.policy.timeout.min(end.saturating_duration_since(started));
+        let outcome = timeout(allowed, self.transport.send(request)).await.unwrap_or(Err(Failure::TimedOut(allowed)));
+        self.observe(call.operation, &outcome, started.elapsed());
+        let answer = outcome?;
+        match answer.status.as_u16() {
+            429 => self.options.budget.throttled(retry_after(&answer)),
+            401 => self.login.reject(&credentials),
+            _ => self.options.budget.answered(),
+        }
+        let request_id = ours.clone().answered(answer.header("opc-request-id"));
+        Ok((answer, request_id))
+    }
+
+    fn request(&self, call: &Call<'_>, ours: &RequestId, who: &Credentials) -> Result<Request<Full<Bytes>>, Failure> {
+        let target = format!("/{VERSION}{}{}", call.path, query(&call.query));
+        let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
+        let uri: Uri = format!("{}{target}", self.core)
+            .parse()
+            .map_err(|error: hyper::http::uri::InvalidUri| unsent(error.into()))?;
+        let host = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
+        let signable =
+            Signable { method: call.method.as_str(), target: &target, host: Some(&host), body: call.body.as_deref() };
+        let headers = sign(signable, SystemTime::now(), who)
+            .map_err(|source: LoginError| Failure::Login { login: self.login.name(), source: Box::new(source) })?;
+        let mut request = Request::builder().method(call.method.clone()).uri(uri);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request = request.header("opc-request-id", ours.as_str()).header("accept", "application/json");
+        request = request.header("user-agent", concat!("oke-node-manager/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = call.retry_token {
+            request = request.header("opc-retry-token", token.as_str());
+        }
+        if let Some(etag) = call.if_match {
+            request = request.header("if-match", etag.as_str());
+        }
+        let body = call.body.as_deref().map(Bytes::copy_from_slice).unwrap_or_default();
+        request.body(Full::new(body)).map_err(|error| unsent(error.into()))
+    }
+
+    fn observe(&self, operation: &'static str, outcome: &Result<Answer, Failure>, took: Duration) {
+        let Some(observer) = &self.options.observer else { return };
+        let (status, failure) = match outcome {
+            Ok(answer) if answer.status.is_success() => (Some(answer.status.as_u16()), None),
+            Ok(answer) => (Some(answer.status.as_u16()), Some(refusal(answer).kind())),
+            Err(failure) => (None, Some(failure.kind())),
+        };
+        observer.attempted(Attempt { operation, status, failure, took });
+    }
+}
+
+impl std::fmt::Debug for Oci {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Oci").field("core", &self.core).field("login", &self.login.name()).finish_non_exhaustive()
+    }
+}
+
+impl Call<'_> {
+    fn repeat(&self) -> Repeat {
+        // A PUT gives values, a DELETE takes away: twice is once. A POST makes something, each time, unless it is known.
+        if self.method == Method::POST && self.retry_token.is_none() { Repeat::Doubles } else { Repeat::Harmless }
+    }
+
+    fn failed(&self, attempts: u32, request_id: &RequestId, source: Failure) -> Error {
+        Error::Call {
+            operation: self.operation,
+            subject: self.subject.to_owned(),
+            attempts,
+            request_id: request_id.clone(),
+            outcome_unknown: source.may_have_been_done() && self.method != Method::GET,
+            source,
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| Failure::Unreadable { beginning: beginning(&answer.body), source: error.into() })
+}
+
+/// What an answer that says no says. Whatever stands between us and the service may answer with anything.
+fn refusal(answer: &Answer) -> Refusal {
+    #[derive(serde::Deserialize)]
+    struct Complaint {
+        code: String,
+        message: Option<String>,
+    }
+    let complaint = serde_json::from_slice::<Complaint>(&answer.body);
+    let (code, message) = match complaint {
+        Ok(complaint) => (complaint.code, complaint.message.unwrap_or_default()),
+        Err(_) => (String::new(), beginning(&answer.body)),
+    };
+    Refusal { status: answer.status.as_u16(), code, message, retry_after: retry_after(answer) }
+}
+
+/// In seconds; the other form of the header, a date, needs two clocks that agree.
+fn retry_after(answer: &Answer) -> Option<Duration> {
+    answer.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// `?a=b&c=d`, escaped as far as the service's signature check and everybody's URL parsers agree: all but unreserved
+/// characters.
+fn query(parameters: &[(&'static str, String)]) -> String {
+    let mut text = String::new();
+    for (index, (name, value)) in parameters.iter().enumerate() {
+        text.push(if index == 0 { '?' } else { '&' });
+        text.push_str(name);
+        text.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                text.push(byte.into());
+            } else {
+                text.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_escaped() {
+        let parameters = [("availabilityDomain", "Pjwf: PHX-AD-1".to_owned()), ("page", "a/b+c=&d".to_owned())];
+        assert_eq!(query(&parameters), "?availabilityDomain=Pjwf%3A%20PHX-AD-1&page=a%2Fb%2Bc%3D%26d");
+        assert_eq!(query(&[]), "");
+    }
+}

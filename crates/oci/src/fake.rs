@@ -1,0 +1,2 @@
+//! fake
+pub struct FakeCloud;

@@ -1,0 +1,145 @@
+//! Instances and shapes: whether a machine exists, and how many VNICs it may carry.
+
+use serde::{Deserialize, Serialize};
+use vcn::Ocid;
+
+use crate::tagged::FreeformTags;
+use crate::vnic::none_is_empty;
+
+/// An instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// Its OCID.
+    pub id: Ocid,
+    /// Its compartment: attachments are listed by it.
+    pub compartment_id: Ocid,
+    /// How far it is.
+    pub lifecycle_state: InstanceState,
+    /// Its shape's name.
+    pub shape: String,
+    /// What it chose of a flexible shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape_config: Option<ShapeConfig>,
+    /// Its availability domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_domain: Option<String>,
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Free-form tags.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub freeform_tags: FreeformTags,
+}
+
+/// What an instance chose of a flexible shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShapeConfig {
+    /// OCPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ocpus: Option<f64>,
+    /// The most VNICs, the primary one included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_vnic_attachments: Option<u32>,
+}
+
+// Numbers of OCPUs come as decimal text, never as NaN.
+impl Eq for ShapeConfig {}
+
+/// How far an instance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum InstanceState {
+    /// Being moved.
+    Moving,
+    /// Being made.
+    Provisioning,
+    /// Runs.
+    Running,
+    /// Starts.
+    Starting,
+    /// Stops.
+    Stopping,
+    /// Stopped.
+    Stopped,
+    /// An image is being made of it.
+    CreatingImage,
+    /// On its way out.
+    Terminating,
+    /// Gone.
+    Terminated,
+    /// A state that was introduced after this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// Its name.
+    pub shape: String,
+    /// The most VNICs, the primary one included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_vnic_attachments: Option<u32>,
+    /// How that follows from the OCPUs of a flexible shape.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_vnic_attachment_options: Option<VnicLimits>,
+    /// How many physical ports a VNIC may be put on (bare metal).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_ports: Option<u32>,
+}
+
+/// How many VNICs a flexible shape allows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VnicLimits {
+    /// At the least.
+    #[serde(default)]
+    pub min: Option<u32>,
+    /// At the most.
+    #[serde(default)]
+    pub max: Option<f64>,
+    /// For each OCPU.
+    #[serde(default)]
+    pub default_per_ocpu: Option<f64>,
+}
+
+impl Shape {
+    /// How many VNICs an instance of this shape with so many OCPUs may carry, where the shape says it.
+    #[must_use]
+    pub fn vnics_for(&self, ocpus: Option<f64>) -> Option<u32> {
+        let flexible = self.max_vnic_attachment_options.as_ref().zip(ocpus).and_then(|(limits, ocpus)| {
+            let least = f64::from(limits.min.unwrap_or(1));
+            let most = limits.max.unwrap_or(f64::from(u32::MAX)).max(least);
+            let vnics = (limits.default_per_ocpu? * ocpus).floor().clamp(least, most);
+            // `as` saturates; the value is within u32 by the clamp.
+            Some(vnics as u32)
+        });
+        flexible.or(self.max_vnic_attachments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flexible_shape_allows_a_vnic_per_ocpu_from_two_to_twenty_four() {
+        let json = r#"{"shape":"VM.Standard.E5.Flex","maxVnicAttachments":24,
+            "maxVnicAttachmentOptions":{"min":2,"max":24.0,"defaultPerOcpu":1.0},"ocpus":1.0}"#;
+        let shape: Shape = serde_json::from_str(json).unwrap();
+        let vnics = |ocpus: f64| shape.vnics_for(Some(ocpus));
+        assert_eq!([vnics(1.0), vnics(2.0), vnics(8.0), vnics(94.0)], [Some(2), Some(2), Some(8), Some(24)]);
+        assert_eq!(shape.vnics_for(None), Some(24));
+    }
+
+    #[test]
+    fn a_fixed_shape_says_it() {
+        let shape: Shape =
+            serde_json::from_str(r#"{"shape":"BM.Standard.E4.128","maxVnicAttachments":256,"networkPorts":2}"#)
+                .unwrap();
+        assert_eq!(shape.vnics_for(Some(128.0)), Some(256));
+    }
+}

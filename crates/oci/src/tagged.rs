@@ -1,0 +1,31 @@
+//! What several kinds of objects have: a version (ETag) and tags.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Free-form tags.
+pub type FreeformTags = BTreeMap<String, String>;
+/// Defined tags: namespace, key, value.
+pub type DefinedTags = BTreeMap<String, BTreeMap<String, Value>>;
+
+/// The version of an object: a change that names an old one is refused (412).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Etag(pub(crate) String);
+
+/// An object and the version it was read in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tagged<T> {
+    /// The object.
+    pub value: T,
+    /// Its version, where the service said one.
+    pub etag: Option<Etag>,
+}
+
+impl Etag {
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}

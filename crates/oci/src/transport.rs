@@ -1,0 +1,106 @@
+//! Bytes there and back: HTTP/1.1 over TLS, with kept connections and a limit on the answer. Knows nothing of OCI.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{HeaderMap, Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::error::{Error, Failure};
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug, Default)]
+pub enum Trust {
+    /// The authorities that Mozilla's programme lists, built in: the public realms' endpoints, and no file needed.
+    #[default]
+    Public,
+    /// Those of this PEM bundle, and no others: dedicated regions, a cluster's own authority.
+    Only(Vec<u8>),
+}
+
+/// The longest answer taken, in bytes. A page of a thousand attachments is about 700 KiB.
+const LONGEST_ANSWER: usize = 8 << 20;
+/// How long a connection is kept without use. Load balancers drop idle ones after a minute or so.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long connecting may take, so that a black hole leaves time for another attempt.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// The client of one trust.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+/// An answer, whatever its status.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Transport {
+    pub(crate) fn new(trust: &Trust) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        match trust {
+            Trust::Public => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            Trust::Only(pem) => {
+                for certificate in CertificateDer::pem_slice_iter(pem) {
+                    let certificate =
+                        certificate.map_err(|error| Error::setup(format!("the bundle of certificates: {error}")))?;
+                    roots
+                        .add(certificate)
+                        .map_err(|error| Error::setup_by("a certificate of the bundle of certificates", error))?;
+                }
+                if roots.is_empty() {
+                    return Err(Error::setup("the bundle of certificates holds none"));
+                }
+            }
+        }
+        // Named here, so that no process-wide default has to be installed before us.
+        let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::setup_by("TLS", error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECTING));
+        connector.set_nodelay(true);
+        connector.enforce_http(false);
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            // It would send a request again by itself; that is `retry`'s to decide.
+            .retry_canceled_requests(false)
+            .build(connector);
+        Ok(Self { http })
+    }
+
+    /// Sends a request and reads the whole answer. The caller bounds the time.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let response = self.http.request(request).await.map_err(|error| {
+            if error.is_connect() { Failure::NoConnection(error.into()) } else { Failure::Broken(error.into()) }
+        })?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(Failure::Broken)?.to_bytes();
+        Ok(Answer { status: parts.status, headers: parts.headers, body })
+    }
+}
+
+impl Answer {
+    /// A header as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}

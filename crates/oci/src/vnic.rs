@@ -1,0 +1,129 @@
+//! A VNIC, as the API describes it, and changes to one.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use vcn::{MacAddr, Ocid};
+
+use crate::tagged::{DefinedTags, FreeformTags};
+
+/// A VNIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Vnic {
+    /// Its OCID.
+    pub id: Ocid,
+    /// Its compartment: its subnet's, as a rule.
+    pub compartment_id: Ocid,
+    /// How far it is.
+    pub lifecycle_state: VnicState,
+    /// Its subnet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet_id: Option<Ocid>,
+    /// Its availability domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_domain: Option<String>,
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Its Ethernet address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<MacAddr>,
+    /// Its primary IPv4 address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private_ip: Option<IpAddr>,
+    /// Its public address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_ip: Option<IpAddr>,
+    /// Its IPv6 addresses.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub ipv6_addresses: Vec<IpAddr>,
+    /// Whether it is its instance's first, which cannot be detached.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub is_primary: bool,
+    /// Its network security groups.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub nsg_ids: Vec<Ocid>,
+    /// Whether its packets may have addresses that are not its own.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub skip_source_dest_check: bool,
+    /// Its host name in the subnet's DNS domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname_label: Option<String>,
+    /// Its own route table, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_table_id: Option<Ocid>,
+    /// Free-form tags.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub freeform_tags: FreeformTags,
+    /// Defined tags.
+    #[serde(default, deserialize_with = "none_is_empty")]
+    pub defined_tags: DefinedTags,
+}
+
+/// How far a VNIC is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum VnicState {
+    /// Being made.
+    Provisioning,
+    /// There.
+    Available,
+    /// On its way out.
+    Terminating,
+    /// Gone.
+    Terminated,
+    /// A state that was introduced after this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Changes to a VNIC. What is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdateVnic {
+    /// Its name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Its host name in the subnet's DNS domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname_label: Option<String>,
+    /// Its network security groups, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nsg_ids: Option<Vec<Ocid>>,
+    /// Whether its packets may have addresses that are not its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_source_dest_check: Option<bool>,
+    /// Its own route table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route_table_id: Option<Ocid>,
+    /// Free-form tags, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeform_tags: Option<FreeformTags>,
+    /// Defined tags, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub defined_tags: Option<DefinedTags>,
+}
+
+/// The service writes `null` where there is nothing.
+pub(crate) fn none_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_nothing() {
+        let json = r#"{"id":"ocid1.vnic.oc1.iad.a","compartmentId":"ocid1.compartment.oc1..c","lifecycleState":"AVAILABLE",
+            "ipv6Addresses":null,"nsgIds":null,"skipSourceDestCheck":null,"freeformTags":null,"macAddress":"02:00:17:0A:00:01"}"#;
+        let vnic: Vnic = serde_json::from_str(json).unwrap();
+        assert!(vnic.ipv6_addresses.is_empty() && vnic.nsg_ids.is_empty() && !vnic.skip_source_dest_check);
+        assert_eq!(vnic.mac_address, "02:00:17:0a:00:01".parse().ok());
+    }
+}
