@@ -41,6 +41,19 @@ impl Addresses {
         self.at(first)
     }
 
+    /// Takes a row of addresses that begins with this one; `false` when one of them is in use, reserved or elsewhere.
+    pub(crate) fn take_at(&mut self, first: IpAddr, size: u128) -> bool {
+        let bits = u32::from(width(self.block) - self.block.prefix());
+        let end = 1_u128.checked_shl(bits).unwrap_or(u128::MAX) - 1;
+        let Some(from) = number(first).checked_sub(number(self.block.network())) else { return false };
+        let Some(to) = from.checked_add(size.max(1) - 1) else { return false };
+        let free = self.block.contains(first) && to < end && self.used.range(..=to).all(|(_, last)| *last < from);
+        if free {
+            self.used.insert(from, to);
+        }
+        free
+    }
+
     /// Gives back what `take` returned.
     pub(crate) fn give_back(&mut self, first: IpAddr) {
         if let Some(offset) = number(first).checked_sub(number(self.block.network())) {
@@ -98,6 +111,18 @@ mod tests {
         assert_eq!(addresses.take(16), "10.0.0.32".parse().ok());
         assert_eq!(addresses.take(16), None, "the last one has the broadcast address");
         assert_eq!(addresses.take(1), "10.0.0.3".parse().ok());
+    }
+
+    #[test]
+    fn a_given_address_is_taken_once_and_only_inside() {
+        let mut addresses = addresses("10.0.0.0/28");
+        let mut take = |first: &str, size| addresses.take_at(first.parse().unwrap(), size);
+        assert!(take("10.0.0.9", 1));
+        for (first, size) in [("10.0.0.9", 1), ("10.0.0.8", 4), ("10.0.0.1", 1), ("10.0.0.15", 1), ("10.0.1.3", 1)] {
+            assert!(!take(first, size), "{first} {size}");
+        }
+        assert!(take("10.0.0.4", 4));
+        assert_eq!(addresses.take(1), "10.0.0.2".parse().ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod attach;
 mod build;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vcn::{Family, MacAddr};
@@ -24,7 +25,7 @@ use crate::wire::Switch;
 #[derive(Debug)]
 pub struct Vcn {
     spawner: Arc<Spawner>,
-    _services: Services,
+    services: Services,
     nodes: BTreeMap<String, (Arc<Node>, Wires)>,
     switch: Switch,
     inventory: Inventory,
@@ -32,6 +33,7 @@ pub struct Vcn {
     books: Mutex<Books>,
     /// Held while a VNIC or an address comes or goes: one at a time.
     changing: Mutex<()>,
+    changes: AtomicU64,
 }
 
 /// A node's wires: of a virtual machine one per VNIC (in [`crate::Vnic`]), of bare metal one per physical port.
@@ -69,13 +71,14 @@ impl Vcn {
         let switch = Switch::start(&services)?;
         Ok(Self {
             spawner,
-            _services: Services::start(services, inventory.clone())?,
+            services: Services::start(services, inventory.clone())?,
             nodes: BTreeMap::new(),
             switch,
             inventory,
             subnets: BTreeMap::new(),
             books: Mutex::default(),
             changing: Mutex::default(),
+            changes: AtomicU64::new(0),
         })
     }
 
@@ -109,6 +112,24 @@ impl Vcn {
     #[must_use]
     pub fn drops(&self) -> Vec<Dropped> {
         self.switch.drops()
+    }
+
+    pub(crate) const fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// All there is, for the OCI API.
+    pub(crate) const fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// How often a VNIC or an address came or went.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     fn next_vnic_number(&self) -> u32 {

@@ -53,6 +53,14 @@ pub enum Error {
         /// Of which family.
         family: Family,
     },
+    /// Somebody has that address, or the subnet has not.
+    #[error("subnet {subnet} has no free address {address}")]
+    AddressTaken {
+        /// The subnet.
+        subnet: String,
+        /// What was wanted.
+        address: std::net::IpAddr,
+    },
     /// The shape's limit.
     #[error("{node} carries {limit} VNICs already, the most its shape allows")]
     VnicLimit {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vcn::{MachineKind, Ocid};
 
 use crate::imds::Fault;
+use crate::oci::Authority;
 use crate::vnic::Vnic;
 
 /// An instance, as the services know it.
@@ -21,6 +22,8 @@ pub(crate) struct Instance {
     /// The primary one first, then as they were attached.
     pub(crate) vnics: Vec<Vnic>,
     pub(crate) fault: Option<Fault>,
+    /// Whether there is no node: an instance of the books only.
+    pub(crate) on_paper: bool,
 }
 
 impl Instance {
@@ -31,12 +34,25 @@ impl Instance {
 
 /// All instances, shared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inventory(Arc<Mutex<BTreeMap<String, Instance>>>);
+pub(crate) struct Inventory {
+    instances: Arc<Mutex<BTreeMap<String, Instance>>>,
+    /// Who vouches for instances, once there is an OCI API.
+    authority: Arc<Mutex<Option<Arc<Authority>>>>,
+}
 
 impl Inventory {
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instance>> {
         // Every change is one assignment, so a panic elsewhere leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on instances have certificates of this authority.
+    pub(crate) fn set_authority(&self, authority: Arc<Authority>) {
+        *self.authority.lock().unwrap_or_else(PoisonError::into_inner) = Some(authority);
+    }
+
+    pub(crate) fn authority(&self) -> Option<Arc<Authority>> {
+        self.authority.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The name of the instance whose primary VNIC has an address.

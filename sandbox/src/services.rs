@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http_body_util::Full;
@@ -33,6 +34,7 @@ const STATIC: u8 = 4;
 pub(crate) struct Services {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
+    netns: Arc<Netns>,
 }
 
 /// The sockets, opened in the namespace: a socket stays in the namespace that it was opened in.
@@ -60,11 +62,13 @@ impl Services {
     /// Configures the namespace and starts serving. On success, all ports are open.
     pub(crate) fn start(netns: Netns, inventory: Inventory) -> Result<Self> {
         configure(&netns).on_behalf(|| "cannot configure the services' namespace".to_owned())?;
+        let netns = Arc::new(netns);
+        let inside = Arc::clone(&netns);
         let (stop, stopped) = oneshot::channel();
         let (opened, ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("sandbox-services".to_owned()).spawn(move || {
             // The runtime has this thread only, so that every socket it opens is in the namespace.
-            let outcome = netns.run(|| {
+            let outcome = inside.run(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let sockets = runtime.block_on(Sockets::open());
                 match sockets {
@@ -90,7 +94,17 @@ impl Services {
             .recv()
             .map_err(|_| Error::Panicked("the services' thread"))?
             .during(|| "open the services' ports".into())?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop: Some(stop), thread: Some(thread), netns })
+    }
+
+    /// Opens a port of the kernel's choice on the services' addresses, for whoever serves something else there.
+    pub(crate) fn listen(&self) -> io::Result<std::net::TcpListener> {
+        let open = || {
+            let listener = std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        self.netns.run(open).map_err(io::Error::other)?
     }
 }
 
@@ -157,7 +171,7 @@ async fn serve_http(listener: &TcpListener, inventory: &Inventory) {
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,

@@ -1,6 +1,7 @@
 //! The description of a VCN to build: subnets, nodes, VNICs.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use vcn::{Family, MachineKind, PerFamily};
@@ -34,6 +35,10 @@ pub struct VnicSpec {
     pub(crate) display_name: Option<String>,
     pub(crate) secondary: Secondary,
     pub(crate) nic_index: u8,
+    /// Its own addresses, where they are not the lowest free ones.
+    pub(crate) address: PerFamily<IpAddr>,
+    /// Whether it has an IPv6 address where the subnet has both families.
+    pub(crate) ipv6: bool,
 }
 
 /// The secondary addresses of a VNIC.
@@ -55,7 +60,14 @@ impl VnicSpec {
     /// A VNIC without secondary addresses, on the first port.
     #[must_use]
     pub fn new(subnet: &str) -> Self {
-        Self { subnet: subnet.to_owned(), display_name: None, secondary: Secondary::None, nic_index: 0 }
+        Self {
+            subnet: subnet.to_owned(),
+            display_name: None,
+            secondary: Secondary::None,
+            nic_index: 0,
+            address: PerFamily::default(),
+            ipv6: true,
+        }
     }
 
     /// A VNIC as VCN-native pod networking has it: `pods` addresses for pods, and one more for the host.
@@ -78,6 +90,20 @@ impl VnicSpec {
         self
     }
 
+    /// Gives it this address of its own, instead of the lowest free one.
+    #[must_use]
+    pub fn address(mut self, address: IpAddr) -> Self {
+        *self.address.slot(Family::of(address)) = Some(address);
+        self
+    }
+
+    /// Gives it no IPv6 address in a subnet of both families: what OCI does unless asked.
+    #[must_use]
+    pub const fn without_ipv6(mut self) -> Self {
+        self.ipv6 = false;
+        self
+    }
+
     /// Names it.
     #[must_use]
     pub fn display_name(mut self, name: &str) -> Self {
@@ -96,6 +122,7 @@ pub struct NodeSpec {
     pub(crate) ports: u8,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) vnics: Vec<VnicSpec>,
+    pub(crate) on_paper: bool,
 }
 
 impl NodeSpec {
@@ -110,6 +137,7 @@ impl NodeSpec {
             ports: 1,
             metadata: BTreeMap::new(),
             vnics: vec![VnicSpec::new(subnet)],
+            on_paper: false,
         }
     }
 
@@ -130,6 +158,13 @@ impl NodeSpec {
     pub fn shape(mut self, shape: &str, max_vnics: u32) -> Self {
         shape.clone_into(&mut self.shape);
         self.max_vnics = max_vnics;
+        self
+    }
+
+    /// Makes it an instance of the OCI API's books only: no namespace, no links. For tests of many instances.
+    #[must_use]
+    pub const fn on_paper(mut self) -> Self {
+        self.on_paper = true;
         self
     }
 

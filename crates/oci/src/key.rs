@@ -14,14 +14,11 @@ use rustls::pki_types::pem::PemObject;
 use crate::error::LoginError;
 
 /// A private RSA key, 2048 bits at least.
-pub struct RsaKey(RsaKeyPair);
+pub(crate) struct RsaKey(RsaKeyPair);
 
 impl RsaKey {
     /// Generates a key of 2048 bits. Takes about 100 ms of a core: [`RsaKey::generate_aside`] does it elsewhere.
-    ///
-    /// # Errors
-    /// When the system has no randomness.
-    pub fn generate() -> Result<Self, LoginError> {
+    pub(crate) fn generate() -> Result<Self, LoginError> {
         RsaKeyPair::generate(KeySize::Rsa2048)
             .map(Self)
             .map_err(|_| LoginError::material("the new session key", "it could not be generated"))
@@ -34,10 +31,7 @@ impl RsaKey {
 
     /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`) or PKCS#1 (`BEGIN RSA PRIVATE KEY`). Text around it is
     /// skipped: Oracle's tools append `OCI_API_KEY`.
-    ///
-    /// # Errors
-    /// When it holds no such key, an encrypted one, or one under 2048 bits.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, LoginError> {
+    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, LoginError> {
         let problem = |problem: &str| LoginError::material("the private key", problem);
         let text = String::from_utf8_lossy(pem);
         if text.contains("ENCRYPTED") {

@@ -15,7 +15,7 @@ use crate::key::RsaKey;
 
 /// Who signs: a key and the name under which the service knows its public half.
 #[derive(Clone, Debug)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// `tenancy/user/fingerprint`, or `ST$` and a token.
     pub(crate) key_id: Arc<str>,
     pub(crate) key: Arc<RsaKey>,

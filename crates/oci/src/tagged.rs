@@ -22,6 +22,12 @@ pub struct Tagged<T> {
     pub etag: Option<Etag>,
 }
 
+impl From<&str> for Etag {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 impl Etag {
     /// As text.
     #[must_use]

@@ -39,7 +39,7 @@ impl Vcn {
     /// When the node has no such VNIC, or it is the primary one.
     pub fn detach_vnic(&self, node: &str, id: &Ocid) -> Result<()> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let vnic = {
+        let (vnic, kind) = {
             let mut instances = self.inventory.lock();
             let instance = instances.get_mut(node).ok_or_else(|| Error::NoNode(node.to_owned()))?;
             let place = instance.vnics.iter().position(|vnic| vnic.id == *id);
@@ -47,11 +47,15 @@ impl Vcn {
             if place == 0 {
                 return Err(Error::Invalid(format!("the primary VNIC of {node} cannot be detached")));
             }
-            instance.vnics.remove(place)
+            let kind = (!instance.on_paper).then_some(instance.kind);
+            (instance.vnics.remove(place), kind)
         };
-        self.switch.detach(vnic.port);
         self.release(&vnic);
-        if self.node(node)?.kind() == MachineKind::Virtual {
+        self.changed();
+        if kind.is_some() {
+            self.switch.detach(vnic.port);
+        }
+        if kind == Some(MachineKind::Virtual) {
             self.switch.disconnect(vnic.port.wire)?;
         }
         Ok(())
@@ -100,18 +104,101 @@ impl Vcn {
         })
     }
 
+    /// Gives an attached VNIC one more network: an address, or a block; of the subnet's choice where no first address is
+    /// given. Returns it.
+    ///
+    /// # Errors
+    /// When the node has no such VNIC, the addresses are not free, or the VNIC has a block already.
+    pub(crate) fn assign(
+        &self,
+        node: &str,
+        id: &Ocid,
+        (family, first, prefix): (Family, Option<IpAddr>, Option<u8>),
+    ) -> Result<IpNetwork> {
+        let mut given = None;
+        self.change_vnic(node, id, |vcn, vnic| {
+            let block = vnic
+                .subnet
+                .blocks
+                .of(family)
+                .ok_or_else(|| Error::Invalid(format!("subnet {} has no {family} block", vnic.subnet.name)))?;
+            let bits = width(*block);
+            let prefix = prefix.unwrap_or(bits).min(bits);
+            if prefix < bits && vnic.blocks.of(family).is_some() {
+                return Err(Error::Invalid(format!("{} has an {family} block already", vnic.id)));
+            }
+            let size = 1_u128.checked_shl(u32::from(bits - prefix)).unwrap_or(u128::MAX);
+            let first = vcn.take_here(&vnic.subnet.name, (family, first), size)?;
+            let network = IpNetwork::new(first, prefix).map_err(|error| Error::Invalid(error.to_string()))?;
+            if prefix < bits {
+                *vnic.blocks.slot(family) = Some(network);
+            } else {
+                vnic.secondary.slot(family).get_or_insert_default().push(first);
+            }
+            given = Some(network);
+            Ok(())
+        })?;
+        given.ok_or_else(|| Error::Invalid("nothing was assigned".to_owned()))
+    }
+
+    /// Takes a network that [`Vcn::assign`] gave from a VNIC.
+    ///
+    /// # Errors
+    /// When the node has no such VNIC, or the VNIC no such network.
+    pub(crate) fn unassign(&self, node: &str, id: &Ocid, network: IpNetwork) -> Result<()> {
+        let family = Family::of(network.ip());
+        if network.prefix() == width(network) {
+            return self.unassign_address(node, id, network.ip()).map(drop);
+        }
+        self.change_vnic(node, id, |vcn, vnic| {
+            let block = vnic.blocks.slot(family);
+            if *block != Some(network) {
+                return Err(Error::Invalid(format!("{} of {node} has no block {network}", vnic.id)));
+            }
+            *block = None;
+            vcn.give_back(&vnic.subnet.name, network.network());
+            Ok(())
+        })
+        .map(drop)
+    }
+
+    /// Gives a VNIC its identity and addresses, within the node's limit counting `coming` others. It is connected by
+    /// [`Vcn::plug`], or its addresses go back by [`Vcn::release`].
+    pub(crate) fn reserve(&self, node: &str, spec: &VnicSpec, coming: usize) -> Result<Vnic> {
+        let limit = self.inventory.lock().get(node).map(|instance| (instance.vnics.len(), instance.max_vnics));
+        let (attached, limit) = limit.ok_or_else(|| Error::NoNode(node.to_owned()))?;
+        if attached + coming >= limit as usize {
+            return Err(Error::VnicLimit { node: node.to_owned(), limit });
+        }
+        self.new_vnic(spec)
+    }
+
+    /// Connects a VNIC that was reserved.
+    pub(crate) fn plug(&self, node: &str, vnic: Vnic) -> Result<Vnic> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.attach(node, vnic)
+    }
+
     /// Changes a VNIC, then tells the fabric and the metadata service.
     fn change_vnic(&self, node: &str, id: &Ocid, change: impl FnOnce(&Self, &mut Vnic) -> Result<()>) -> Result<Vnic> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = self.node(node)?.vnics().into_iter().find(|vnic| vnic.id == *id);
+        let (found, on_paper) = {
+            let instances = self.inventory.lock();
+            let instance = instances.get(node).ok_or_else(|| Error::NoNode(node.to_owned()))?;
+            (instance.vnics.iter().find(|vnic| vnic.id == *id).cloned(), instance.on_paper)
+        };
         let mut vnic = found.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.to_string() })?;
         change(self, &mut vnic)?;
-        self.switch.attach(vnic.port, vnic.fabric_port(node));
+        if !on_paper {
+            self.switch.attach(vnic.port, vnic.fabric_port(node));
+        }
         let mut instances = self.inventory.lock();
         let place = instances.get_mut(node).and_then(|instance| instance.vnics.iter_mut().find(|vnic| vnic.id == *id));
         if let Some(place) = place {
             place.clone_from(&vnic);
         }
+        drop(instances);
+        self.changed();
         Ok(vnic)
     }
 
@@ -133,7 +220,7 @@ impl Vcn {
             link: identity::link_name(MachineKind::Virtual, 0)?,
             port: Port { wire: 0, tag: None },
         };
-        let taken = self.take_own(&mut vnic).and_then(|()| self.take_secondary(&mut vnic, spec.secondary));
+        let taken = self.take_own(&mut vnic, spec).and_then(|()| self.take_secondary(&mut vnic, spec.secondary));
         if let Err(error) = taken {
             self.release(&vnic);
             return Err(error);
@@ -141,11 +228,24 @@ impl Vcn {
         Ok(vnic)
     }
 
-    fn take_own(&self, vnic: &mut Vnic) -> Result<()> {
-        for (family, _) in vnic.subnet.blocks.iter() {
-            *vnic.address.slot(family) = Some(self.take(&vnic.subnet.name, family, 1)?);
+    fn take_own(&self, vnic: &mut Vnic, spec: &VnicSpec) -> Result<()> {
+        let subnet = Arc::clone(&vnic.subnet);
+        for (family, _) in subnet.blocks.iter() {
+            let wanted = spec.address.of(family).copied();
+            if family == Family::Ipv4 || spec.ipv6 || wanted.is_some() || subnet.blocks.ipv4.is_none() {
+                *vnic.address.slot(family) = Some(self.take_here(&subnet.name, (family, wanted), 1)?);
+            }
         }
         Ok(())
+    }
+
+    /// The given addresses, or any.
+    fn take_here(&self, subnet: &str, (family, first): (Family, Option<IpAddr>), size: u128) -> Result<IpAddr> {
+        let Some(first) = first else { return self.take(subnet, family, size) };
+        let mut books = self.books();
+        let book = books.addresses.get_mut(&(subnet.to_owned(), family));
+        let free = book.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take_at(first, size);
+        if free { Ok(first) } else { Err(Error::AddressTaken { subnet: subnet.to_owned(), address: first }) }
     }
 
     fn take_secondary(&self, vnic: &mut Vnic, secondary: Secondary) -> Result<()> {
@@ -187,7 +287,7 @@ impl Vcn {
     }
 
     /// Frees all addresses of a VNIC.
-    fn release(&self, vnic: &Vnic) {
+    pub(crate) fn release(&self, vnic: &Vnic) {
         let blocks = vnic.blocks.iter().map(|(_, block)| block.network());
         for first in vnic.addresses().chain(blocks) {
             self.give_back(&vnic.subnet.name, first);
@@ -203,16 +303,27 @@ impl Vcn {
                 return Err(error);
             }
         };
-        self.switch.attach(vnic.port, vnic.fabric_port(name));
+        let on_paper = !self.nodes.contains_key(name);
+        if !on_paper {
+            self.switch.attach(vnic.port, vnic.fabric_port(name));
+        }
         if let Some(instance) = self.inventory.lock().get_mut(name) {
             instance.vnics.push(vnic.clone());
         }
+        self.changed();
         Ok(vnic)
     }
 
     /// Finds or makes the wire.
     fn connect(&self, name: &str, mut vnic: Vnic) -> Result<Vnic> {
-        let (node, wires) = self.nodes.get(name).ok_or_else(|| Error::NoNode(name.to_owned()))?;
+        let Some((node, wires)) = self.nodes.get(name) else {
+            let instances = self.inventory.lock();
+            let instance = instances.get(name).ok_or_else(|| Error::NoNode(name.to_owned()))?;
+            if instance.kind == MachineKind::BareMetal {
+                vnic.vlan_tag = free_tag(&instance.vnics, vnic.nic_index).map_or(0, VlanTag::get);
+            }
+            return Ok(vnic);
+        };
         let attached = node.vnics();
         match node.kind() {
             MachineKind::Virtual => {

@@ -43,10 +43,10 @@ impl Vcn {
     }
 
     pub(crate) fn add_node(&mut self, spec: NodeSpec) -> Result<()> {
-        if self.nodes.contains_key(&spec.name) {
+        if self.inventory.lock().contains_key(&spec.name) {
             return Err(Error::Invalid(format!("two nodes are named {:?}", spec.name)));
         }
-        let NodeSpec { name, kind, shape, max_vnics, ports, metadata, vnics } = spec;
+        let NodeSpec { name, kind, shape, max_vnics, ports, metadata, vnics, on_paper } = spec;
         let number = {
             let mut books = self.books();
             books.instances += 1;
@@ -57,6 +57,25 @@ impl Vcn {
         let primary = vnics.next().ok_or_else(|| Error::Invalid(format!("node {name:?} has no VNIC")))?;
         let mut primary = self.new_vnic(&primary)?;
         primary.primary = true;
+        let instance = Instance {
+            name: name.clone(),
+            id: id.clone(),
+            kind,
+            shape,
+            max_vnics,
+            metadata,
+            vnics: Vec::new(),
+            fault: None,
+            on_paper,
+        };
+        if on_paper {
+            self.inventory.lock().insert(name.clone(), instance);
+            self.attach(&name, primary)?;
+            for vnic in vnics {
+                self.attach_vnic(&name, &vnic)?;
+            }
+            return Ok(());
+        }
         let own: Vec<IpAddr> = primary.address.iter().map(|(_, address)| *address).collect();
         let node =
             Arc::new(Node::create((&name, id.clone(), kind), &own, Arc::clone(&self.spawner), self.inventory.clone())?);
@@ -65,8 +84,6 @@ impl Vcn {
             wires = self.plug_physical_ports(&node, ports)?;
         }
         self.nodes.insert(name.clone(), (node, wires));
-        let instance =
-            Instance { name: name.clone(), id, kind, shape, max_vnics, metadata, vnics: Vec::new(), fault: None };
         self.inventory.lock().insert(name.clone(), instance);
         let primary = self.attach(&name, primary)?;
         let node = self.node(&name)?;

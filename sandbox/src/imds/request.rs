@@ -54,7 +54,10 @@ pub(crate) fn answer(
     if let Some(refusal) = refusal(method, path, headers) {
         return refusal;
     }
-    let tree = inventory.lock().get(&name).map(document::tree);
+    let mut tree = inventory.lock().get(&name).map(document::tree);
+    if path.starts_with("/opc/v2/identity/") {
+        add_identity(inventory, &name, tree.as_mut());
+    }
     let found = tree.as_ref().and_then(|tree| find(tree, path));
     let mut answer = match found {
         None => plain(StatusCode::NOT_FOUND, "not found"),
@@ -63,6 +66,15 @@ pub(crate) fn answer(
     };
     answer.delay = delay;
     answer
+}
+
+/// Certificates are made when somebody asks for them.
+fn add_identity(inventory: &Inventory, name: &str, tree: Option<&mut Value>) {
+    let id = inventory.lock().get(name).map(|instance| instance.id.clone());
+    let identity = inventory.authority().zip(id).and_then(|(authority, id)| authority.identity(id.as_str()).ok());
+    if let (Some(identity), Some(Value::Object(fields))) = (identity, tree) {
+        fields.insert("identity".to_owned(), identity);
+    }
 }
 
 /// The rules of version 2, in the order the real service applies them: the path, the proxy, the header.

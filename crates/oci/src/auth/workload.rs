@@ -50,6 +50,13 @@ impl WorkloadIdentity {
         }
     }
 
+    /// Uses another port than proxymux's 12250.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        self.url = self.url.replace(&format!(":{PORT}/"), &format!(":{port}/"));
+        self
+    }
+
     /// Uses these files: the service account's token, and the authority in PEM form that signed proxymux's certificate
     /// (`OCI_KUBERNETES_SERVICE_ACCOUNT_CERT_PATH`).
     #[must_use]

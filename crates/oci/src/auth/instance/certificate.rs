@@ -31,7 +31,9 @@ impl Certificate {
                 let text = value.decode_as::<Utf8StringRef<'_>>().map(|text| text.as_str().to_owned());
                 let text =
                     text.or_else(|_| value.decode_as::<PrintableStringRef<'_>>().map(|text| text.as_str().to_owned()));
-                text.ok()?.strip_prefix("opc-tenant:").map(str::to_owned)
+                let text = text.ok()?;
+                // Older certificates have the second form.
+                ["opc-tenant:", "opc-identity:"].iter().find_map(|prefix| text.strip_prefix(prefix)).map(str::to_owned)
             })
             .ok_or_else(|| bad("its subject names no tenancy (opc-tenant:)"))
     }

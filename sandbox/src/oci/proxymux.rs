@@ -1,0 +1,25 @@
+//! Proxymux: a service account's token for a session token (OKE workload identity).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Asked, Outcome, invalid, missing, refuse};
+use super::api::Api;
+
+impl Api {
+    /// `POST /resourcePrincipalSessionTokens`, over TLS.
+    pub(super) fn workload_token(&self, asked: &Asked) -> Outcome {
+        let token = asked.header("authorization").and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+        // The real one checks the token with the API server; here a test says which ones are good.
+        if !self.books().service_accounts.contains(token) {
+            return Err(refuse(401, "NotAuthenticated", "the service account's token is not good"));
+        }
+        let body = asked.json()?;
+        let key = body.get("podKey").and_then(|text| text.as_str()).ok_or_else(|| missing("podKey"))?;
+        let key = STANDARD.decode(key).map_err(|_| invalid("podKey is no base64"))?;
+        let session = self.session(("workload", "ocid1.cluster.oc1.iad.sandbox"), key)?;
+        let inner = json!({ "token": format!("ST${session}") }).to_string();
+        Ok(Answer::plain(Value::String(STANDARD.encode(inner))))
+    }
+}

@@ -1,0 +1,48 @@
+//! How the emulated API behaves.
+
+use std::time::Duration;
+
+/// How long things take, and limits. The defaults are those of the real API, with short times.
+#[derive(Clone, Debug)]
+pub struct OciSettings {
+    /// How long a VNIC is ATTACHING (the real one: 10 to 30 s).
+    pub attaching: Duration,
+    /// How long it is DETACHING.
+    pub detaching: Duration,
+    /// How long a bulk request takes.
+    pub bulk: Duration,
+    /// How long a record of a DETACHED attachment is kept.
+    pub detached_kept: Duration,
+    /// The most entries on a page, whatever the caller's limit.
+    pub page: usize,
+    /// The most secondary addresses of a VNIC, per family; blocks count as one.
+    pub addresses_per_vnic: usize,
+    /// How long a session token is good.
+    pub token_life: Duration,
+    /// How many requests per second are answered; the others get 429. All of them where this is `None`.
+    pub per_second: Option<f64>,
+    /// What `Retry-After` a 429 for that reason has, in seconds; the real API sends none.
+    pub retry_after: Option<u32>,
+    /// How far a request's date may be from ours.
+    pub clock_skew: Duration,
+    /// The seed of faults that happen by chance.
+    pub seed: u64,
+}
+
+impl Default for OciSettings {
+    fn default() -> Self {
+        Self {
+            attaching: Duration::from_millis(100),
+            detaching: Duration::from_millis(100),
+            bulk: Duration::from_millis(20),
+            detached_kept: Duration::from_hours(1),
+            page: 100,
+            addresses_per_vnic: 64,
+            token_life: Duration::from_mins(20),
+            per_second: None,
+            retry_after: None,
+            clock_skew: Duration::from_mins(5),
+            seed: 1,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Checks a request's signature as the real service does: all required headers signed, the body's hash right, the date
+//! near, the key known.
+
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::Method;
+
+use super::answer::{Asked, Outcome, Refused, refuse};
+
+/// What the `authorization` header says.
+pub(super) struct Signature<'a> {
+    pub(super) key_id: &'a str,
+    headers: Vec<&'a str>,
+    signature: Vec<u8>,
+}
+
+pub(super) fn not_authenticated(why: &str) -> Refused {
+    let message =
+        format!("The required information to complete authentication was not provided or was incorrect. ({why})");
+    refuse(401, "NotAuthenticated", message)
+}
+
+impl<'a> Signature<'a> {
+    /// Reads the header.
+    pub(super) fn of(asked: &'a Asked) -> Outcome<Self> {
+        let bad = || not_authenticated("no authorization header of the form Signature …");
+        let text = asked.header("authorization").and_then(|text| text.strip_prefix("Signature ")).ok_or_else(bad)?;
+        let field = |name: &str| {
+            let mut fields = text.split(',').filter_map(|field| field.trim().split_once('='));
+            fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"'))
+        };
+        if field("version").is_some_and(|version| version != "1") || field("algorithm") != Some("rsa-sha256") {
+            return Err(not_authenticated("version 1 and rsa-sha256 only"));
+        }
+        let signature = STANDARD.decode(field("signature").ok_or_else(bad)?).map_err(|_| bad())?;
+        let headers = field("headers").ok_or_else(bad)?.split(' ').collect();
+        Ok(Self { key_id: field("keyId").ok_or_else(bad)?, headers, signature })
+    }
+
+    /// Checks it against the key that its name stands for (SPKI). `host_too`: the federation service wants no host.
+    pub(super) fn check(&self, asked: &Asked, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
+        let with_body = matches!(asked.method, Method::POST | Method::PUT | Method::PATCH);
+        let mut required = vec!["date", "(request-target)"];
+        required.extend(host_too.then_some("host"));
+        if with_body {
+            required.extend(["content-length", "content-type", "x-content-sha256"]);
+            if asked.header("x-content-sha256") != Some(&STANDARD.encode(digest(&SHA256, &asked.body))) {
+                return Err(not_authenticated("x-content-sha256 is not the body's"));
+            }
+        }
+        if let Some(missing) = required.iter().find(|name| !self.headers.contains(name)) {
+            return Err(not_authenticated(&format!("{missing} is not signed")));
+        }
+        let date = asked.header("date").and_then(|date| httpdate::parse_http_date(date).ok());
+        let date = date.ok_or_else(|| not_authenticated("no date"))?;
+        let now = SystemTime::now();
+        if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > skew {
+            return Err(not_authenticated("the date is too far from ours"));
+        }
+        let message = self.message(asked)?;
+        UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key)
+            .verify(message.as_bytes(), &self.signature)
+            .map_err(|_| not_authenticated("the signature does not fit"))
+    }
+
+    fn message(&self, asked: &Asked) -> Outcome<String> {
+        let mut lines = Vec::new();
+        for name in &self.headers {
+            let value = match *name {
+                "(request-target)" => format!("{} {}", asked.method.as_str().to_lowercase(), asked.target),
+                name => asked.header(name).ok_or_else(|| not_authenticated(&format!("{name} is missing")))?.to_owned(),
+            };
+            lines.push(format!("{name}: {value}"));
+        }
+        Ok(lines.join("\n"))
+    }
+}

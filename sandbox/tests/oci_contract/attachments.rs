@@ -1,0 +1,216 @@
+//! VNICs come, are seen, and go.
+
+use sandbox::{ApiFault, NodeSpec, OciApi, Operation, SubnetSpec, Vcn};
+use serde_json::{Value, json};
+
+use crate::client::text;
+use crate::scene::{SOON, by_both, wait_for, wait_for_state};
+
+#[test]
+fn an_attached_vnic_is_a_link_of_the_node_and_a_detached_one_is_gone() {
+    by_both(|scene, client| {
+        let before = scene.links();
+        let reply = client.call("attachVnic", json!({ "body": scene.wish("storage") })).unwrap();
+        assert_eq!(reply.value["lifecycleState"], "ATTACHING");
+        assert!(reply.value["vnicId"].is_null() && reply.value["vlanTag"].is_null(), "known later: {}", reply.value);
+        let id = text(&reply.value, "id");
+
+        let attached = wait_for_state(client, &id, "ATTACHED");
+        let vnic_id = text(&attached.value, "vnicId");
+        assert!(attached.value["vlanTag"].is_u64());
+        assert_eq!(scene.links().len(), before.len() + 1, "hot-plugged");
+        let vnic = client.call("getVnic", json!({ "id": vnic_id })).unwrap().value;
+        assert_eq!((&vnic["lifecycleState"], &vnic["displayName"]), (&"AVAILABLE".into(), &"storage".into()));
+        assert_eq!(
+            (&vnic["skipSourceDestCheck"], &vnic["freeformTags"]["oke-vnic"]),
+            (&true.into(), &"storage".into())
+        );
+        assert_eq!(vnic["subnetId"], scene.subnet());
+        let node = scene.vcn.node("node-a").unwrap();
+        let plugged = node.vnics().into_iter().find(|own| own.id.as_str() == vnic_id).expect("IMDS lists it");
+        assert_eq!(text(&vnic, "macAddress").to_lowercase(), plugged.mac.to_string());
+        assert_eq!(text(&vnic, "privateIp"), plugged.address.ipv4.unwrap().to_string());
+        assert_eq!(vnic["ipv6Addresses"], json!([plugged.address.ipv6.unwrap()]));
+
+        client.call("detachVnic", json!({ "id": id })).unwrap();
+        wait_for_state(client, &id, "DETACHED");
+        assert_eq!(scene.links(), before);
+        client.call("getVnic", json!({ "id": vnic_id })).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
+        client.call("detachVnic", json!({ "id": id })).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
+    });
+}
+
+#[test]
+fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
+    by_both(|scene, client| {
+        assert_eq!(scene.attachments(client).len(), 1, "the primary one");
+        let gone = scene.attached(client, "gone");
+        client.call("detachVnic", json!({ "id": gone["id"] })).unwrap();
+        wait_for_state(client, &text(&gone, "id"), "DETACHED");
+        for name in ["a", "b", "c"] {
+            scene.attached(client, name);
+        }
+        // Pages have two entries.
+        let states: Vec<_> =
+            scene.attachments(client).iter().map(|attachment| text(attachment, "lifecycleState")).collect();
+        assert_eq!(states, ["ATTACHED", "DETACHED", "ATTACHED", "ATTACHED", "ATTACHED"]);
+    });
+}
+
+#[test]
+fn an_instance_takes_one_attachment_at_a_time() {
+    by_both(|scene, client| {
+        let first = client.call("attachVnic", json!({ "body": scene.wish("a") })).unwrap().value;
+        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
+        client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "IncorrectState");
+        wait_for_state(client, &text(&first, "id"), "ATTACHED");
+        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap();
+    });
+}
+
+#[test]
+fn the_shape_limits_the_vnics() {
+    by_both(|scene, client| {
+        for name in ["a", "b", "c"] {
+            scene.attached(client, name);
+        }
+        client.call("attachVnic", json!({ "body": scene.wish("d") })).unwrap_err().expect(400, "LimitExceeded");
+    });
+}
+
+#[test]
+fn a_retry_token_makes_one_vnic_until_that_is_gone() {
+    by_both(|scene, client| {
+        let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
+        let first = client.call("attachVnic", wish()).unwrap().value;
+        let again = client.call("attachVnic", wish()).unwrap().value;
+        assert_eq!(first["id"], again["id"]);
+        let other = json!({ "body": scene.wish("other"), "retryToken": "once" });
+        client.call("attachVnic", other).unwrap_err().expect(400, "InvalidParameter");
+
+        let id = text(&first, "id");
+        wait_for_state(client, &id, "ATTACHED");
+        assert_eq!(scene.attachments(client).len(), 2);
+        client.call("detachVnic", json!({ "id": id })).unwrap();
+        wait_for_state(client, &id, "DETACHED");
+        client.call("attachVnic", wish()).unwrap_err().expect(409, "InvalidatedRetryToken");
+    });
+}
+
+#[test]
+fn a_change_to_an_old_version_is_refused() {
+    by_both(|scene, client| {
+        let attachment = scene.attached(client, "a");
+        let vnic = text(&attachment, "vnicId");
+        let read = client.call("getVnic", json!({ "id": vnic })).unwrap();
+        let change = |etag: &Option<String>| json!({ "id": vnic, "ifMatch": etag, "body": { "displayName": "b", "freeformTags": { "x": "y" } } });
+        let changed = client.call("updateVnic", change(&read.etag)).unwrap();
+        assert_eq!(
+            (&changed.value["displayName"], &changed.value["freeformTags"]),
+            (&"b".into(), &json!({ "x": "y" }))
+        );
+        assert_ne!(changed.etag, read.etag);
+        client.call("updateVnic", change(&read.etag)).unwrap_err().expect(412, "NoEtagMatch");
+        client
+            .call("detachVnic", json!({ "id": attachment["id"], "ifMatch": "v0" }))
+            .unwrap_err()
+            .expect(412, "NoEtagMatch");
+    });
+}
+
+#[test]
+fn the_primary_vnic_cannot_be_detached() {
+    by_both(|scene, client| {
+        let primary = scene.attachments(client)[0]["id"].clone();
+        client.call("detachVnic", json!({ "id": primary })).unwrap_err().expect(400, "InvalidParameter");
+    });
+}
+
+#[test]
+fn what_is_not_there_and_what_is_forbidden_look_the_same() {
+    by_both(|scene, client| {
+        let unknown = json!({ "id": "ocid1.vnic.oc1.iad.nobody" });
+        client.call("getVnic", unknown).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
+        let vnic = text(&scene.attached(client, "a"), "vnicId");
+        scene.api.forbid(&[Operation::GetVnic]);
+        client.call("getVnic", json!({ "id": vnic })).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
+        scene.api.forbid(&[]);
+        client.call("getVnic", json!({ "id": vnic })).unwrap();
+
+        let mut wish = scene.wish("b");
+        wish["createVnicDetails"]["subnetId"] = "ocid1.subnet.oc1.iad.nobody".into();
+        let refused = client.call("attachVnic", json!({ "body": wish })).unwrap_err();
+        refused.expect(400, "RelatedResourceNotAuthorizedOrNotFound");
+        let elsewhere = json!({ "compartmentId": "ocid1.compartment.oc1..other", "instanceId": scene.instance() });
+        client.call("listVnicAttachments", elsewhere).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
+    });
+}
+
+#[test]
+fn a_given_address_is_given_once() {
+    by_both(|scene, client| {
+        let mut wish = scene.wish("a");
+        wish["createVnicDetails"]["privateIp"] = "10.0.32.77".into();
+        let id = text(&client.call("attachVnic", json!({ "body": wish })).unwrap().value, "id");
+        let vnic = text(&wait_for_state(client, &id, "ATTACHED").value, "vnicId");
+        assert_eq!(client.call("getVnic", json!({ "id": vnic })).unwrap().value["privateIp"], "10.0.32.77");
+        client.call("attachVnic", json!({ "body": wish })).unwrap_err().expect(409, "Conflict");
+        wish["createVnicDetails"]["privateIp"] = "10.9.9.9".into();
+        client.call("attachVnic", json!({ "body": wish })).unwrap_err().expect(400, "InvalidParameter");
+    });
+}
+
+#[test]
+fn what_happens_behind_the_api_is_seen() {
+    by_both(|scene, client| {
+        let plugged = scene.vcn.attach_vnic("node-a", &sandbox::VnicSpec::for_pods("pods", 3)).unwrap();
+        let seen: Vec<Value> = scene.attachments(client);
+        let attachment =
+            seen.iter().find(|attachment| attachment["vnicId"] == plugged.id.as_str()).expect("it is listed");
+        assert_eq!(attachment["lifecycleState"], "ATTACHED");
+        scene.vcn.detach_vnic("node-a", &plugged.id).unwrap();
+        wait_for_state(client, &text(attachment, "id"), "DETACHED");
+    });
+}
+
+#[test]
+fn a_terminated_instance_takes_nothing() {
+    by_both(|scene, client| {
+        scene.attached(client, "a");
+        scene.api.set_instance_state("node-a", "TERMINATED").unwrap();
+        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
+        let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
+        assert_eq!(instance["lifecycleState"], "TERMINATED");
+        wait_for("its VNICs are gone", || scene.links() == ["lo", "ens3"]);
+    });
+}
+
+#[test]
+fn faults_are_told_as_the_api_tells_them() {
+    by_both(|scene, client| {
+        let id = scene.attachments(client)[0]["id"].clone();
+        for (status, code) in [(429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable")] {
+            scene.api.inject(ApiFault::refuse(status, code).of(Operation::GetVnicAttachment).times(1));
+            client.call("getVnicAttachment", json!({ "id": id })).unwrap_err().expect(status, code);
+        }
+        client.call("getVnicAttachment", json!({ "id": id })).unwrap();
+    });
+}
+
+#[test]
+fn instances_on_paper_have_attachments_too() {
+    let network = |text: &str| text.parse().unwrap();
+    let mut builder = Vcn::builder().subnet(SubnetSpec::new("nodes", network("10.0.0.0/22")));
+    for number in 0..20 {
+        let name = format!("node-{number}");
+        builder = builder.node(NodeSpec::virtual_machine(&name, "nodes").shape("VM.Standard.E5.Flex", 24).on_paper());
+    }
+    let vcn = std::sync::Arc::new(builder.start().unwrap());
+    let api = OciApi::start(std::sync::Arc::clone(&vcn), sandbox::OciSettings::default()).unwrap();
+    vcn.attach_vnic("node-7", &sandbox::VnicSpec::new("nodes")).unwrap();
+    api.settle(SOON).unwrap();
+    let attachments = api.attachments();
+    assert_eq!(attachments.len(), 21);
+    assert_eq!(attachments.iter().filter(|attachment| attachment.node == "node-7").count(), 2);
+    assert!(vcn.node("node-7").is_err(), "there is no namespace");
+}

@@ -1,0 +1,12 @@
+//! The contract of the emulated OCI API: the same cases by Oracle's own SDK and by our client. What the SDK cannot use is
+//! our bug; where the two clients see different things, one of us is wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod addresses;
+mod attachments;
+mod client;
+mod logins;
+mod oracles;
+mod ours;
+mod reads;
+mod scene;

@@ -1,0 +1,118 @@
+//! Oracle's SDK for Python, as a case sees a client: `driver.py` in a process of its own, one line of JSON per call.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, Complaint, Reply};
+use crate::scene::Scene;
+
+/// Loading the SDK takes seconds on a busy machine.
+const ANSWER: Duration = Duration::from_secs(60);
+
+pub(crate) struct Oracles {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Oracles {
+    pub(crate) fn by_config(scene: &Scene, config: &Path) -> Self {
+        let login = json!({ "login": "config", "endpoint": scene.api.url(), "config": config });
+        let mut command = Command::new(python());
+        command.arg(driver()).arg(login.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::of(command.spawn().expect("start Python"))
+    }
+
+    /// On the node, where the metadata service is.
+    pub(crate) fn by_instance(scene: &Scene) -> Self {
+        let url = scene.api.url_in_nodes();
+        let login = json!({ "login": "instance", "endpoint": url, "federation": format!("{url}/v1/x509") });
+        let command = scene.vcn.node("node-a").unwrap().command(python());
+        let command = command
+            .arg(driver())
+            .arg(login.to_string())
+            .env("OCI_METADATA_BASE_URL", "http://169.254.169.254/opc/v2")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        Self::of(command.spawn().expect("start Python on the node"))
+    }
+
+    pub(crate) fn by_workload(scene: &Scene, token: &str, authority: &Path) -> Self {
+        let proxymux = scene.api.proxymux();
+        let login = json!({ "login": "workload", "endpoint": scene.api.url(), "token": token, "authority": authority,
+            "host": proxymux.ip(), "port": proxymux.port() });
+        let mut command = Command::new(python());
+        command.arg(driver()).arg(login.to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::of(command.spawn().expect("start Python"))
+    }
+
+    fn of(mut child: Child) -> Self {
+        let stdin = child.stdin.take().expect("its input");
+        let lines = read_lines(child.stdout.take().expect("its output"));
+        Self { child, stdin, lines }
+    }
+}
+
+impl Client for Oracles {
+    fn name(&self) -> &'static str {
+        "Oracle's SDK"
+    }
+
+    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint> {
+        let line = json!({ "operation": operation, "arguments": arguments });
+        writeln!(self.stdin, "{line}").expect("the driver reads");
+        let answer = self.lines.recv_timeout(ANSWER).expect("the driver answers (its complaint is above)");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        match answer.get("status") {
+            None => Ok(Reply { value: answer["value"].clone(), etag: answer["etag"].as_str().map(str::to_owned) }),
+            Some(status) => Err(Complaint {
+                status: u16::try_from(status.as_u64().expect("a status")).expect("a status"),
+                code: answer["code"].as_str().unwrap_or_default().to_owned(),
+                request_id: answer["requestId"].as_str().unwrap_or_default().to_owned(),
+            }),
+        }
+    }
+}
+
+impl Drop for Oracles {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// On a thread, so that a driver that hangs is noticed.
+fn read_lines(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn driver() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oci_contract/driver.py")
+}
+
+/// The interpreter that has the SDK.
+fn python() -> PathBuf {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.build/oci-sdk/bin/python");
+    assert!(
+        place.exists(),
+        "Oracle's SDK is not at {}: run `make setup`, which installs sandbox/tests/oci_contract/requirements.txt there (it \
+         needs python3, python3-venv and the Python package index)",
+        place.display()
+    );
+    place
+}

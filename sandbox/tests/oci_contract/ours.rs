@@ -1,0 +1,117 @@
+//! Our client, as a case sees one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use oci::{
+    ApiKey, Cloud, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, Policy, RetryToken,
+    Tagged, Trust, WorkloadIdentity,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use vcn::{Family, Ocid};
+
+use crate::client::{Client, Complaint, Reply};
+
+pub(crate) struct Ours {
+    oci: Oci,
+    runtime: Runtime,
+}
+
+impl Ours {
+    pub(crate) fn by_config(url: &str, config: &Path) -> Self {
+        Self::new(url, |_| Login::api_key(ApiKey::from_config_file(config, "DEFAULT").expect("a config file")))
+    }
+
+    /// To be called inside a node.
+    pub(crate) fn by_instance(url: &str, metadata: &str) -> Self {
+        let instance = InstancePrincipal::new(metadata, &Trust::Public).expect("an instance").with_federation(url);
+        Self::new(url, |_| Login::instance_principal(instance))
+    }
+
+    pub(crate) fn by_workload(url: &str, workload: WorkloadIdentity) -> Self {
+        Self::new(url, |_| Login::workload_identity(workload))
+    }
+
+    fn new(url: &str, login: impl FnOnce(&Runtime) -> Login) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let endpoints = Endpoints { core: url.to_owned(), auth: url.to_owned() };
+        // Once: the cases look at each answer.
+        let policy = Policy { attempts: 1, deadline: Duration::from_secs(30), ..Policy::default() };
+        let options = Options { policy, ..Options::default() };
+        let login = login(&runtime);
+        Self { oci: Oci::new(&endpoints, login, options).expect("a client"), runtime }
+    }
+}
+
+impl Client for Ours {
+    fn name(&self) -> &'static str {
+        "our client"
+    }
+
+    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint> {
+        let Self { oci, runtime } = self;
+        runtime.block_on(call(oci, operation, &arguments)).map_err(|error| complaint(&error))
+    }
+}
+
+async fn call(oci: &Oci, operation: &str, arguments: &Value) -> Result<Reply, Error> {
+    let id = |name: &str| arguments[name].as_str().expect("an OCID").parse::<Ocid>().expect("an OCID");
+    let family = if arguments["family"] == "IPv6" { Family::Ipv6 } else { Family::Ipv4 };
+    let token = match arguments["retryToken"].as_str() {
+        Some(text) => RetryToken::derive(&[text]),
+        // Cases that do not care for tokens mean each call.
+        None => RetryToken::derive(&[&format!("{:?}", std::time::SystemTime::now())]),
+    };
+    let if_match = arguments["ifMatch"].as_str().map(etag);
+    Ok(match operation {
+        "listVnicAttachments" => plain(&oci.vnic_attachments(&id("compartmentId"), Some(&id("instanceId"))).await?),
+        "getVnicAttachment" => tagged(&oci.vnic_attachment(&id("id")).await?),
+        "attachVnic" => tagged(&oci.attach_vnic(&body(arguments), &token).await?),
+        "detachVnic" => plain(&oci.detach_vnic(&id("id"), if_match.as_ref()).await?),
+        "getVnic" => tagged(&oci.vnic(&id("id")).await?),
+        "updateVnic" => tagged(&oci.update_vnic(&id("id"), &body(arguments), if_match.as_ref()).await?),
+        "listAddresses" => plain(&oci.addresses(&id("vnicId"), family).await?),
+        "createAddress" => tagged(&oci.create_address(family, &body(arguments), &token).await?),
+        "deleteAddress" => plain(&oci.delete_address(family, &id("id")).await?),
+        "bulkCreateAddresses" => {
+            let items = serde_json::from_value(arguments["items"].clone()).expect("items");
+            let wish = CreateAddresses { vnic_id: id("vnicId"), items };
+            plain(&oci.create_addresses(family, &wish, &token).await?.0)
+        }
+        "bulkDeleteAddresses" => {
+            let ids: Vec<Ocid> = serde_json::from_value(arguments["ids"].clone()).expect("ids");
+            plain(&oci.delete_addresses(family, &id("vnicId"), &ids).await?.0)
+        }
+        "getSubnet" => plain(&oci.subnet(&id("id")).await?),
+        "getInstance" => plain(&oci.instance(&id("id")).await?),
+        "listShapes" => plain(&oci.shapes(&id("compartmentId")).await?),
+        other => panic!("no operation {other}"),
+    })
+}
+
+fn body<T: serde::de::DeserializeOwned>(arguments: &Value) -> T {
+    serde_json::from_value(arguments["body"].clone()).expect("a body")
+}
+
+fn etag(text: &str) -> Etag {
+    Etag::from(text)
+}
+
+fn plain(value: &impl Serialize) -> Reply {
+    Reply { value: json!(value), etag: None }
+}
+
+fn tagged<T: Serialize>(tagged: &Tagged<T>) -> Reply {
+    Reply { value: json!(tagged.value), etag: tagged.etag.as_ref().map(|etag| etag.as_str().to_owned()) }
+}
+
+fn complaint(error: &Error) -> Complaint {
+    let story = format!("{error:?}");
+    Complaint {
+        status: error.status().unwrap_or_else(|| panic!("{story}")),
+        code: error.code().unwrap_or_default().to_owned(),
+        request_id: error.request_id().unwrap_or_default().to_owned(),
+    }
+}
