@@ -233,7 +233,7 @@ impl Call<'_> {
             attempts,
             request_id: request_id.clone(),
             outcome_unknown: source.may_have_been_done() && self.method != Method::GET,
-            source,
+            source: Box::new(source),
         }
     }
 }

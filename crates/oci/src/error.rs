@@ -24,7 +24,7 @@ pub enum Error {
         outcome_unknown: bool,
         /// What happened to the last attempt.
         #[source]
-        source: Failure,
+        source: Box<Failure>,
     },
     /// A setting, file or environment variable that makes no client.
     #[error("setting up the OCI client: {subject}")]
@@ -239,18 +239,24 @@ impl Error {
     /// The service's code, where the service answered.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
-        match self {
-            Self::Call { source: Failure::Refused(refusal), .. } => Some(&refusal.code),
-            _ => None,
-        }
+        self.refusal().map(|refusal| refusal.code.as_str())
     }
 
     /// The HTTP status, where the service answered.
     #[must_use]
-    pub const fn status(&self) -> Option<u16> {
+    pub fn status(&self) -> Option<u16> {
+        self.refusal().map(|refusal| refusal.status)
+    }
+
+    /// What the service said, where it answered.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Call { source: Failure::Refused(refusal), .. } => Some(refusal.status),
-            _ => None,
+            Self::Call { source, .. } => match source.as_ref() {
+                Failure::Refused(refusal) => Some(refusal),
+                _ => None,
+            },
+            Self::Setup { .. } => None,
         }
     }
 

@@ -1,2 +1,205 @@
-//! fake
-pub struct FakeCloud;
+//! A cloud in memory, for tests of those who ask. Clones share their state. It has the states, limits and refusals that
+//! planning depends on; what the wire does is the sandbox's.
+
+mod state;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vcn::{Family, Ocid};
+
+use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
+use crate::attachment::{AttachVnic, AttachmentState, VnicAttachment};
+use crate::cloud::Cloud;
+use crate::error::{Error, Failure, Refusal};
+use crate::instance::{Instance, Shape};
+use crate::request_id::RequestId;
+use crate::retry_token::RetryToken;
+use crate::subnet::Subnet;
+use crate::tagged::{Etag, Tagged};
+use crate::vnic::{UpdateVnic, Vnic};
+use state::State;
+
+/// A cloud in memory.
+#[derive(Clone, Debug, Default)]
+pub struct FakeCloud(Arc<Mutex<State>>);
+
+impl FakeCloud {
+    /// An empty cloud.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an instance with its primary VNIC in a subnet; `most` VNICs in all.
+    pub fn add_instance(&self, instance: Instance, subnet: &Ocid, most: usize) {
+        self.state().add_instance(instance, subnet, most);
+    }
+
+    /// Adds a subnet.
+    pub fn add_subnet(&self, subnet: Subnet) {
+        self.state().subnets.insert(subnet.id.clone(), subnet);
+    }
+
+    /// Changes an instance: its state, for example.
+    pub fn change_instance(&self, id: &Ocid, change: impl FnOnce(&mut Instance)) {
+        if let Some((instance, _)) = self.state().instances.get_mut(id) {
+            change(instance);
+        }
+    }
+
+    /// What is ATTACHING becomes ATTACHED, what is DETACHING becomes DETACHED.
+    pub fn settle(&self) {
+        self.state().settle();
+    }
+
+    /// Takes a VNIC away, as somebody else might.
+    pub fn detach_behind(&self, attachment: &Ocid) {
+        self.state().set(attachment, AttachmentState::Detached);
+    }
+
+    /// The next call of an operation (`AttachVnic`) is refused like this; several are refused in turn. With `done`, it is
+    /// carried out all the same: the answer is lost.
+    pub fn fail_next(&self, operation: &'static str, (status, code): (u16, &str), done: bool) {
+        let refusal =
+            Refusal { status, code: code.to_owned(), message: "as the test wants".to_owned(), retry_after: None };
+        self.state().failures.push((operation, refusal, done));
+    }
+
+    /// All calls so far, in order: operation and subject.
+    #[must_use]
+    pub fn calls(&self) -> Vec<(&'static str, String)> {
+        self.state().calls.clone()
+    }
+
+    /// All attachments.
+    #[must_use]
+    pub fn attachments(&self) -> Vec<VnicAttachment> {
+        self.state().attachments.iter().map(|(attachment, _)| attachment.clone()).collect()
+    }
+
+    fn call<T>(
+        &self,
+        operation: &'static str,
+        subject: &Ocid,
+        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        let mut state = self.state();
+        state.calls.push((operation, subject.to_string()));
+        let planned = state.failures.iter().position(|(planned, ..)| *planned == operation);
+        let failed = |refusal: Refusal| Error::Call {
+            operation,
+            subject: subject.to_string(),
+            attempts: 1,
+            request_id: RequestId::new(),
+            outcome_unknown: refusal.status >= 500 && !operation.starts_with("Get") && !operation.starts_with("List"),
+            source: Box::new(Failure::Refused(refusal)),
+        };
+        let Some(planned) = planned else { return work(&mut state).map_err(failed) };
+        let (_, refusal, done) = state.failures.remove(planned);
+        if done {
+            let _ = work(&mut state);
+        }
+        Err(failed(refusal))
+    }
+
+    /// A panic elsewhere cannot leave this state half written, so a poisoned lock is taken as it is.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Cloud for FakeCloud {
+    async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
+        self.call("GetInstance", id, |state| state.instance(id).map(|(instance, _)| instance.clone()))
+    }
+
+    async fn shapes(&self, compartment: &Ocid) -> Result<Vec<Shape>, Error> {
+        self.call("ListShapes", compartment, |state| Ok(state.shapes()))
+    }
+
+    async fn vnic_attachments(
+        &self,
+        compartment: &Ocid,
+        instance: Option<&Ocid>,
+    ) -> Result<Vec<VnicAttachment>, Error> {
+        let fits = |attachment: &VnicAttachment| {
+            attachment.compartment_id == *compartment && instance.is_none_or(|id| attachment.instance_id == *id)
+        };
+        self.call("ListVnicAttachments", instance.unwrap_or(compartment), |state| {
+            let all = state.attachments.iter().map(|(attachment, _)| attachment);
+            Ok(all.filter(|attachment| fits(attachment)).cloned().collect())
+        })
+    }
+
+    async fn vnic_attachment(&self, id: &Ocid) -> Result<Tagged<VnicAttachment>, Error> {
+        self.call("GetVnicAttachment", id, |state| state.attachment(id))
+    }
+
+    async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
+        self.call("AttachVnic", &wish.instance_id, |state| state.attach(wish, token))
+    }
+
+    async fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>) -> Result<(), Error> {
+        self.call("DetachVnic", attachment, |state| state.detach(attachment, if_match))
+    }
+
+    async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
+        self.call("GetVnic", id, |state| state.vnic(id))
+    }
+
+    async fn update_vnic(
+        &self,
+        id: &Ocid,
+        change: &UpdateVnic,
+        if_match: Option<&Etag>,
+    ) -> Result<Tagged<Vnic>, Error> {
+        self.call("UpdateVnic", id, |state| state.update_vnic(id, change, if_match))
+    }
+
+    async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
+        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family))
+    }
+
+    async fn create_address(
+        &self,
+        family: Family,
+        wish: &CreateAddress,
+        token: &RetryToken,
+    ) -> Result<Tagged<IpObject>, Error> {
+        let Some(vnic) = wish.vnic_id.clone() else { return Err(Error::setup("an address without a VNIC")) };
+        self.call("CreateAddress", &vnic, |state| state.create_address((&vnic, family), wish, Some(token)))
+    }
+
+    async fn delete_address(&self, _family: Family, id: &Ocid) -> Result<(), Error> {
+        self.call("DeleteAddress", id, |state| state.delete_address(id))
+    }
+
+    async fn create_addresses(
+        &self,
+        family: Family,
+        wish: &CreateAddresses,
+        token: &RetryToken,
+    ) -> Result<WorkRequest, Error> {
+        self.call("BulkCreateAddresses", &wish.vnic_id, |state| {
+            if state.bulks.insert(token.clone()) {
+                for item in &wish.items {
+                    state.create_address((&wish.vnic_id, family), item, None)?;
+                }
+            }
+            Ok(WorkRequest(format!("work-{token}")))
+        })
+    }
+
+    async fn delete_addresses(&self, _family: Family, vnic: &Ocid, ids: &[Ocid]) -> Result<WorkRequest, Error> {
+        self.call("BulkDeleteAddresses", vnic, |state| {
+            for id in ids {
+                state.delete_address(id)?;
+            }
+            Ok(WorkRequest("work".to_owned()))
+        })
+    }
+
+    async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
+        self.call("GetSubnet", id, |state| state.subnets.get(id).cloned().ok_or_else(state::not_found))
+    }
+}

@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 /// A token for one intention (`opc-retry-token`): the service answers a repeated create of the same token and body with
 /// the first one's result, for 24 hours. Derived from what the caller knows for certain, so that a process that crashed
 /// after sending sends the same one again.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RetryToken(String);
 
 impl RetryToken {

@@ -136,7 +136,7 @@ impl Api {
         let all = books.attachments.iter().filter(|(_, attachment)| {
             wanted("instanceId", attachment.instance.as_str())
                 && wanted("availabilityDomain", AVAILABILITY_DOMAIN)
-                && (asked.query.get("vnicId").is_none() || attachment.state != State::Attaching)
+                && (!asked.query.contains_key("vnicId") || attachment.state != State::Attaching)
                 && wanted("vnicId", attachment.vnic.id.as_str())
         });
         Answer::page(asked, self.settings().page, all.map(|(id, attachment)| document(id, attachment)).collect())

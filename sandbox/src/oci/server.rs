@@ -1,6 +1,5 @@
 //! The API's sockets and connections, on a thread of their own.
 
-use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -127,39 +126,37 @@ async fn serve_tls(listener: &TcpListener, tls: &TlsAcceptor, api: &Arc<Api>) {
 }
 
 /// Reads the request, has it handled, starts what follows. An error breaks the connection.
-fn respond<'a>(
-    api: &'a Arc<Api>,
+async fn respond(
+    api: &Arc<Api>,
     request: Request<Incoming>,
     handle: fn(&Api, &Asked) -> Handled,
-) -> impl Future<Output = io::Result<Response<Full<Bytes>>>> + 'a {
-    async move {
-        let asked = read(request).await?;
-        let Handled { answer, delay, later } = handle(api, &asked);
-        for (wait, task) in later {
-            let api = Arc::clone(api);
-            tokio::spawn(async move {
-                tokio::time::sleep(wait).await;
-                api.finish(task);
-            });
-        }
-        tokio::time::sleep(delay).await;
-        let answer = answer.ok_or_else(|| io::Error::other("the answer is lost"))?;
-        let body = answer.body.map(|body| body.to_string()).unwrap_or_default();
-        let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // The real one's number begins with the client's, too.
-        let request_id = format!("{}/SANDBOX", asked.header("opc-request-id").unwrap_or("NONE"));
-        let headers = answer
-            .headers
-            .into_iter()
-            .chain([("opc-request-id", request_id), ("content-type", "application/json".to_owned())]);
-        for (name, value) in headers {
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                response.headers_mut().insert(HeaderName::from_static(name), value);
-            }
-        }
-        Ok(response)
+) -> io::Result<Response<Full<Bytes>>> {
+    let asked = read(request).await?;
+    let Handled { answer, delay, later } = handle(api, &asked);
+    for (wait, task) in later {
+        let api = Arc::clone(api);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            api.finish(task);
+        });
     }
+    tokio::time::sleep(delay).await;
+    let answer = answer.ok_or_else(|| io::Error::other("the answer is lost"))?;
+    let body = answer.body.map(|body| body.to_string()).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // The real one's number begins with the client's, too.
+    let request_id = format!("{}/SANDBOX", asked.header("opc-request-id").unwrap_or("NONE"));
+    let headers = answer
+        .headers
+        .into_iter()
+        .chain([("opc-request-id", request_id), ("content-type", "application/json".to_owned())]);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    Ok(response)
 }
 
 async fn read(request: Request<Incoming>) -> io::Result<Asked> {

@@ -1,0 +1,324 @@
+//! Our client in bad weather: what is lost, refused, late or revoked, and what the fabric makes of what it asked for.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod world;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use oci::{
+    ApiKey, AttachVnic, AttachmentState, Attempt, Backoff, Budget, Cloud, CreateAddress, CreateVnic, Endpoints,
+    InstancePrincipal, Kind, Login, Observer, Oci, Options, Policy, Rates, RetryToken, Trust, VnicAttachment,
+};
+use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
+use std::sync::Mutex;
+use tempfile::TempDir;
+use vcn::{Family, Ocid, TableId};
+use world::{configure, network, reaches, two_nodes, wait_for_drop};
+
+struct Weather {
+    vcn: Arc<Vcn>,
+    api: OciApi,
+    oci: Oci,
+    seen: Arc<Seen>,
+    _folder: TempDir,
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<Attempt>>);
+
+impl Observer for Seen {
+    fn attempted(&self, attempt: Attempt) {
+        self.0.lock().unwrap().push(attempt);
+    }
+}
+
+fn quick() -> Policy {
+    Policy {
+        timeout: Duration::from_secs(5),
+        attempts: 8,
+        backoff: Backoff { first: Duration::from_millis(5), cap: Duration::from_millis(50) },
+        deadline: Duration::from_secs(20),
+    }
+}
+
+fn swift() -> Budget {
+    Budget::new(Rates { most: 1000.0, least: 50.0, burst: 100.0 })
+}
+
+impl Weather {
+    fn new(vcn: Vcn, settings: OciSettings, policy: Policy, budget: Budget) -> Self {
+        let vcn = Arc::new(vcn);
+        let api = OciApi::start(Arc::clone(&vcn), settings).unwrap();
+        let folder = TempDir::new().unwrap();
+        let config = api.write_user(folder.path()).unwrap();
+        let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());
+        let seen = Arc::new(Seen::default());
+        let options =
+            Options { policy, budget, observer: Some(Arc::clone(&seen) as Arc<dyn Observer>), ..Options::default() };
+        let oci = Oci::new(&endpoints(&api.url()), login, options).unwrap();
+        Self { vcn, api, oci, seen, _folder: folder }
+    }
+
+    fn calm() -> Self {
+        Self::new(two_nodes(), OciSettings::default(), quick(), swift())
+    }
+
+    fn instance(&self, node: &str) -> Ocid {
+        self.vcn.node(node).unwrap().id().clone()
+    }
+
+    fn wish(&self, node: &str) -> AttachVnic {
+        wish(&self.instance(node), &self.vcn.subnet("pods").unwrap().id)
+    }
+
+    async fn attached(&self, id: &Ocid) -> VnicAttachment {
+        attached(&self.oci, id).await
+    }
+}
+
+fn endpoints(url: &str) -> Endpoints {
+    Endpoints { core: url.to_owned(), auth: url.to_owned() }
+}
+
+fn wish(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
+    let create_vnic_details = CreateVnic { subnet_id: Some(subnet.clone()), ..CreateVnic::default() };
+    AttachVnic { instance_id: instance.clone(), create_vnic_details, display_name: None, nic_index: None }
+}
+
+async fn attached(oci: &Oci, id: &Ocid) -> VnicAttachment {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let read = oci.vnic_attachment(id).await.unwrap().value;
+        if read.lifecycle_state == AttachmentState::Attached {
+            return read;
+        }
+        assert!(Instant::now() < deadline, "{read:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn token(text: &str) -> RetryToken {
+    RetryToken::derive(&[text])
+}
+
+#[tokio::test]
+async fn lost_answers_double_nothing() {
+    let weather = Weather::calm();
+    for kind in [ApiFaultKind::LoseAnswer, ApiFaultKind::FailAfterwards, ApiFaultKind::LoseRequest] {
+        weather.api.inject(ApiFault::new(kind).of(Operation::AttachVnic).times(2));
+    }
+    let made = weather.oci.attach_vnic(&weather.wish("node-a"), &token("one")).await.unwrap().value;
+    weather.attached(&made.id).await;
+    let on_a = weather.api.attachments().into_iter().filter(|attachment| attachment.node == "node-a").count();
+    assert_eq!(on_a, 3, "the primary VNIC, the one for pods, and one more");
+    let attempts = weather.seen.0.lock().unwrap().iter().filter(|attempt| attempt.operation == "AttachVnic").count();
+    assert_eq!(attempts, 7);
+}
+
+#[tokio::test]
+async fn a_crashed_caller_asks_again_and_gets_the_same() {
+    let weather = Weather::calm();
+    let first = weather.oci.attach_vnic(&weather.wish("node-a"), &token("uid-1")).await.unwrap().value;
+    let again = weather.oci.clone().attach_vnic(&weather.wish("node-a"), &token("uid-1")).await.unwrap().value;
+    assert_eq!(first.id, again.id);
+}
+
+#[tokio::test]
+async fn a_refused_call_says_what_it_was_about_and_its_number() {
+    let weather = Weather::calm();
+    let nobody: Ocid = "ocid1.vnic.oc1.iad.nobody".parse().unwrap();
+    let error = weather.oci.vnic(&nobody).await.unwrap_err();
+    assert!(error.is_not_found_or_forbidden() && !error.is_retryable() && !error.outcome_unknown());
+    let number = error.request_id().unwrap();
+    assert!(number.ends_with("/SANDBOX"), "the service's own: {number}");
+    assert_eq!(error.to_string(), format!("GetVnic {nobody} (attempt 1, opc-request-id {number})"));
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "status 404 NotAuthorizedOrNotFound: Authorization failed or requested resource not found.");
+}
+
+#[tokio::test]
+async fn a_busy_instance_is_waited_for_a_little_and_then_told() {
+    let slow = OciSettings { attaching: Duration::from_secs(60), ..OciSettings::default() };
+    let weather = Weather::new(two_nodes(), slow, quick(), swift());
+    weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap();
+    let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("b")).await.unwrap_err();
+    assert!(error.is_busy() && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
+    assert_eq!(weather.api.answered(Operation::AttachVnic, 409), 3);
+    weather.oci.attach_vnic(&weather.wish("node-b"), &token("c")).await.expect("another instance is not");
+}
+
+#[tokio::test]
+async fn a_deadline_is_kept_and_the_outcome_is_unknown() {
+    let policy = Policy { deadline: Duration::from_millis(400), timeout: Duration::from_millis(150), ..quick() };
+    let weather = Weather::new(two_nodes(), OciSettings::default(), policy, swift());
+    weather.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
+    let started = Instant::now();
+    let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(error.outcome_unknown() && error.kind() == Kind::Unavailable, "{error:?}");
+    assert!(!error.request_id().unwrap().is_empty(), "ours, as nobody answered");
+    let reading = weather.oci.vnic(&weather.vcn.node("node-a").unwrap().vnics()[0].id.clone()).await.unwrap_err();
+    assert!(!reading.outcome_unknown(), "a read changes nothing");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_as_not_sent() {
+    let weather = Weather::calm();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = TempDir::new().unwrap();
+    let config = weather.api.write_user(folder.path()).unwrap();
+    let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());
+    let options = Options { policy: Policy { attempts: 3, ..quick() }, budget: swift(), ..Options::default() };
+    let oci = Oci::new(&endpoints(&format!("http://{closed}")), login, options).unwrap();
+    let error = oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap_err();
+    assert!(error.is_retryable() && !error.outcome_unknown(), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_budget_learns_from_429_and_obeys_retry_after() {
+    let strict = OciSettings { per_second: Some(20.0), retry_after: Some(1), ..OciSettings::default() };
+    let budget = Budget::new(Rates { most: 200.0, least: 2.0, burst: 50.0 });
+    let weather = Weather::new(two_nodes(), strict, Policy { deadline: Duration::from_secs(60), ..quick() }, budget);
+    let vnic = weather.vcn.node("node-a").unwrap().vnics()[0].id.clone();
+    let calls: Vec<_> = (0..100)
+        .map(|_| {
+            let (oci, vnic) = (weather.oci.clone(), vnic.clone());
+            tokio::spawn(async move { oci.vnic(&vnic).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().expect("answered in the end");
+    }
+    let standing = weather.oci.budget().standing();
+    assert!(standing.rate < 110.0, "halved at least: {standing:?}");
+    let (good, refused) =
+        (weather.api.answered(Operation::GetVnic, 200), weather.api.answered(Operation::GetVnic, 429));
+    println!("{good} answered, {refused} refused, {standing:?}");
+    assert_eq!(good, 100);
+    assert!(refused < 200, "it does not hammer: {refused}");
+}
+
+#[tokio::test]
+async fn a_revoked_session_is_renewed_once_by_itself() {
+    let weather = Weather::calm();
+    let node = weather.vcn.node("node-a").unwrap();
+    let (url, api) = (weather.api.url_in_nodes(), &weather.api);
+    let vnic = node.vnics()[0].id.clone();
+    let statuses = node
+        .run(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let instance = InstancePrincipal::new(oci::METADATA_URL, &Trust::Public).unwrap().with_federation(&url);
+                assert_eq!(instance.region().await.unwrap().name(), "us-ashburn-1");
+                let login = Login::instance_principal(instance);
+                let options = Options { policy: quick(), budget: swift(), ..Options::default() };
+                let oci = Oci::new(&endpoints(&url), login, options).unwrap();
+                oci.vnic(&vnic).await.unwrap();
+                api.revoke_tokens();
+                oci.vnic(&vnic).await.unwrap();
+                oci.vnic(&vnic).await.unwrap();
+                [200, 401].map(|status| api.answered(Operation::GetVnic, status))
+            })
+        })
+        .unwrap();
+    assert_eq!(statuses, [3, 1]);
+    assert_eq!(weather.api.answered(Operation::Federate, 200), 2);
+}
+
+#[tokio::test]
+async fn an_instance_that_cannot_log_in_says_why() {
+    let weather = Weather::calm();
+    weather.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
+    let node = weather.vcn.node("node-a").unwrap();
+    let (url, vnic) = (weather.api.url_in_nodes(), node.vnics()[0].id.clone());
+    let story = node
+        .run(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let instance = InstancePrincipal::new(oci::METADATA_URL, &Trust::Public).unwrap().with_federation(&url);
+                let options = Options { policy: quick(), budget: swift(), ..Options::default() };
+                let oci = Oci::new(&endpoints(&url), Login::instance_principal(instance), options).unwrap();
+                let error = oci.vnic(&vnic).await.unwrap_err();
+                assert!(error.is_login());
+                format!("{:#}", anyhow::Error::new(error))
+            })
+        })
+        .unwrap();
+    assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
+    assert!(story.contains("status 401"), "{story}");
+}
+
+#[tokio::test]
+async fn the_fabric_carries_an_address_as_long_as_its_object_lives() {
+    let weather = Weather::calm();
+    let made = weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap().value;
+    let vnic = weather.attached(&made.id).await.vnic_id.unwrap();
+    let create = CreateAddress { vnic_id: Some(vnic.clone()), ..CreateAddress::default() };
+    let object = weather.oci.create_address(Family::Ipv4, &create, &token("b")).await.unwrap().value;
+
+    let (a, b) = (weather.vcn.node("node-a").unwrap(), weather.vcn.node("node-b").unwrap());
+    let plugged = a.vnics().into_iter().find(|own| own.id == vnic).unwrap();
+    // The agent's work, by hand: the address goes where the VNIC's own is.
+    let mut moved = plugged.clone();
+    moved.address.ipv4 = Some(object.ip_address);
+    configure(a.netns(), &moved, &plugged.link, TableId(101));
+    let peer = b.address(Family::Ipv4).unwrap();
+    world::wait_for("it carries packets", || reaches((a.netns(), object.ip_address), (b.netns(), peer)));
+
+    weather.oci.delete_address(Family::Ipv4, &object.id).await.unwrap();
+    assert!(!reaches((a.netns(), object.ip_address), (b.netns(), peer)));
+    wait_for_drop(
+        &weather.vcn,
+        &format!("node-a/{}", plugged.display_name),
+        &DropReason::ForeignSource(object.ip_address),
+    );
+}
+
+/// 20 instances, 10 VNICs each, a tenth of the answers 429, a twentieth 5xx, a fiftieth lost.
+#[tokio::test]
+async fn two_hundred_attachments_in_bad_weather_are_two_hundred() {
+    let mut builder = Vcn::builder().subnet(SubnetSpec::new("pods", network("10.0.0.0/20")));
+    for number in 0..20 {
+        builder = builder.node(NodeSpec::virtual_machine(&format!("node-{number}"), "pods").on_paper());
+    }
+    let settings = OciSettings { attaching: Duration::from_millis(20), ..OciSettings::default() };
+    let weather = Weather::new(builder.start().unwrap(), settings, Policy { attempts: 30, ..quick() }, swift());
+    let share = |kind, share| weather.api.inject(ApiFault::new(kind).share(share));
+    let refuse = |status, code: &str| ApiFaultKind::Refuse { status, code: code.to_owned(), retry_after: None };
+    share(refuse(429, "TooManyRequests"), 0.10);
+    share(refuse(503, "ServiceUnavailable"), 0.05);
+    share(ApiFaultKind::LoseAnswer, 0.02);
+    share(ApiFaultKind::FailAfterwards, 0.02);
+    let subnet = weather.vcn.subnet("pods").unwrap().id.clone();
+    let started = Instant::now();
+    let instances: std::collections::BTreeSet<Ocid> = weather
+        .api
+        .attachments()
+        .iter()
+        .map(|attachment| {
+            // On paper: there is no node to ask. The primary VNIC's instance is in the books.
+            let number: u32 = attachment.node.trim_start_matches("node-").parse().unwrap();
+            format!("ocid1.instance.oc1.iad.abuwcljtsandbox{:08}", number + 1).parse().unwrap()
+        })
+        .collect();
+    let tasks: Vec<_> = instances
+        .into_iter()
+        .map(|instance| {
+            let (oci, subnet) = (weather.oci.clone(), subnet.clone());
+            tokio::spawn(async move {
+                for number in 0..10 {
+                    let token = RetryToken::derive(&[instance.as_str(), &number.to_string()]);
+                    let made = oci.attach_vnic(&wish(&instance, &subnet), &token).await.unwrap().value;
+                    attached(&oci, &made.id).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    println!("{:?} for 200 attachments", started.elapsed());
+    let secondary = weather.api.attachments().iter().filter(|attachment| !attachment.primary).count();
+    assert_eq!(secondary, 200);
+}
