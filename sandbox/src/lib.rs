@@ -11,6 +11,8 @@
 //!     ens300f0  trunk: untagged, 1, 2, … ──┘
 //! ```
 //!
+//! [`OciApi`] adds the OCI API: core services, federation, proxymux.
+//!
 //! [`Vcn::builder`] makes one, [`Node`] and [`Pod`] run programs and closures inside, [`Vcn::attach_vnic`] and
 //! [`Vcn::detach_vnic`] plug and unplug, [`Vcn::drops`] tells what the fabric refused. Everything is held by
 //! descriptors of this process: when it ends, even by `kill -9`, the kernel removes all of it. [`Container`] is what the

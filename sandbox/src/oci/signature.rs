@@ -1,6 +1,9 @@
 //! Checks a request's signature as the real service does: all required headers signed, the body's hash right, the date
 //! near, the key known.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest::{SHA256, digest};

@@ -1,3 +1,5 @@
+//! Sessions by a source that counts, with a clock of the test's.
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::*;

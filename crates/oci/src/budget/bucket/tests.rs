@@ -1,3 +1,5 @@
+//! The bucket at given times.
+
 use super::*;
 
 fn bucket(most: f64, burst: f64) -> (Bucket, Instant) {

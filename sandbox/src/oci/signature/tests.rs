@@ -1,0 +1,101 @@
+//! A request that is signed well, and every way to tamper with it.
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use rcgen::{KeyPair, PKCS_RSA_SHA256, PublicKeyData, SigningKey};
+
+use super::*;
+
+type Tamper = fn(&mut Asked);
+
+const SKEW: Duration = Duration::from_secs(300);
+const BODY: &[u8] = br#"{"instanceId":"ocid1.instance.oc1.iad.a"}"#;
+const ALL: &str = "date (request-target) host content-length content-type x-content-sha256";
+
+/// A POST, its listed headers signed.
+fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
+    let mut headers = HeaderMap::new();
+    let values = [
+        ("date", httpdate::fmt_http_date(date)),
+        ("host", "iaas.us-ashburn-1.oraclecloud.com".to_owned()),
+        ("content-length", BODY.len().to_string()),
+        ("content-type", "application/json".to_owned()),
+        ("x-content-sha256", STANDARD.encode(digest(&SHA256, BODY))),
+    ];
+    for (name, value) in values {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&value).unwrap());
+    }
+    let mut asked = Asked {
+        method: Method::POST,
+        path: "/20160918/vnicAttachments".to_owned(),
+        query: Default::default(),
+        target: "/20160918/vnicAttachments".to_owned(),
+        headers,
+        body: BODY.to_vec(),
+    };
+    let unsigned = Signature { key_id: "me", headers: listed.split(' ').collect(), signature: Vec::new() };
+    let signature = STANDARD.encode(key.sign(unsigned.message(&asked).unwrap().as_bytes()).unwrap());
+    let header = format!(
+        "Signature version=\"1\",keyId=\"me\",algorithm=\"rsa-sha256\",headers=\"{listed}\",signature=\"{signature}\""
+    );
+    asked.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
+    asked
+}
+
+fn check(asked: &Asked, key: &KeyPair) -> Result<(), String> {
+    let signature = Signature::of(asked).map_err(|refused| refused.message)?;
+    signature.check(asked, &key.subject_public_key_info(), SKEW, true).map_err(|refused| {
+        assert_eq!((refused.status, refused.code.as_str()), (401, "NotAuthenticated"));
+        refused.message
+    })
+}
+
+#[test]
+fn what_was_signed_may_not_change() {
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    let now = SystemTime::now();
+    let good = || post(&key, ALL, now);
+    assert_eq!(check(&good(), &key), Ok(()));
+
+    let tampered: [(&str, Tamper); 6] = [
+        ("another body", |asked| asked.body.push(b' ')),
+        ("another path", |asked| asked.target.push('x')),
+        ("another method", |asked| asked.method = Method::PUT),
+        ("another host", |asked| drop(asked.headers.insert("host", HeaderValue::from_static("evil.example")))),
+        ("another date", |asked| {
+            let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+            asked.headers.insert("date", HeaderValue::from_str(&date).unwrap());
+        }),
+        ("no authorization", |asked| drop(asked.headers.remove("authorization"))),
+    ];
+    for (what, tamper) in tampered {
+        let mut asked = good();
+        tamper(&mut asked);
+        assert!(check(&asked, &key).is_err(), "{what}");
+    }
+    let other = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    assert!(check(&good(), &other).is_err(), "another key");
+}
+
+#[test]
+fn every_required_header_must_be_signed() {
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    for missing in ALL.split(' ') {
+        let listed: Vec<_> = ALL.split(' ').filter(|name| *name != missing).collect();
+        let refused = check(&post(&key, &listed.join(" "), SystemTime::now()), &key).unwrap_err();
+        assert!(refused.contains(&format!("{missing} is not signed")), "{refused}");
+    }
+}
+
+#[test]
+fn a_date_five_minutes_off_is_too_far() {
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    let now = SystemTime::now();
+    for (date, good) in [
+        (now - Duration::from_secs(240), true),
+        (now + Duration::from_secs(240), true),
+        (now - Duration::from_secs(310), false),
+        (now + Duration::from_secs(310), false),
+    ] {
+        assert_eq!(check(&post(&key, ALL, date), &key).is_ok(), good);
+    }
+}
