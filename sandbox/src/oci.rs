@@ -60,6 +60,8 @@ pub struct AttachmentRecord {
     pub id: String,
     /// The name of the instance.
     pub node: String,
+    /// The instance.
+    pub instance: vcn::Ocid,
     /// `ATTACHING`, `ATTACHED`, `DETACHING` or `DETACHED`.
     pub state: &'static str,
     /// The VNIC.

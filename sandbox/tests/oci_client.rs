@@ -292,16 +292,8 @@ async fn two_hundred_attachments_in_bad_weather_are_two_hundred() {
     share(ApiFaultKind::FailAfterwards, 0.02);
     let subnet = weather.vcn.subnet("pods").unwrap().id.clone();
     let started = Instant::now();
-    let instances: std::collections::BTreeSet<Ocid> = weather
-        .api
-        .attachments()
-        .iter()
-        .map(|attachment| {
-            // On paper: there is no node to ask. The primary VNIC's instance is in the books.
-            let number: u32 = attachment.node.trim_start_matches("node-").parse().unwrap();
-            format!("ocid1.instance.oc1.iad.abuwcljtsandbox{:08}", number + 1).parse().unwrap()
-        })
-        .collect();
+    let instances: std::collections::BTreeSet<Ocid> =
+        weather.api.attachments().into_iter().map(|attachment| attachment.instance).collect();
     let tasks: Vec<_> = instances
         .into_iter()
         .map(|instance| {

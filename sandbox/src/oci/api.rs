@@ -283,6 +283,7 @@ impl Api {
         let all = books.attachments.iter().map(|(id, attachment)| AttachmentRecord {
             id: id.clone(),
             node: attachment.node.clone(),
+            instance: attachment.instance.clone(),
             state: attachment.state.name(),
             vnic: attachment.vnic.id.clone(),
             primary: attachment.vnic.primary,

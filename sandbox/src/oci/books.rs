@@ -145,13 +145,6 @@ impl Books {
         self.new_id(if family == Family::Ipv4 { "privateip" } else { "ipv6" })
     }
 
-    /// The attachment of a VNIC that is not DETACHED.
-    pub(super) fn attachment_of(&self, vnic: &Ocid) -> Option<String> {
-        let mut all = self.attachments.iter();
-        all.find(|(_, attachment)| attachment.vnic.id == *vnic && attachment.state != State::Detached)
-            .map(|(id, _)| id.clone())
-    }
-
     /// What was answered before to the same retry token, if the same was asked.
     pub(super) fn replay(&self, token: &str, body: &[u8]) -> Outcome<Option<Answer>> {
         let Some(replay) = self.replays.get(token) else { return Ok(None) };

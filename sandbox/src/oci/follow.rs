@@ -1,7 +1,7 @@
 //! Brings the books up to date with the VCN: what was plugged or unplugged otherwise (when a node was built, by a test
 //! behind the API's back) gets or loses its records.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Instant, SystemTime};
 
 use ipnetwork::IpNetwork;
@@ -25,8 +25,9 @@ pub(super) fn follow(books: &mut Books, vcn: &Vcn) {
         });
         all.collect()
     };
+    let mut index = Index::of(books);
     for (node, instance, vnic) in &present {
-        see(books, (node, instance), vnic);
+        see(books, &mut index, (node, instance), vnic);
     }
     let ids: BTreeSet<&Ocid> = present.iter().map(|(_, _, vnic)| &vnic.id).collect();
     for attachment in books.attachments.values_mut() {
@@ -41,34 +42,40 @@ pub(super) fn follow(books: &mut Books, vcn: &Vcn) {
     books.followed = Some(changes);
 }
 
-fn see(books: &mut Books, (node, instance): (&str, &Ocid), vnic: &Vnic) {
+/// What the books have, by VNIC: a VCN may have ten thousand of them.
+struct Index {
+    attachments: BTreeMap<Ocid, String>,
+    addresses: BTreeMap<Ocid, Vec<(String, IpNetwork)>>,
+}
+
+impl Index {
+    fn of(books: &Books) -> Self {
+        let present = books.attachments.iter().filter(|(_, attachment)| attachment.state != State::Detached);
+        let mut addresses: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, address) in &books.addresses {
+            addresses.entry(address.vnic.clone()).or_default().push((id.clone(), address.network));
+        }
+        let attachments = present.map(|(id, attachment)| (attachment.vnic.id.clone(), id.clone())).collect();
+        Self { attachments, addresses }
+    }
+}
+
+fn see(books: &mut Books, index: &mut Index, (node, instance): (&str, &Ocid), vnic: &Vnic) {
     let now = SystemTime::now();
-    let attachment = match books.attachment_of(&vnic.id) {
-        Some(id) => id,
-        None => {
-            let id = books.new_id("vnicattachment");
-            let record = Attachment {
-                node: node.to_owned(),
-                instance: instance.clone(),
-                state: State::Attached,
-                vnic: vnic.clone(),
-                display_name: None,
-                fields: Map::new(),
-                created: now,
-                version: 1,
-                ended: None,
-            };
-            books.attachments.insert(id.clone(), record);
-            id
-        }
-    };
-    let fields = match books.attachments.get_mut(&attachment) {
-        Some(attachment) => {
-            attachment.vnic = vnic.clone();
-            attachment.fields.clone()
-        }
-        None => Map::new(),
-    };
+    let id = index.attachments.remove(&vnic.id).unwrap_or_else(|| books.new_id("vnicattachment"));
+    let attachment = books.attachments.entry(id).or_insert_with(|| Attachment {
+        node: node.to_owned(),
+        instance: instance.clone(),
+        state: State::Attached,
+        vnic: vnic.clone(),
+        display_name: None,
+        fields: Map::new(),
+        created: now,
+        version: 1,
+        ended: None,
+    });
+    attachment.vnic = vnic.clone();
+    let fields = attachment.fields.clone();
     let record = books.vnics.entry(vnic.id.clone()).or_insert_with(|| VnicRecord {
         node: node.to_owned(),
         vnic: vnic.clone(),
@@ -77,21 +84,21 @@ fn see(books: &mut Books, (node, instance): (&str, &Ocid), vnic: &Vnic) {
         version: 1,
     });
     record.vnic = vnic.clone();
-    let networks = networks(vnic);
-    books
-        .addresses
-        .retain(|_, address| address.vnic != vnic.id || networks.iter().any(|(own, _)| *own == address.network));
-    let known: BTreeSet<IpNetwork> =
-        books.addresses.values().filter(|address| address.vnic == vnic.id).map(|address| address.network).collect();
-    for (network, primary) in networks {
-        if !known.contains(&network) {
-            let id = books.new_address_id(Family::of(network.ip()));
-            let mut fields = Map::new();
-            fields.insert("displayName".to_owned(), Value::from(format!("ip-{}", network.ip())));
-            let record =
-                AddressRecord { vnic: vnic.id.clone(), node: node.to_owned(), network, primary, fields, created: now };
-            books.addresses.insert(id, record);
+    let mut known = index.addresses.remove(&vnic.id).unwrap_or_default();
+    for (network, primary) in networks(vnic) {
+        if let Some(place) = known.iter().position(|(_, own)| *own == network) {
+            known.remove(place);
+            continue;
         }
+        let id = books.new_address_id(Family::of(network.ip()));
+        let mut fields = Map::new();
+        fields.insert("displayName".to_owned(), Value::from(format!("ip-{}", network.ip())));
+        let record =
+            AddressRecord { vnic: vnic.id.clone(), node: node.to_owned(), network, primary, fields, created: now };
+        books.addresses.insert(id, record);
+    }
+    for (gone, _) in known {
+        books.addresses.remove(&gone);
     }
 }
 

@@ -121,7 +121,8 @@ impl<S: TokenSource> Session<S> {
 
     /// Joins the renewal that is going on, or starts one.
     fn renew(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {
-        if let Some(renewal) = &state.renewal {
+        // One whose task is gone without a word (its runtime ended) is no renewal any more.
+        if let Some(renewal) = state.renewal.as_ref().filter(|renewal| renewal.has_changed().is_ok()) {
             return renewal.clone();
         }
         let (done, renewal) = watch::channel(None);

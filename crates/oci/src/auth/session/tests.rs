@@ -129,6 +129,15 @@ async fn the_next_key_is_generated_before_it_is_needed() {
     assert!(world.session.0.state().spare.is_some());
 }
 
+#[test]
+fn a_renewal_that_died_with_its_runtime_is_begun_anew() {
+    let world = World::new();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let late = runtime().block_on(async { world.session.credentials(Instant::now()).await }).unwrap_err();
+    assert!(matches!(late, LoginError::TimedOut(_)), "{late:?}");
+    assert_eq!(runtime().block_on(world.key_id()).unwrap(), "ST$1");
+}
+
 #[tokio::test]
 async fn a_caller_gives_up_at_its_deadline_and_the_token_still_arrives() {
     let world = World::new();
