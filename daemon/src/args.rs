@@ -39,7 +39,9 @@ found out without it is told all the same).
 Examples:
   oke-node-agent why-not-ready           the first thing to ask
   oke-node-agent attachments -o json     who has which address, and what is wrong with it
-  oke-node-agent plan                    what would be changed now";
+  oke-node-agent plan                    what would be changed now
+  oke-node-agent bundle -o node.tar      everything that support asks for, without secrets
+  kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar";
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -72,6 +74,16 @@ Examples:
     /// Say what would be changed now, and change nothing
     #[command(after_help = "Exit status: 0 told, whatever it is; 3 the agent is not running.")]
     Plan(Output),
+    /// Write down everything about this node's network into a tar, without secrets
+    #[command(after_help = "\
+Links, addresses, rules, all tables, neighbours, the nft ruleset, kernel settings, state files, CNI configurations and
+binaries with their hashes, versions, the last runs of the plugins, conditions, metrics. What was left out is said in its
+README.txt. Works while the agent is down. Exit status: 0 written, 1 not.
+
+Examples:
+  oke-node-agent bundle -o /tmp/node.tar
+  kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar")]
+    Bundle(BundleOutput),
     /// Say what is set, and by whom
     #[command(after_help = "\
 Exit status: 0 in order, 2 not.
@@ -95,6 +107,14 @@ pub struct ConfigArgs {
     /// How.
     #[command(flatten)]
     pub output: Output,
+}
+
+/// Where a bundle goes.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct BundleOutput {
+    /// The file to write; standard output when nothing is said
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// How to say it.

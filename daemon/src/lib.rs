@@ -23,6 +23,7 @@ pub mod ask;
 pub mod attachments;
 pub mod backoff;
 pub mod board;
+pub mod bundle;
 pub mod command_line;
 pub mod condition;
 pub mod config;

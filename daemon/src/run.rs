@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::aftercare::Duties;
-use crate::args::{Command, Output};
+use crate::args::{BundleOutput, Command, Output};
 use crate::board::Board;
 use crate::command_line::Invocation;
 use crate::config::keys::Keys;
@@ -34,7 +34,7 @@ use crate::reload::Live;
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, command_line, gather, logging, reload, server, show, verbs};
+use crate::{aftercare, bundle, command_line, gather, logging, reload, server, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -95,6 +95,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Command::Pools(Output { output }) => show::pools(&settings, output)?,
         Command::Attachments(Output { output }) => show::attachments(&settings, output)?,
         Command::Plan(Output { output }) => show::plan(&settings, output)?,
+        Command::Bundle(BundleOutput { output }) => return bundle::write(&settings, &layers, output.as_deref()),
         Command::Run | Command::Config(_) => return Ok(Exit::Fine),
     })
 }

@@ -191,7 +191,7 @@ fn in_json(value: &impl Serialize) -> anyhow::Result<String> {
 }
 
 /// What an agent that started now would do. Changes nothing.
-fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)> {
+pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
     let mut world = World::default();

@@ -12,6 +12,7 @@ mod barrier;
 mod encode;
 mod expression;
 pub(crate) mod observed;
+mod ruleset;
 mod socket;
 mod watch;
 

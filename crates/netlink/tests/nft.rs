@@ -235,3 +235,39 @@ fn drop_capabilities() {
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
     assert_eq!(result, 0);
 }
+
+#[test]
+fn the_whole_ruleset_is_told_whoever_made_it() {
+    let netns = Netns::create().unwrap();
+    netns.run(|| Socket::open().unwrap().replace_table(&sample()).unwrap()).unwrap();
+    nft(&netns, &["add table ip filter"]);
+    nft(&netns, &["add chain ip filter LATER"]);
+    nft(&netns, &["add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"]);
+    nft(&netns, &["add rule ip filter FORWARD iifname \"vcn*\" counter jump LATER comment \"who comes in\""]);
+    nft(&netns, &["add rule ip filter LATER ip daddr 10.0.0.0/8 tcp dport 80 accept"]);
+    let text = netns.run(|| Socket::open().unwrap().ruleset().unwrap()).unwrap();
+    println!("{text}");
+    for line in [
+        "table inet vcn-test {",
+        "  chain prerouting { type filter hook prerouting priority -101; policy accept;",
+        "  chain postrouting { type nat hook postrouting priority 100; policy accept;",
+        "# remember the way in",
+        "table ip filter {",
+        "  chain LATER {",
+        "  chain FORWARD { type filter hook forward priority 0; policy drop;",
+        "meta iifname; cmp == \"vcn*\"; counter",
+        "meta iifname; cmp == \"ens3\"; ct state",
+        "jump LATER  # who comes in",
+        "masq",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    let later = text.split("chain LATER").nth(1).unwrap().split('}').next().unwrap();
+    assert!(later.contains("0x0a") && later.contains("0x0050") && later.contains("accept"), "{later}");
+}
+
+#[test]
+fn a_namespace_without_rules_has_an_empty_ruleset() {
+    let netns = Netns::create().unwrap();
+    assert_eq!(netns.run(|| Socket::open().unwrap().ruleset().unwrap()).unwrap(), "");
+}

@@ -6,6 +6,7 @@
 
 mod aftercare;
 mod attachments;
+mod bundle;
 mod configuration;
 mod dead;
 mod files;

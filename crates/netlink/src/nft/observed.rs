@@ -144,7 +144,7 @@ fn handle(value: &[u8]) -> Result<u64, Cause> {
 }
 
 /// User data is somebody's private notes: whatever it holds, it is never malformed.
-fn comment(mut data: &[u8]) -> Option<String> {
+pub(super) fn comment(mut data: &[u8]) -> Option<String> {
     loop {
         let (&[kind, length], rest) = data.split_first_chunk()?;
         let value = rest.get(..usize::from(length))?;

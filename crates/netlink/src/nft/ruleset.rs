@@ -1,0 +1,285 @@
+//! The whole ruleset of a namespace as text: everybody's tables, chains and rules, near to what `nft list ruleset` shows,
+//! for reports. No `nft` program is needed. What a rule does is told expression by expression; of those that are not known
+//! here, and that is most there are, the numbers are shown.
+
+use std::fmt::Write as _;
+
+use netlink_packet_core::NetlinkSerializable;
+use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleMessage, TableMessage};
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+
+use super::Socket;
+use crate::attributes;
+use crate::error::{Cause, Result};
+use crate::transport::Request;
+
+// linux/netfilter/nf_tables.h. A number means the same of tables, chains and rules where the names here say so.
+const NFTA_TABLE_NAME: u16 = 1;
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
+const NFTA_CHAIN_TYPE: u16 = 7;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const NFTA_HOOK_PRIORITY: u16 = 2;
+const NFTA_RULE_TABLE: u16 = 1;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_RULE_USERDATA: u16 = 7;
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+const HEADER_LEN: usize = 4;
+
+/// By their numbers.
+const META_KEYS: [&str; 17] = [
+    "len",
+    "protocol",
+    "priority",
+    "mark",
+    "iif",
+    "oif",
+    "iifname",
+    "oifname",
+    "iiftype",
+    "oiftype",
+    "skuid",
+    "skgid",
+    "nftrace",
+    "rtclassid",
+    "secmark",
+    "nfproto",
+    "l4proto",
+];
+const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
+const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
+const CT_KEYS: [&str; 9] =
+    ["state", "direction", "status", "mark", "secmark", "expiration", "helper", "l3protocol", "src"];
+
+/// Something of a family, told.
+type Of<T> = (u8, T);
+
+/// A chain: of which table, its name, its first line.
+type ChainLine = (String, String, String);
+
+/// A rule: of which table and chain, its line.
+type RuleLine = (String, String, String);
+
+impl Socket {
+    /// Everything that is in nf_tables, for people. Of sets nothing but their names in rules.
+    ///
+    /// # Errors
+    /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
+    pub fn ruleset(&mut self) -> Result<String> {
+        self.ruleset_text().map_err(|cause| cause.during("read", "the nft ruleset"))
+    }
+
+    fn ruleset_text(&mut self) -> Result<String, Cause> {
+        let tables: Vec<Of<String>> =
+            self.all(NfTablesMessage::GetTable(TableMessage { attributes: vec![] }), table)?;
+        let chains: Vec<Of<ChainLine>> =
+            self.all(NfTablesMessage::GetChain(ChainMessage { attributes: vec![] }), chain)?;
+        let rules: Vec<Of<RuleLine>> = self.all(NfTablesMessage::GetRule(RuleMessage { attributes: vec![] }), rule)?;
+        let mut text = String::new();
+        for (family, table) in &tables {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "table {} {table} {{", family_word(*family));
+            for (_, (_, name, line)) in chains.iter().filter(|(of, (owner, ..))| of == family && owner == table) {
+                let _ = writeln!(text, "  chain {name} {{{line}");
+                let of_chain =
+                    |(of, (owner, chain, _)): &&Of<RuleLine>| of == family && owner == table && chain == name;
+                for (_, (.., rule)) in rules.iter().filter(of_chain) {
+                    let _ = writeln!(text, "    {rule}");
+                }
+                text.push_str("  }\n");
+            }
+            text.push_str("}\n");
+        }
+        Ok(text)
+    }
+
+    fn all<T>(
+        &mut self,
+        question: NfTablesMessage,
+        decode: impl Fn(&[u8]) -> Result<T, Cause>,
+    ) -> Result<Vec<Of<T>>, Cause> {
+        let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0), question);
+        let request = Request { message_type: NetlinkSerializable::message_type(&body), flags: 0 };
+        self.transport.list(request, &body, |payload| {
+            let family = payload.first().copied().unwrap_or_default();
+            Ok(Some((family, decode(payload)?)))
+        })
+    }
+}
+
+fn table(payload: &[u8]) -> Result<String, Cause> {
+    Ok(texts(payload, [NFTA_TABLE_NAME])?.concat())
+}
+
+fn chain(payload: &[u8]) -> Result<ChainLine, Cause> {
+    let [table, name, kind] = texts(payload, [NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_TYPE])?;
+    let (mut hook, mut policy) = (String::new(), "");
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        match attribute? {
+            (NFTA_CHAIN_HOOK, value) => hook = hooked(value, &kind)?,
+            (NFTA_CHAIN_POLICY, value) if attributes::u32_be_of(value)? == 0 => policy = " policy drop;",
+            (NFTA_CHAIN_POLICY, _) => policy = " policy accept;",
+            _ => {}
+        }
+    }
+    Ok((table, name, if hook.is_empty() { String::new() } else { hook + policy }))
+}
+
+fn hooked(value: &[u8], kind: &str) -> Result<String, Cause> {
+    let (mut hook, mut priority) = (String::new(), 0);
+    for attribute in attributes::within(value) {
+        match attribute? {
+            (NFTA_HOOK_HOOKNUM, value) => hook = word(&HOOKS, value),
+            (NFTA_HOOK_PRIORITY, value) => priority = attributes::u32_be_of(value)?.cast_signed(),
+            _ => {}
+        }
+    }
+    Ok(format!(" type {kind} hook {hook} priority {priority};"))
+}
+
+fn rule(payload: &[u8]) -> Result<RuleLine, Cause> {
+    let [table, chain] = texts(payload, [NFTA_RULE_TABLE, NFTA_RULE_CHAIN])?;
+    let (mut said, mut comment) = (Vec::new(), None);
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        match attribute? {
+            (NFTA_RULE_EXPRESSIONS, value) => {
+                for expression_of in attributes::within(value) {
+                    let of_link = said.last().is_some_and(|before: &String| before.ends_with("ifname"));
+                    said.push(expression(expression_of?.1, of_link)?);
+                }
+            }
+            (NFTA_RULE_USERDATA, value) => comment = super::observed::comment(value),
+            _ => {}
+        }
+    }
+    let comment = comment.map(|comment| format!("  # {comment}")).unwrap_or_default();
+    Ok((table, chain, said.join("; ") + &comment))
+}
+
+/// `of_link`: what a comparison compares is the name of a link.
+fn expression(value: &[u8], of_link: bool) -> Result<String, Cause> {
+    let (mut name, mut data): (String, &[u8]) = (String::new(), &[]);
+    for attribute in attributes::within(value) {
+        match attribute? {
+            (NFTA_EXPR_NAME, value) => name = attributes::text_of(value),
+            (NFTA_EXPR_DATA, value) => data = value,
+            _ => {}
+        }
+    }
+    let mut parts = Vec::new();
+    for attribute in attributes::within(data) {
+        // What is not made of attributes ends it; the name is told all the same.
+        let Ok((kind, value)) = attribute else { break };
+        parts.push(match (name.as_str(), kind & 0x3fff) {
+            ("meta", 2) => word(&META_KEYS, value),
+            ("ct", 2) => word(&CT_KEYS, value),
+            ("cmp", 2) => word(&COMPARISONS, value),
+            ("meta", 3) | ("ct", 4) => "set".into(),
+            ("cmp", 3) if of_link => link_name(value)?,
+            // Which register, how long: the line is read in order, and says so.
+            ("meta" | "ct" | "cmp" | "payload" | "immediate" | "fib", 1) | ("bitwise", 1 | 2 | 3 | 6) => continue,
+            ("cmp" | "immediate", 3) | ("immediate", 2) => data_of(value)?,
+            ("bitwise", 4) => format!("mask {}", data_of(value)?),
+            ("bitwise", 5) => format!("xor {}", data_of(value)?),
+            ("counter", 1) => format!("bytes {}", number(value)),
+            ("counter", 2) => format!("packets {}", number(value)),
+            ("lookup" | "objref" | "dynset", 1) | ("match" | "target", 1) => attributes::text_of(value),
+            // The tables' private bytes.
+            ("match" | "target", _) => continue,
+            ("log", 2) => format!("prefix {:?}", attributes::text_of(value)),
+            ("payload", 2) => word(&["link", "network", "transport"], value),
+            ("payload", 3) => format!("at {}", number(value)),
+            ("payload", 4) => format!("length {}", number(value)),
+            (_, kind) => format!("{kind}={}", number(value)),
+        });
+    }
+    Ok(if parts.is_empty() { name } else { format!("{name} {}", parts.join(" ")) })
+}
+
+/// A value or a verdict.
+fn data_of(value: &[u8]) -> Result<String, Cause> {
+    match attributes::within(value).next().transpose()? {
+        Some((NFTA_DATA_VERDICT, value)) => verdict(value),
+        Some((_, value)) => Ok(bytes(value)),
+        None => Ok(String::new()),
+    }
+}
+
+fn verdict(value: &[u8]) -> Result<String, Cause> {
+    let (mut code, mut chain) = (0, String::new());
+    for attribute in attributes::within(value) {
+        match attribute? {
+            (NFTA_VERDICT_CODE, value) => code = attributes::u32_be_of(value)?.cast_signed(),
+            (NFTA_VERDICT_CHAIN, value) => chain = attributes::text_of(value),
+            _ => {}
+        }
+    }
+    Ok(match code {
+        0 => "drop".into(),
+        1 => "accept".into(),
+        -1 => "continue".into(),
+        -2 => "break".into(),
+        -3 => format!("jump {chain}"),
+        -4 => format!("goto {chain}"),
+        -5 => "return".into(),
+        other => format!("verdict {other}"),
+    })
+}
+
+fn bytes(value: &[u8]) -> String {
+    let mut text = String::from("0x");
+    for byte in value {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Nobody reads `0x656e7335`. One that is compared in part stands for all that begin so.
+fn link_name(value: &[u8]) -> Result<String, Cause> {
+    let name = attributes::within(value).next().unwrap_or(Err(Cause::Malformed("a comparison with nothing")))?.1;
+    let all = if name.last() == Some(&0) { "" } else { "*" };
+    Ok(format!("\"{}{all}\"", attributes::text_of(name)))
+}
+
+/// netfilter's numbers are in network byte order, of any length.
+fn number(value: &[u8]) -> u64 {
+    value.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+fn word(words: &[&str], value: &[u8]) -> String {
+    let number = number(value);
+    let word = usize::try_from(number).ok().and_then(|at| words.get(at));
+    word.map_or_else(|| number.to_string(), |word| (*word).to_owned())
+}
+
+fn texts<const N: usize>(payload: &[u8], kinds: [u16; N]) -> Result<[String; N], Cause> {
+    let mut found = [const { String::new() }; N];
+    for attribute in attributes::after(payload, HEADER_LEN) {
+        let (kind, value) = attribute?;
+        for (wanted, text) in kinds.iter().zip(&mut found) {
+            if *wanted == kind {
+                *text = attributes::text_of(value);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn family_word(family: u8) -> String {
+    match family {
+        1 => "inet".into(),
+        2 => "ip".into(),
+        3 => "arp".into(),
+        5 => "netdev".into(),
+        7 => "bridge".into(),
+        10 => "ip6".into(),
+        other => format!("family-{other}"),
+    }
+}

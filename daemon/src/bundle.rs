@@ -1,0 +1,140 @@
+//! `bundle`: everything about this node's network in a tar, for whoever was not there. Asked of the agent where one answers,
+//! and found out without it where none does; what cannot be had is noted and keeps nothing else out. Nothing secret leaves
+//! the node: see [`redact`].
+//!
+//! ```text
+//!   agent (or what it would say) ─┐
+//!   kernel: links … nft, sysctls ─┼─▶ redact ─▶ entry ─▶ tar (streamed: the agent's container has little memory)
+//!   files: state, CNI, versions ──┘       └──────────▶ README.txt: what is in it, what is not
+//! ```
+
+mod archive;
+mod files;
+mod kernel;
+mod redact;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use ipam::BootId;
+use serde::Serialize;
+
+use crate::ask::{AskError, ask};
+use crate::attachments;
+use crate::config::keys::Keys;
+use crate::config::{Layers, explain};
+use crate::reconcile::Reconciler;
+use crate::run::Exit;
+use crate::settings::Settings;
+use crate::show::preview;
+use crate::status::{AgentState, Status};
+use archive::{Archive, Replacing};
+
+/// What an agent is asked, and what its answer is called.
+const QUESTIONS: [(&str, &str); 6] = [
+    ("/status", "agent/status.json"),
+    ("/pools", "agent/pools.json"),
+    ("/attachments", "agent/attachments.json"),
+    ("/plan", "agent/plan.json"),
+    ("/verbs", "agent/verbs.json"),
+    ("/metrics", "agent/metrics.txt"),
+];
+
+/// Writes it to a file, or to standard output.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
+    if let Some(path) = output {
+        let file = Replacing::new(path).with_context(|| format!("writing {}", path.display()))?;
+        let mut archive = Archive::new(file);
+        collect(settings, layers, &mut archive).with_context(|| format!("writing {}", path.display()))?;
+        archive.finish().and_then(Replacing::replace).with_context(|| format!("writing {}", path.display()))?;
+        return Ok(Exit::Fine);
+    }
+    let out = io::stdout().lock();
+    if out.is_terminal() {
+        eprintln!("oke-node-agent: a tar is nothing for a terminal; name a file with -o, or send the output to one");
+        return Ok(Exit::Usage);
+    }
+    let mut archive = Archive::new(out);
+    collect(settings, layers, &mut archive).context("writing to standard output")?;
+    archive.finish().map(drop).context("writing to standard output")?;
+    Ok(Exit::Fine)
+}
+
+fn collect<W: io::Write>(settings: &Arc<Settings>, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {
+    let agent = told_by_agent(settings, archive)?;
+    let keys = Keys::default();
+    let read = layers.read(&keys);
+    let problems: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
+    let set = explain::set(&keys, &read.values);
+    archive.json("agent/config.json", &serde_json::json!({ "set": set, "problems": problems }))?;
+    kernel::collect(&settings.sysctl_root, archive)?;
+    files::collect(settings, archive)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let version = env!("CARGO_PKG_VERSION");
+    archive.readme(&format!(
+        "What the node agent knows of this node's network. Written at {now} (seconds since 1970) by oke-node-agent {version}.\n\
+         {agent}\n"
+    ))
+}
+
+/// What the agent says of the node; in words, whether it was the agent who said it.
+fn told_by_agent<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<&'static str> {
+    for (question, name) in QUESTIONS {
+        match ask(&settings.socket(), question) {
+            Ok(body) => archive.text(name, &body)?,
+            Err(AskError::NotRunning { .. }) => {
+                told_without(settings, archive)?;
+                return Ok("The agent was not running: what is in agent/ was found out without it.");
+            }
+            // It hangs, and would let each question wait.
+            Err(error @ AskError::Silent { .. }) => {
+                archive.missing(name, &crate::logging::chain(&error));
+                told_without(settings, archive)?;
+                return Ok("The agent was running and DID NOT ANSWER: what is in agent/ was found out without it.");
+            }
+            Err(error) => archive.missing(name, &crate::logging::chain(&error)),
+        }
+    }
+    Ok("The agent was running: what is in agent/ is what it said.")
+}
+
+fn told_without<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>) -> io::Result<()> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    match preview(settings) {
+        Ok((world, pass)) => {
+            let agent = AgentState { running: false, version, uptime_seconds: None };
+            archive.json("agent/status.json", &Status::of(agent, &world, Some(&pass)))?;
+            archive.json("agent/plan.json", &pass)?;
+        }
+        Err(error) => archive.missing("agent/plan.json", &format!("{error:#}")),
+    }
+    let boot = match BootId::current() {
+        Ok(boot) => boot,
+        Err(error) => {
+            archive.missing("agent/pools.json", &crate::logging::chain(&error));
+            return Ok(());
+        }
+    };
+    let usage = Reconciler::usage(&settings.state_dir, &boot).map_err(|error| crate::logging::chain(&error));
+    either(archive, "agent/pools.json", usage)?;
+    let all = attachments::read(&settings.state_dir, &settings.sysctl_root, &boot);
+    either(archive, "agent/attachments.json", all)?;
+    let runs = telemetry::read_log(&settings.state_dir).map_err(|error| error.to_string());
+    either(archive, "agent/verbs.json", runs)
+}
+
+fn either<W: io::Write>(archive: &mut Archive<W>, name: &str, value: Result<impl Serialize, String>) -> io::Result<()> {
+    match value {
+        Ok(value) => archive.json(name, &value),
+        Err(why) => {
+            archive.missing(name, &why);
+            Ok(())
+        }
+    }
+}

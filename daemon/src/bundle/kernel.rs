@@ -1,0 +1,214 @@
+//! What the kernel has: links, addresses, rules, routes of all tables, neighbours, nft, settings. All of everybody's.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use netlink::{Link, NeighbourFilter, RouteFilter, Socket, nft};
+use vcn::Family;
+
+use super::archive::Archive;
+use crate::logging::chain;
+
+/// Settings of each link, by family.
+const OF_LINKS: [(&str, &[&str]); 2] = [
+    (
+        "ipv4",
+        &[
+            "rp_filter",
+            "forwarding",
+            "arp_ignore",
+            "arp_announce",
+            "arp_filter",
+            "proxy_arp",
+            "accept_local",
+            "accept_redirects",
+            "send_redirects",
+            "src_valid_mark",
+        ],
+    ),
+    (
+        "ipv6",
+        &[
+            "forwarding",
+            "accept_ra",
+            "accept_ra_defrtr",
+            "autoconf",
+            "disable_ipv6",
+            "proxy_ndp",
+            "accept_dad",
+            "accept_redirects",
+        ],
+    ),
+];
+
+/// Settings of the host.
+const OF_HOST: [&str; 11] = [
+    "net/ipv4/ip_forward",
+    "net/ipv4/fib_multipath_hash_policy",
+    "net/ipv4/neigh/default/gc_thresh1",
+    "net/ipv4/neigh/default/gc_thresh2",
+    "net/ipv4/neigh/default/gc_thresh3",
+    "net/ipv6/neigh/default/gc_thresh3",
+    "net/ipv6/route/max_size",
+    "net/netfilter/nf_conntrack_count",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_tcp_be_liberal",
+    "net/bridge/bridge-nf-call-iptables",
+];
+
+/// Files of the kernel's that say something on their own. The tables of iptables-legacy are in no ruleset of nft.
+const PROC: [&str; 5] =
+    ["net/dev", "net/ip_tables_names", "net/ip6_tables_names", "net/stat/nf_conntrack", "net/softnet_stat"];
+
+/// The links' names, by index.
+type Names = HashMap<u32, String>;
+
+pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>) -> io::Result<()> {
+    let links = Socket::open().and_then(|mut socket| socket.links());
+    let links = links.unwrap_or_else(|error| {
+        archive.missing("net/links.txt", &chain(&error));
+        Vec::new()
+    });
+    let names: Names = links.iter().map(|link| (link.index, link.name.to_string())).collect();
+    archive.text("net/links.txt", &links.iter().map(|link| told(link, &names)).collect::<String>())?;
+    archive.result("net/addresses.txt", addresses(&names))?;
+    archive.result("net/rules.txt", rules())?;
+    archive.result("net/routes.txt", routes(&names))?;
+    archive.result("net/neighbours.txt", neighbours(&names))?;
+    let ruleset = nft::Socket::open().and_then(|mut socket| socket.ruleset());
+    archive.result("net/nft.txt", ruleset.map_err(|error| chain(&error)))?;
+    archive.text("net/sysctls.txt", &settings(sysctl_root, &links))?;
+    for file in PROC {
+        // Without iptables-legacy there is no list of its tables.
+        if let Ok(text) = fs::read_to_string(Path::new("/proc").join(file)) {
+            archive.text(&format!("proc/{file}"), &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn told(link: &Link, names: &Names) -> String {
+    let Link { index, name, mtu, group, .. } = link;
+    let state = match (link.up, link.running) {
+        (true, true) => "up",
+        (true, false) => "up, no carrier",
+        (false, _) => "down",
+    };
+    let mut text = format!("{index}: {name}: {state} mtu {mtu}");
+    if let Some(mac) = link.mac {
+        let _ = write!(text, " link {mac}");
+    }
+    if let Some(kind) = &link.kind {
+        let _ = write!(text, " type {kind}");
+    }
+    if let Some(tag) = link.vlan {
+        let _ = write!(text, " id {tag}");
+    }
+    for (word, other) in [("parent", link.parent), ("master", link.master)] {
+        if let Some(other) = other {
+            let _ = write!(text, " {word} {}", name_of(other, names));
+        }
+    }
+    if let Some(id) = link.peer_netns_id {
+        let _ = write!(text, " link-netnsid {id}");
+    }
+    if *group != 0 {
+        let _ = write!(text, " group {group}");
+    }
+    if let Some(alias) = &link.alias {
+        let _ = write!(text, " alias {alias:?}");
+    }
+    text + "\n"
+}
+
+fn addresses(names: &Names) -> Result<String, String> {
+    let all = Socket::open().and_then(|mut socket| socket.addresses(None)).map_err(|error| chain(&error))?;
+    let line = |address: &netlink::Address| {
+        let mut text = format!("{} dev {}", address.address, name_of(address.index, names));
+        for (is, word) in [
+            (address.nodad, "nodad"),
+            (address.noprefixroute, "noprefixroute"),
+            (!address.permanent, "dynamic"),
+            (address.tentative, "tentative"),
+            (address.dad_failed, "dadfailed"),
+        ] {
+            if is {
+                let _ = write!(text, " {word}");
+            }
+        }
+        text + "\n"
+    };
+    Ok(all.iter().map(line).collect())
+}
+
+fn rules() -> Result<String, String> {
+    let mut text = String::new();
+    let mut socket = Socket::open().map_err(|error| chain(&error))?;
+    for family in Family::ALL {
+        for rule in socket.rules(family).map_err(|error| chain(&error))? {
+            let more = if rule.unmodelled { " (and more)" } else { "" };
+            let _ = writeln!(text, "{rule} proto {}{more}", rule.protocol);
+        }
+    }
+    Ok(text)
+}
+
+fn routes(names: &Names) -> Result<String, String> {
+    let mut text = String::new();
+    let mut socket = Socket::open().map_err(|error| chain(&error))?;
+    for family in Family::ALL {
+        let mut all = socket.routes(&RouteFilter::all(family)).map_err(|error| chain(&error))?;
+        all.sort_by_key(|route| route.table);
+        for route in all {
+            let link = format!(" dev {}", route.oif);
+            let said = route.to_string().replacen(&link, &format!(" dev {}", name_of(route.oif, names)), 1);
+            let more = if route.unmodelled { " (and more)" } else { "" };
+            let _ = writeln!(text, "{family} {said} proto {}{more}", route.protocol);
+        }
+    }
+    Ok(text)
+}
+
+fn neighbours(names: &Names) -> Result<String, String> {
+    let mut text = String::new();
+    let mut socket = Socket::open().map_err(|error| chain(&error))?;
+    for proxy in [false, true] {
+        let filter = NeighbourFilter { proxy, ..NeighbourFilter::default() };
+        for neighbour in socket.neighbours(&filter).map_err(|error| chain(&error))? {
+            let link = format!(" dev {}", neighbour.index);
+            let name = format!(" dev {}", name_of(neighbour.index, names));
+            let _ = writeln!(text, "{}", neighbour.to_string().replacen(&link, &name, 1));
+        }
+    }
+    Ok(text)
+}
+
+fn settings(root: &Path, links: &[Link]) -> String {
+    let mut text = String::new();
+    let mut add = |key: &str, components: &[&str]| {
+        // By components: a link's name may have dots.
+        let path = components.iter().fold(root.to_owned(), |path, component| path.join(component));
+        if let Ok(value) = fs::read_to_string(path) {
+            let _ = writeln!(text, "{key}={}", value.trim());
+        }
+    };
+    for key in OF_HOST {
+        add(key, &key.split('/').collect::<Vec<_>>());
+    }
+    for (family, keys) in OF_LINKS {
+        let names = links.iter().map(|link| link.name.as_str());
+        for link in ["all", "default"].into_iter().chain(names) {
+            for key in keys {
+                add(&format!("net/{family}/conf/{link}/{key}"), &["net", family, "conf", link, key]);
+            }
+        }
+    }
+    text
+}
+
+fn name_of(index: u32, names: &Names) -> String {
+    names.get(&index).cloned().unwrap_or_else(|| index.to_string())
+}

@@ -1,0 +1,200 @@
+//! Takes secrets out of texts: by the names of JSON members and of `name=value`, and by what gives itself away (private
+//! keys, bearer tokens, JSON web tokens, passwords in URLs). In doubt it takes more: a bundle is read by strangers.
+
+use serde_json::Value;
+
+/// What stands in a secret's place.
+const REDACTED: &str = "REDACTED";
+
+/// Parts of names whose values are secrets, in lower case and without `-` and `_`.
+const SECRETS: [&str; 13] = [
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "credential",
+    "privatekey",
+    "apikey",
+    "clientkey",
+    "userdata",
+    "sshauthorizedkeys",
+    "authorization",
+    "initscript",
+];
+
+/// A text without its secrets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Redacted {
+    pub(super) text: String,
+    /// How many there were.
+    pub(super) count: usize,
+}
+
+/// Takes the secrets out of a text, JSON or not.
+pub(super) fn redact(text: &str) -> Redacted {
+    let mut count = 0;
+    // Only a document has members; a number or a word alone is text.
+    if let Ok(mut value @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(text) {
+        members(&mut value, &mut count);
+        // What nothing was taken from stays byte for byte.
+        let text = if count == 0 { text.to_owned() } else { format!("{value:#}\n") };
+        return Redacted { text, count };
+    }
+    let mut text = blocks(text, &mut count);
+    text = text.split_inclusive('\n').map(|line| in_line(line, &mut count)).collect();
+    Redacted { text, count }
+}
+
+fn members(value: &mut Value, count: &mut usize) {
+    match value {
+        Value::Object(members_of) => {
+            for (name, member) in members_of {
+                if is_secret(name) && !matches!(member, Value::Null | Value::Bool(_)) {
+                    *member = REDACTED.into();
+                    *count += 1;
+                } else {
+                    members(member, count);
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| members(element, count)),
+        Value::String(text) => {
+            let inner = redact(text);
+            if inner.count > 0 {
+                *count += inner.count;
+                *text = inner.text;
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
+    let name = name.to_lowercase();
+    SECRETS.iter().any(|secret| name.contains(secret))
+}
+
+/// Private keys, from their first line to their last. One without end takes all that follows.
+fn blocks(text: &str, count: &mut usize) -> String {
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some((before, key)) = rest.split_once("-----BEGIN ") {
+        kept.push_str(before);
+        let kind = key.split("-----").next().unwrap_or_default();
+        let end = format!("-----END {kind}-----");
+        let (body, after) = key.split_once(&end).unwrap_or((key, ""));
+        if kind.contains("PRIVATE") {
+            kept.push_str(REDACTED);
+            *count += 1;
+        } else {
+            kept.push_str("-----BEGIN ");
+            kept.push_str(body);
+            kept.push_str(&end);
+        }
+        rest = after;
+    }
+    kept + rest
+}
+
+/// Word by word; what stands between words stays.
+fn in_line(line: &str, count: &mut usize) -> String {
+    let mut kept = String::new();
+    let mut next_is_secret = false;
+    for word in line.split_inclusive(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';'))
+    {
+        let body =
+            word.trim_end_matches(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';'));
+        let end = word.get(body.len()..).unwrap_or_default();
+        let taken = if body.is_empty() { body.to_owned() } else { in_word(body, &mut next_is_secret, count) };
+        kept.push_str(&taken);
+        kept.push_str(end);
+    }
+    kept
+}
+
+fn in_word(word: &str, next_is_secret: &mut bool, count: &mut usize) -> String {
+    if std::mem::take(next_is_secret) {
+        *count += 1;
+        // `Authorization: Bearer xyz` has the secret behind one more word.
+        *next_is_secret = matches!(word.to_lowercase().as_str(), "bearer" | "basic");
+        return REDACTED.to_owned();
+    }
+    if word.eq_ignore_ascii_case("bearer") {
+        *next_is_secret = true;
+        return word.to_owned();
+    }
+    if let Some((name, value)) = word.split_once(['=', ':'])
+        && is_secret(name)
+        && !name.contains('/')
+    {
+        match value.is_empty() {
+            true => *next_is_secret = true,
+            false => {
+                *count += 1;
+                let at = name.len() + 1;
+                return format!("{}{REDACTED}", word.get(..at).unwrap_or_default());
+            }
+        }
+    }
+    if word.starts_with("eyJ") && word.matches('.').count() >= 2 {
+        *count += 1;
+        return REDACTED.to_owned();
+    }
+    if let Some((scheme, rest)) = word.split_once("://")
+        && let Some((login, host)) = rest.split_once('@')
+        && login.contains(':')
+    {
+        *count += 1;
+        return format!("{scheme}://{REDACTED}@{host}");
+    }
+    word.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_taken_out_by_their_names() {
+        let text = r#"{"plugins":[{"type":"x","kubernetes":{"k8s_auth_token":"abc","kubeconfig":"/k"}}],
+            "user_data":"IyE=","key":{"network":"n"},"sshAuthorizedKeys":["a"],"hasToken":true}"#;
+        let Redacted { text, count } = redact(text);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(count, 3);
+        assert_eq!(value["plugins"][0]["kubernetes"]["k8s_auth_token"], REDACTED);
+        assert_eq!(value["plugins"][0]["kubernetes"]["kubeconfig"], "/k");
+        assert_eq!((&value["user_data"], &value["sshAuthorizedKeys"]), (&REDACTED.into(), &REDACTED.into()));
+        assert_eq!((&value["key"]["network"], &value["hasToken"]), (&"n".into(), &true.into()));
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_any_text() {
+        for (text, redacted) in [
+            ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nx=\n-----END RSA PRIVATE KEY-----\nb", "a\nREDACTED\nb"),
+            ("-----BEGIN EC PRIVATE KEY-----\nMII", "REDACTED"),
+            ("Authorization: Bearer abc.def, then", "Authorization: REDACTED REDACTED, then"),
+            ("said Bearer abc", "said Bearer REDACTED"),
+            ("password=hunter2 user=me", "password=REDACTED user=me"),
+            ("token: abc\nnext", "token: REDACTED\nnext"),
+            ("jwt eyJhbGciOi.eyJzdWIi.c2ln end", "jwt REDACTED end"),
+            ("proxy http://me:pw@10.0.0.1:80/x", "proxy http://REDACTED@10.0.0.1:80/x"),
+            (r#"["{\"password\": \"x\"}"]"#, "[\n  \"{\\n  \\\"password\\\": \\\"REDACTED\\\"\\n}\\n\"\n]\n"),
+        ] {
+            assert_eq!(redact(text).text, redacted);
+            assert!(redact(text).count > 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_holds_no_secret_stays_byte_for_byte() {
+        for text in [
+            "{\"a\":  1, \"key\": \"vcn-native/c/eth0\"}",
+            "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n",
+            "default via 10.0.0.1 dev ens3, table main; proto 157\n",
+            "ocid1.vnic.oc1.iad.abc 02:00:17:00:00:01 2603:c020::7",
+        ] {
+            assert_eq!(redact(text), Redacted { text: text.to_owned(), count: 0 });
+        }
+    }
+}

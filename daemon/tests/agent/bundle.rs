@@ -1,0 +1,179 @@
+//! `bundle`: all that is asked for, nothing secret, with the agent, without it and while it hangs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::aftercare::dual_stack_node;
+use crate::node::{Node, wait_for};
+use crate::pod::Pod;
+
+/// What no bundle may hold, wherever it was.
+const SECRETS: [&str; 5] =
+    ["hunter2", "s3cr3t-t0ken", "MIIsecretkey", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIi.c2ln", "kubeconfigtoken"];
+
+type Entries = BTreeMap<String, String>;
+
+fn entries(tar: &[u8]) -> Entries {
+    let mut archive = tar::Archive::new(tar);
+    let read = |mut entry: tar::Entry<'_, &[u8]>| {
+        assert_eq!(entry.header().mode().unwrap(), 0o600);
+        let name = entry.path().unwrap().display().to_string();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        (name.strip_prefix("bundle/").unwrap().to_owned(), text)
+    };
+    archive.entries().unwrap().map(|entry| read(entry.unwrap())).collect()
+}
+
+fn bundle(node: &Node) -> Entries {
+    let output = node.output(&["bundle"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    entries(&output.stdout)
+}
+
+/// Puts secrets where operators and other programs leave them.
+fn plant(node: &Node) {
+    let foreign = r#"{"cniVersion":"0.3.1","name":"x","plugins":[{"type":"calico","k8s_auth_token":"s3cr3t-t0ken",
+        "etcd_key":"-----BEGIN EC PRIVATE KEY-----\nMIIsecretkey\n-----END EC PRIVATE KEY-----"}]}"#;
+    fs::write(node.path("net.d/99-calico.conflist"), foreign).unwrap();
+    fs::write(node.path("net.d/calico-kubeconfig"), "token: kubeconfigtoken\n").unwrap();
+    fs::create_dir_all(node.path("net.d/multus.d")).unwrap();
+    fs::write(node.path("net.d/multus.d/multus.kubeconfig"), "token: kubeconfigtoken\n").unwrap();
+    let note = "proxy http://me:hunter2@10.0.0.1 and Bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIi.c2ln and password=hunter2\n";
+    fs::write(node.path("lib/note.txt"), note).unwrap();
+}
+
+fn without_secrets(entries: &Entries) {
+    for (name, text) in entries {
+        for secret in SECRETS {
+            assert!(!text.contains(secret), "{secret} is in {name}:\n{text}");
+        }
+    }
+    let readme = &entries["README.txt"];
+    assert!(readme.contains("cni/net.d/99-calico.conflist: 2 value(s)"), "{readme}");
+    assert!(readme.contains("data/note.txt: 3 value(s)"), "{readme}");
+}
+
+fn json(entries: &Entries, name: &str) -> Value {
+    serde_json::from_str(&entries[name]).unwrap()
+}
+
+#[test]
+fn with_an_agent_it_holds_everything_and_no_secret() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "one");
+    plant(&node);
+    let conflist = format!("cni/net.d/{}", vcn::CONFLIST_FILE);
+    wait_for("the conflist", || node.path("net.d").join(vcn::CONFLIST_FILE).exists(), || agent.log());
+    let all = bundle(&node);
+    let address = pod.addresses()[0].to_string();
+    for (name, holds) in [
+        ("README.txt", "The agent was running: what is in agent/ is what it said."),
+        ("agent/status.json", "\"running\":true"),
+        ("agent/pools.json", "ocid1.vnic.oc1.iad.pods"),
+        ("agent/attachments.json", address.as_str()),
+        ("agent/plan.json", "\"changes\":[]"),
+        ("agent/verbs.json", "["),
+        ("agent/metrics.txt", "oke_node_agent_ready 1"),
+        ("agent/config.json", "RESYNC_SECONDS"),
+        ("net/links.txt", "ens5: up mtu 9000"),
+        ("net/links.txt", pod.host_link().as_str()),
+        ("net/addresses.txt", "10.0.33.7/32 dev ens5"),
+        ("net/rules.txt", "IPv4 512: from all lookup 999 proto 157"),
+        ("net/routes.txt", "via 10.0.10.1 dev ens3 table main"),
+        ("net/routes.txt", "default via 10.0.33.1 dev ens5 table 1000"),
+        ("net/routes.txt", "table local"),
+        ("net/neighbours.txt", "proxy 10.0.33.32 dev ens5"),
+        ("net/nft.txt", "table inet vcn-native {"),
+        ("net/nft.txt", "masq"),
+        ("net/sysctls.txt", "net/ipv4/conf/ens5/rp_filter=2"),
+        ("net/sysctls.txt", "net/ipv4/ip_forward=1"),
+        ("proc/net/dev", "ens5:"),
+        ("state/pools.json", "ocid1.vnic.oc1.iad.pods"),
+        ("state/allocations.json", "bootId"),
+        ("data/nativepodnetwork.json", "NativePodNetwork"),
+        ("cni/net.d.txt", "calico-kubeconfig"),
+        (conflist.as_str(), "vcn-native"),
+        ("cni/bin.txt", "vcn-native"),
+        ("versions.txt", "oke-node-agent "),
+        ("versions.txt", "kernel: Linux version"),
+    ] {
+        let text = all.get(name).unwrap_or_else(|| panic!("{name} is not in {:?}", all.keys()));
+        assert!(text.contains(holds), "{holds} is not in {name}:\n{text}");
+    }
+    let hash = Command::new("sha256sum").arg(node.path("net.d").join(vcn::CONFLIST_FILE)).output().unwrap().stdout;
+    let hash = String::from_utf8(hash).unwrap();
+    assert!(all["cni/net.d.txt"].contains(hash.split(' ').next().unwrap()), "{}", all["cni/net.d.txt"]);
+    assert_eq!(json(&all, "agent/attachments.json")[0]["state"], "running");
+    without_secrets(&all);
+    assert!(!all.keys().any(|name| name.contains("kubeconfig")), "{:?}", all.keys());
+    assert!(all["README.txt"].ends_with("Not to be had:\n  nothing\n"), "{}", all["README.txt"]);
+}
+
+#[test]
+fn without_an_agent_it_holds_what_can_be_found_out_and_says_so() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "one");
+    agent.stop();
+    plant(&node);
+    let all = bundle(&node);
+    assert!(all["README.txt"].contains("The agent was not running"), "{}", all["README.txt"]);
+    assert_eq!(json(&all, "agent/status.json")["agent"]["running"], false);
+    assert!(all["agent/attachments.json"].contains(&pod.addresses()[0].to_string()));
+    for name in ["agent/plan.json", "agent/pools.json", "agent/verbs.json", "net/nft.txt", "state/pools.json"] {
+        assert!(all.contains_key(name), "{name} is not in {:?}", all.keys());
+    }
+    without_secrets(&all);
+}
+
+#[test]
+fn a_node_that_knows_nothing_yet_has_a_bundle_that_says_what_is_not_there() {
+    let node = Node::new();
+    node.metadata.set_status(400);
+    let all = bundle(&node);
+    let readme = &all["README.txt"];
+    assert!(readme.contains("agent/pools.json: ") && all["net/links.txt"].contains("ens3"), "{readme}");
+}
+
+#[test]
+fn an_agent_that_hangs_is_asked_once() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.signal(Signal::SIGSTOP);
+    let begun = Instant::now();
+    let all = bundle(&node);
+    agent.signal(Signal::SIGCONT);
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
+    assert!(all["README.txt"].contains("DID NOT ANSWER"), "{}", all["README.txt"]);
+    assert!(all["net/routes.txt"].contains("table 1000") && all.contains_key("agent/plan.json"));
+}
+
+#[test]
+fn a_file_is_its_owners_alone_and_whole_or_not_there() {
+    let node = dual_stack_node();
+    let write = |path: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
+        command.env_clear().args(["bundle", "--state-dir", "/nowhere", "-o"]).arg(path);
+        node.inside(|| command.output().unwrap()).status.code()
+    };
+    let path = node.path("node.tar");
+    assert_eq!(write(&path), Some(0));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(entries(&fs::read(&path).unwrap()).contains_key("README.txt"));
+    assert_eq!(write(&node.path("nowhere/node.tar")), Some(1));
+    let left: Vec<_> = fs::read_dir(node.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left.iter().filter(|name| name.to_string_lossy().contains("node.tar")).count(), 1, "{left:?}");
+}
