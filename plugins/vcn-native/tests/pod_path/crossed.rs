@@ -51,7 +51,7 @@ fn a_slow_del_or_gc_beside_another_del_does_not_cut_off_who_gets_the_address_nex
         change(&node, |allocation| allocation.since = BootTime(0));
         let mut conf = node.conf("1.1.0");
         conf["cni.dev/valid-attachments"] = json!([]);
-        let slow = node.start_by(injected("socket", "delay_enter=500000:when=1"), verb, &old, &conf);
+        let slow = node.start_by(injected("socket", "delay_enter=2000000:when=1"), verb, &old, &conf);
         assert!(within(Duration::from_secs(5), || acts(&node, &old)), "{verb}");
         node.del(&old);
         node.add(&next);
@@ -85,9 +85,13 @@ fn an_add_that_is_slow_keeps_its_address_however_long_it_takes() {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let (slow, other) = (Pod::new("slow"), Pod::new("other"));
-    let add = node.start_by(injected("socket", "delay_enter=500000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
+    // With an empty record the first socket would be the one that looks whether it was lost.
+    node.add(&other);
+    node.del(&other);
+    let add = node.start_by(injected("socket", "delay_enter=2000000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
     assert!(within(Duration::from_secs(5), || node.allocations().allocations.len() == 1));
     change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    assert!(acts(&node, &slow), "the lease ran out, the ADD goes on");
     let (code, text) = error_of(&node.cni("ADD", &other, &node.conf("1.0.0")));
     assert_eq!(code, 102, "{text}");
     assert_success(&add.wait_with_output().unwrap());
@@ -107,7 +111,7 @@ fn a_pod_that_goes_while_the_record_is_made_anew_is_not_taken_in_again() {
         } else {
             fs::remove_file(&index).unwrap()
         }
-        let add = node.start_by(injected("flock", "delay_enter=700000:when=2"), "ADD", &next, &node.conf("1.0.0"));
+        let add = node.start_by(injected("flock", "delay_enter=2000000:when=2"), "ADD", &next, &node.conf("1.0.0"));
         assert!(within(Duration::from_secs(5), || acts(&node, &next)));
         node.del(&going);
         assert_success(&add.wait_with_output().unwrap());
