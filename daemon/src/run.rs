@@ -65,7 +65,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Ok(invocation) => invocation,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
-            error.print().context("saying how it is called")?;
+            // As in `tell`.
+            let _ = error.print();
             return Ok(exit);
         }
     };
