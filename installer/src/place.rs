@@ -77,8 +77,8 @@ fn place_with(
     at(Moment::Synced, "flushing it to disk")?;
     // Closed before the rename: while anybody has it open for writing, it cannot be executed (ETXTBSY).
     drop(written);
-    let read_back = fs::read(&temporary.path).map_err(failed("reading it back"))?;
-    if Digest::of(&read_back) != Digest::of(contents) {
+    let read_back = Digest::of_file(&temporary.path).map_err(failed("reading it back"))?;
+    if read_back != Digest::of(contents) {
         return Err(Error::Corrupt { target: target.to_path_buf() });
     }
     at(Moment::Verified, "reading it back")?;

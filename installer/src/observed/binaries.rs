@@ -102,9 +102,9 @@ fn path(settings: &Settings, name: &str) -> PathBuf {
 
 fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
     let (source, target) = (settings.source_dir.join(name), settings.cni_bin_dir.join(name));
-    let wanted = fs::read(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+    let digest = Digest::of_file(&source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
     let found = found(&target).map_err(|cause| Error::Read { path: target.clone(), source: cause })?;
-    Ok(Binary { source, target, digest: Digest::of(&wanted), found })
+    Ok(Binary { source, target, digest, found })
 }
 
 fn found(target: &Path) -> io::Result<Found> {
@@ -117,5 +117,5 @@ fn found(target: &Path) -> io::Result<Found> {
     if !metadata.is_file() {
         return Ok(Found::Other);
     }
-    Ok(Found::File { digest: Digest::of(&fs::read(target)?), mode: metadata.permissions().mode() & 0o7777 })
+    Ok(Found::File { digest: Digest::of_file(target)?, mode: metadata.permissions().mode() & 0o7777 })
 }
