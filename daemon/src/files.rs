@@ -127,7 +127,7 @@ impl Files {
 }
 
 /// Reads all there is to read; what exactly happened is told by the files. `None` when there was nothing.
-fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
+pub(crate) fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
     let mut some = None;
     loop {
         match inotify.read_events() {

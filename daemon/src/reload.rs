@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::sync::watch;
 
 use crate::condition::{Condition, Reason};
 use crate::config::keys::{Key, Keys};
 use crate::config::{Layers, Read, Values};
+use crate::files::drain;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::readable::Readable;
@@ -161,20 +161,6 @@ pub async fn changed(configurations: &mut watch::Receiver<Configuration>) {
 fn differ(key: &Key, one: &Values, other: &Values) -> bool {
     let value = |values: &Values| values.get(key.name()).map(|said| said.value.clone()).or_else(|| key.default());
     value(one) != value(other)
-}
-
-/// Reads all there is to read. `None` when there was nothing.
-fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
-    let mut some = None;
-    loop {
-        match inotify.read_events() {
-            Ok(events) if events.is_empty() => return Ok(some),
-            Ok(_) => some = Some(()),
-            Err(Errno::EAGAIN) => return Ok(some),
-            Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub enum Error {
         left_over: Vec<Failure>,
     },
     /// The link name that our hash gives belongs to somebody else.
-    #[error("link {name} exists and is not this attachment's (its alias is {found:?}, not {wanted:?})")]
+    #[error("link {name} exists and is not this attachment's (its alias is {}, not {wanted:?})", found.as_deref().unwrap_or("missing"))]
     Collision {
         /// The link.
         name: vcn::IfName,

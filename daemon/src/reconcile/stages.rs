@@ -129,7 +129,8 @@ fn setting(step: &Step) -> Option<SettingChange> {
 fn left_in_place(left: &[Object]) -> Option<Condition> {
     let first = left.first()?;
     let message = format!(
-        "the pod network of this node is no longer ours (see podNetwork); {} object(s) made for its pods before, such as          {first}, stay for those that still run, until the node is drained and rebooted",
+        "the pod network of this node is no longer ours (see podNetwork); {} object(s) made for its pods before, such as {first}, stay \
+         for those that still run, until the node is drained and rebooted",
         left.len()
     );
     Some(Condition::degraded(Reason::LeftInPlace, message))

@@ -87,7 +87,7 @@ impl<'a> Node<'a> {
         let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
         let owners = pod::owners(&mut places).map_err(|error| failure::of_datapath(&error))?;
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
-            report.note(format!("allocations.json was damaged: it is now {}, and was made anew", path.display()));
+            report.note(format!("what was damaged is now {}, and was made anew", path.display()));
         }
         let mut attachments: BTreeMap<AttachmentKey, Vec<IpAddr>> = BTreeMap::new();
         for owner in &owners {
