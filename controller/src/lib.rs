@@ -1,0 +1,1 @@
+//! The controller manager: makes OCI have the VNICs that custom resources and annotations ask for.
