@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// An emulated Oracle Cloud network on one machine: nodes, a strict fabric, the metadata service.
+/// An emulated Oracle Cloud network on one machine: nodes, a strict fabric, the metadata service, the OCI API.
 ///
 /// Needs no root. Nothing of the machine's own network is touched, and nothing is left behind.
 #[derive(Debug, Parser)]

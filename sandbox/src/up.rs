@@ -1,18 +1,23 @@
 //! `oke-sandbox up`: the default VCN, described on standard output; a program in it, or a wait for a signal.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
-use sandbox::{Isolated, NodeSpec, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Isolated, NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
 use vcn::MachineKind;
 
 use crate::args::Up;
 
 /// What NPN gives a VNIC: 31 addresses for pods, and one for the host.
 const PODS_PER_VNIC: u32 = 31;
+/// Where each node has the API key of a user of the OCI API. In the node's own memory: it goes with the sandbox.
+const OCI_USER: &str = "/run/oci";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: Up) -> Result<ExitCode> {
@@ -24,13 +29,17 @@ pub(crate) fn run(options: Up) -> Result<ExitCode> {
     }
     signals.thread_block().context("cannot block signals")?;
     let started = Instant::now();
-    let vcn = default_vcn(options.bm).context("cannot start the sandbox")?;
+    let vcn = Arc::new(default_vcn(options.bm).context("cannot start the sandbox")?);
+    let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("cannot start the OCI API")?;
+    add_user(&vcn, &oci).context("cannot make a user of the OCI API")?;
     let milliseconds = started.elapsed().as_millis();
-    describe(&vcn, isolated, milliseconds).context("cannot write the description")?;
+    describe(&vcn, &oci, isolated, milliseconds).context("cannot write the description")?;
     let code = match options.command.split_first() {
         None => wait(&signals, None),
         Some((program, arguments)) => {
-            let child = vcn.node(&options.on)?.command(program).args(arguments).spawn()?;
+            let command = vcn.node(&options.on)?.command(program).args(arguments);
+            let command = command.env("OKE_SANDBOX_OCI_URL", oci.url_in_nodes());
+            let child = command.env("OCI_CONFIG_FILE", Path::new(OCI_USER).join("config")).spawn()?;
             wait(&signals, Some(child))
         }
     }?;
@@ -55,9 +64,42 @@ fn default_vcn(bare_metal: bool) -> sandbox::Result<Vcn> {
         .start()
 }
 
-fn describe(vcn: &Vcn, isolated: Isolated, milliseconds: u128) -> io::Result<()> {
+/// One user for all nodes: making a key takes longer than the rest of the sandbox.
+fn add_user(vcn: &Vcn, oci: &OciApi) -> Result<()> {
+    let folder = Path::new(OCI_USER);
+    let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    for node in vcn.nodes() {
+        files = node.run(|| -> Result<_> {
+            fs::create_dir(folder)?;
+            if files.is_empty() {
+                oci.write_user(folder)?;
+            }
+            for (path, content) in &files {
+                fs::write(path, content)?;
+            }
+            let written = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
+            written
+                .map(|path| path.and_then(|path| Ok((path.clone(), fs::read(path)?))))
+                .collect::<io::Result<_>>()
+                .map_err(Into::into)
+        })??;
+    }
+    Ok(())
+}
+
+fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, milliseconds: u128) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "sandbox is up after {milliseconds} ms (process {})", isolated.outer_pid)?;
+    let (url, compartment) = (oci.url_in_nodes(), oci.compartment());
+    writeln!(out, "OCI API, on the nodes: {url} (compute, network, federation), compartment {compartment}")?;
+    writeln!(
+        out,
+        "  log in there by instance principal, or by the API key in {OCI_USER}/config, for example in Python:"
+    )?;
+    writeln!(
+        out,
+        "  oci.core.ComputeClient(oci.config.from_file(\"{OCI_USER}/config\"), service_endpoint=\"{url}/20160918\")"
+    )?;
     for subnet in vcn.subnets() {
         let blocks: Vec<_> = subnet.blocks.iter().map(|(_, block)| block.to_string()).collect();
         writeln!(out, "subnet {}: {}", subnet.name, blocks.join(" "))?;

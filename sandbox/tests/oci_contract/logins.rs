@@ -1,13 +1,14 @@
 //! Who may call, by each way of logging in, and who may not.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use oci::WorkloadIdentity;
 use sandbox::OciSettings;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::oracles::Oracles;
+use crate::oracles::{Oracles, driver, python};
 use crate::ours::Ours;
 use crate::scene::{Scene, by_both_in};
 
@@ -70,4 +71,25 @@ fn a_clock_that_is_wrong_is_told() {
         let id = scene.vcn.node("node-a").unwrap().vnics()[0].id.to_string();
         client.call("getVnic", json!({ "id": id })).unwrap_err().expect(401, "NotAuthenticated");
     });
+}
+
+/// As `oke-sandbox up` says it to whoever stands before it.
+#[test]
+fn the_sdk_works_on_a_node_of_the_sandbox_from_the_command_line() {
+    let script = r#"
+        login="{\"login\":\"config\",\"config\":\"$OCI_CONFIG_FILE\",\"endpoint\":\"$OKE_SANDBOX_OCI_URL\"}"
+        echo '{"operation":"listShapes","arguments":{"compartmentId":"COMPARTMENT"}}' | "$0" "$1" "$login"
+    "#;
+    let vcn = Scene::new();
+    let script = script.replace("COMPARTMENT", vcn.api.compartment());
+    let output = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
+        .args(["up", "--", "sh", "-c", &script])
+        .args([python(), driver()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let answer = text.lines().last().unwrap_or_default();
+    let answer: serde_json::Value = serde_json::from_str(answer).unwrap_or_else(|_| panic!("{text}"));
+    assert_eq!(answer["value"][0]["shape"], "VM.Standard.E5.Flex", "{answer}");
+    assert!(text.contains("OCI API, on the nodes: http://169.254.169.254:"), "{text}");
 }

@@ -101,12 +101,12 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-fn driver() -> PathBuf {
+pub(crate) fn driver() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oci_contract/driver.py")
 }
 
 /// The interpreter that has the SDK.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.build/oci-sdk/bin/python");
     assert!(
         place.exists(),

@@ -18,6 +18,7 @@ use super::token::Token;
 use crate::error::{Error, Failure, LoginError, Refusal, beginning};
 use crate::key::RsaKey;
 use crate::region::Region;
+use crate::request_id::chance;
 use crate::sign::{Credentials, Signable, sign};
 use crate::transport::{Answer, Transport, Trust};
 use certificate::Certificate;
@@ -40,7 +41,7 @@ pub struct InstancePrincipal {
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The federation service's answer is a certificate check and two signatures away.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at each step, and the pause before the second one, which doubles.
+/// Attempts at each step, and the pause before the second one, which doubles; each is shortened by chance, by half at most.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -188,7 +189,7 @@ pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {
         match fetch().await {
-            Err(failure) if is_worth_another(&failure) => sleep(pause).await,
+            Err(failure) if is_worth_another(&failure) => sleep(pause.mul_f64(0.5 + chance() / 2.0)).await,
             outcome => return outcome,
         }
         pause *= 2;
