@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oci::{
-    ApiKey, AttachVnic, AttachmentState, Attempt, Backoff, Budget, Cloud, CreateAddress, CreateVnic, Endpoints,
-    InstancePrincipal, Kind, Login, Observer, Oci, Options, Policy, Rates, RetryToken, Trust, VnicAttachment,
+    ApiKey, AttachVnic, AttachmentState, Attempt, Backoff, Budget, Cloud, CloudView, CreateAddress, CreateVnic,
+    Endpoints, InstancePrincipal, Kind, Login, Observer, Oci, Options, Policy, Rates, RetryToken, Trust,
+    VnicAttachment,
 };
 use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
 use std::sync::Mutex;

@@ -8,7 +8,7 @@ use vcn::{Family, Ocid};
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
 use crate::attachment::{AttachVnic, VnicAttachment};
 use crate::client::{Call, Oci};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, CloudView};
 use crate::error::Error;
 use crate::instance::{Instance, Shape};
 use crate::retry_token::RetryToken;
@@ -16,7 +16,7 @@ use crate::subnet::Subnet;
 use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic};
 
-impl Cloud for Oci {
+impl CloudView for Oci {
     async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
         self.object(get("GetInstance", id.as_str(), format!("/instances/{id}"))).await.map(|read| read.value)
     }
@@ -44,6 +44,21 @@ impl Cloud for Oci {
         self.object(get("GetVnicAttachment", id.as_str(), format!("/vnicAttachments/{id}"))).await
     }
 
+    async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
+        self.object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await
+    }
+
+    async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
+        let names = names(family);
+        self.list(get(names.list, vnic.as_str(), format!("/{}", names.path)).with("vnicId", vnic)).await
+    }
+
+    async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
+        self.object(get("GetSubnet", id.as_str(), format!("/subnets/{id}"))).await.map(|read| read.value)
+    }
+}
+
+impl Cloud for Oci {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
         let mut call = post("AttachVnic", wish.instance_id.as_str(), "/vnicAttachments".to_owned(), wish)?;
         call.retry_token = Some(token);
@@ -56,10 +71,6 @@ impl Cloud for Oci {
         self.call(&call).await.map(drop)
     }
 
-    async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
-        self.object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await
-    }
-
     async fn update_vnic(
         &self,
         id: &Ocid,
@@ -70,11 +81,6 @@ impl Cloud for Oci {
         call.method = Method::PUT;
         call.if_match = if_match;
         self.object(call).await
-    }
-
-    async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
-        let names = names(family);
-        self.list(get(names.list, vnic.as_str(), format!("/{}", names.path)).with("vnicId", vnic)).await
     }
 
     async fn create_address(
@@ -116,10 +122,6 @@ impl Cloud for Oci {
         let body = json!({ "vnicId": vnic, items: ids });
         let call = post(operation, vnic.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
         self.work(&call).await
-    }
-
-    async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
-        self.object(get("GetSubnet", id.as_str(), format!("/subnets/{id}"))).await.map(|read| read.value)
     }
 }
 

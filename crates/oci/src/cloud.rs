@@ -1,4 +1,6 @@
 //! What is asked of the cloud, whoever answers.
+//!
+//! Two traits, so that whoever must change nothing (a plan, a report) can be given what cannot.
 
 use std::future::Future;
 
@@ -13,8 +15,8 @@ use crate::subnet::Subnet;
 use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic};
 
-/// The cloud, as far as VNICs need it. All errors are [`Error`]; lists are whole.
-pub trait Cloud: Send + Sync {
+/// What the cloud has, as far as VNICs need it. Changes nothing. All errors are [`Error`]; lists are whole.
+pub trait CloudView: Send + Sync {
     /// An instance. 404 means gone or not ours to see.
     fn instance(&self, id: &Ocid) -> impl Future<Output = Result<Instance, Error>> + Send;
 
@@ -32,6 +34,18 @@ pub trait Cloud: Send + Sync {
     /// An attachment.
     fn vnic_attachment(&self, id: &Ocid) -> impl Future<Output = Result<Tagged<VnicAttachment>, Error>> + Send;
 
+    /// A VNIC.
+    fn vnic(&self, id: &Ocid) -> impl Future<Output = Result<Tagged<Vnic>, Error>> + Send;
+
+    /// The addresses of one family that a VNIC holds, its own included.
+    fn addresses(&self, vnic: &Ocid, family: Family) -> impl Future<Output = Result<Vec<IpObject>, Error>> + Send;
+
+    /// A subnet.
+    fn subnet(&self, id: &Ocid) -> impl Future<Output = Result<Subnet, Error>> + Send;
+}
+
+/// The cloud, as far as VNICs need it: what it has, and changes to it.
+pub trait Cloud: CloudView {
     /// Asks for a VNIC on an instance. Comes back while it is still ATTACHING. One at a time per instance: another one
     /// meanwhile is refused (`Error::is_busy`).
     fn attach_vnic(
@@ -44,9 +58,6 @@ pub trait Cloud: Send + Sync {
     fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>)
     -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// A VNIC.
-    fn vnic(&self, id: &Ocid) -> impl Future<Output = Result<Tagged<Vnic>, Error>> + Send;
-
     /// Changes a VNIC, if it still is in the version that was read.
     fn update_vnic(
         &self,
@@ -54,9 +65,6 @@ pub trait Cloud: Send + Sync {
         change: &UpdateVnic,
         if_match: Option<&Etag>,
     ) -> impl Future<Output = Result<Tagged<Vnic>, Error>> + Send;
-
-    /// The addresses of one family that a VNIC holds, its own included.
-    fn addresses(&self, vnic: &Ocid, family: Family) -> impl Future<Output = Result<Vec<IpObject>, Error>> + Send;
 
     /// Gives a VNIC another address, or a block.
     fn create_address(
@@ -84,7 +92,4 @@ pub trait Cloud: Send + Sync {
         vnic: &Ocid,
         ids: &[Ocid],
     ) -> impl Future<Output = Result<WorkRequest, Error>> + Send;
-
-    /// A subnet.
-    fn subnet(&self, id: &Ocid) -> impl Future<Output = Result<Subnet, Error>> + Send;
 }

@@ -9,7 +9,7 @@ use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
 use crate::attachment::{AttachVnic, AttachmentState, VnicAttachment};
-use crate::cloud::Cloud;
+use crate::cloud::{Cloud, CloudView};
 use crate::error::{Error, Failure, Refusal};
 use crate::instance::{Instance, Shape};
 use crate::request_id::RequestId;
@@ -108,7 +108,7 @@ impl FakeCloud {
     }
 }
 
-impl Cloud for FakeCloud {
+impl CloudView for FakeCloud {
     async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
         self.call("GetInstance", id, |state| state.instance(id).map(|(instance, _)| instance.clone()))
     }
@@ -135,16 +135,26 @@ impl Cloud for FakeCloud {
         self.call("GetVnicAttachment", id, |state| state.attachment(id))
     }
 
+    async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
+        self.call("GetVnic", id, |state| state.vnic(id))
+    }
+
+    async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
+        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family))
+    }
+
+    async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
+        self.call("GetSubnet", id, |state| state.subnets.get(id).cloned().ok_or_else(state::not_found))
+    }
+}
+
+impl Cloud for FakeCloud {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
         self.call("AttachVnic", &wish.instance_id, |state| state.attach(wish, token))
     }
 
     async fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>) -> Result<(), Error> {
         self.call("DetachVnic", attachment, |state| state.detach(attachment, if_match))
-    }
-
-    async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
-        self.call("GetVnic", id, |state| state.vnic(id))
     }
 
     async fn update_vnic(
@@ -154,10 +164,6 @@ impl Cloud for FakeCloud {
         if_match: Option<&Etag>,
     ) -> Result<Tagged<Vnic>, Error> {
         self.call("UpdateVnic", id, |state| state.update_vnic(id, change, if_match))
-    }
-
-    async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
-        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family))
     }
 
     async fn create_address(
@@ -197,9 +203,5 @@ impl Cloud for FakeCloud {
             }
             Ok(WorkRequest("work".to_owned()))
         })
-    }
-
-    async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
-        self.call("GetSubnet", id, |state| state.subnets.get(id).cloned().ok_or_else(state::not_found))
     }
 }

@@ -2,7 +2,7 @@
 //! outside system.
 //!
 //! ```text
-//!             Cloud (trait) ◀──implements── FakeCloud
+//!   CloudView, Cloud (traits) ◀──implements── FakeCloud
 //!                  ▲ implements
 //!   calls ──▶     Oci ──▶ Budget ──▶ Login ──▶ sign ──▶ Transport ──▶ iaas.<region>.<realm>
 //!                  ▲      (shared,   (who?)                 │
@@ -44,7 +44,7 @@ pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAt
 pub use auth::{ApiKey, InstancePrincipal, Login, WorkloadIdentity};
 pub use budget::{Budget, Rates, Standing};
 pub use client::{Oci, Options};
-pub use cloud::Cloud;
+pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use fake::FakeCloud;
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};

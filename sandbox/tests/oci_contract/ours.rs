@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use oci::{
-    ApiKey, Cloud, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, Policy, RetryToken,
-    Tagged, Trust, WorkloadIdentity,
+    ApiKey, Cloud, CloudView, CreateAddresses, Endpoints, Error, Etag, InstancePrincipal, Login, Oci, Options, Policy,
+    RetryToken, Tagged, Trust, WorkloadIdentity,
 };
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -3,7 +3,9 @@
 use vcn::Ocid;
 
 use crate::instance::{Instance, InstanceState};
-use crate::{AttachVnic, AttachmentState, Cloud, CreateAddress, CreateVnic, FakeCloud, Kind, RetryToken, Subnet};
+use crate::{
+    AttachVnic, AttachmentState, Cloud, CloudView, CreateAddress, CreateVnic, FakeCloud, Kind, RetryToken, Subnet,
+};
 
 fn ocid(text: &str) -> Ocid {
     text.parse().unwrap()
