@@ -192,6 +192,11 @@ pub struct Options {
         value_name = "WHAT"
     )]
     pub pods_may_use_metadata: Permission,
+    /// Whether pods may send packets from addresses that are not theirs. The fabric drops such packets where they leave the
+    /// node by a VNIC that lacks the address; the node drops the others, unless a pod is to be a router for addresses of its
+    /// own
+    #[arg(long, global = true, env = "PODS_MAY_SPOOF", value_enum, default_value = "deny", value_name = "WHAT")]
+    pub pods_may_spoof: Permission,
     /// Bare metal: the link that is physical port 0, where the metadata service's addresses match no link
     #[arg(long, global = true, env = "BM_PORT_0", value_name = "LINK")]
     pub bm_port_0: Option<String>,

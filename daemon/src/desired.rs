@@ -34,6 +34,8 @@ pub struct Choices<'a> {
     pub ports: &'a Ports,
     /// Whether pods may ask the metadata service.
     pub pods_may_use_metadata: bool,
+    /// Whether they may send from addresses that are not theirs.
+    pub pods_may_spoof: bool,
     /// Whether the pod network of this node is ours. Where it is not, the host does nothing for pods, and the VNICs of
     /// the NativePodNetwork are whoever's it is.
     pub ours: bool,
@@ -114,7 +116,11 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
                        VNIC's own address";
         Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
     }));
-    let services = PodServices { may_use_metadata: choices.pods_may_use_metadata, ipv6: speaks_ipv6(facts) };
+    let services = PodServices {
+        may_use_metadata: choices.pods_may_use_metadata,
+        may_spoof: choices.pods_may_spoof,
+        ipv6: speaks_ipv6(facts),
+    };
     let spared = match choices.ours {
         true => Vec::new(),
         false => {

@@ -123,8 +123,9 @@ impl Reconciler {
         };
         let slots = self.assign_slots(world, preview, &mut findings);
         let ours = self.installation.is_ours(&self.settings, world, cause);
-        let pods_may_use_metadata = self.settings.pods_may_use_metadata;
-        let choices = Choices { ports: &self.settings.ports, pods_may_use_metadata, ours };
+        let Settings { ports, pods_may_use_metadata, pods_may_spoof, .. } = &*self.settings;
+        let (pods_may_use_metadata, pods_may_spoof) = (*pods_may_use_metadata, *pods_may_spoof);
+        let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours };
         let ipv6 = self.host.speaks_ipv6();
         let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6 };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));

@@ -28,6 +28,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Whether pods may ask the metadata service on port 80.
     pub pods_may_use_metadata: bool,
+    /// Whether pods may send from addresses that are not theirs.
+    pub pods_may_spoof: bool,
     /// Physical ports by name.
     pub ports: Ports,
     /// How often everything is looked at when nothing seems to happen.
@@ -120,6 +122,7 @@ impl Settings {
             sysctl_root: options.sysctl_root,
             listen: options.listen,
             pods_may_use_metadata: options.pods_may_use_metadata == Permission::Allow,
+            pods_may_spoof: options.pods_may_spoof == Permission::Allow,
             ports: Ports {
                 zero: port("--bm-port-0", options.bm_port_0)?,
                 one: port("--bm-port-1", options.bm_port_1)?,

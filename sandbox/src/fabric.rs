@@ -40,7 +40,7 @@ pub const SERVICES_V4: Ipv4Addr = vcn::METADATA_ADDRESS;
 /// The iSCSI target of a boot disk, likewise on primary VNICs only.
 pub const BOOT_DISK_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 2);
 /// The services' IPv6 address, as OCI documents it for subnets with IPv6.
-pub const SERVICES_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe);
+pub const SERVICES_V6: Ipv6Addr = vcn::METADATA_ADDRESS_V6;
 
 /// A frame and the port it leaves by.
 pub type Outgoing = (Port, Vec<u8>);

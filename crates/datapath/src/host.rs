@@ -3,15 +3,15 @@
 //! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use vcn::{
-    Family, IfName, LINK_ALIAS_PREFIX, METADATA_ADDRESS, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities,
-    TableId, Vnic, vnic_mark,
+    Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities, TableId, Vnic,
+    vnic_mark,
 };
 
+use crate::object::metadata_address;
 use crate::pod::everything;
 use crate::{
     AddressSpec, LinkKind, LinkSpec, NftRule, NftRuleKind, Object, Place, RouteSpec, RuleSpec, SysctlSpec, Transport,
@@ -39,6 +39,9 @@ pub struct HostNetwork {
 pub struct PodServices {
     /// Whether they may ask the metadata service on port 80 (it hands out the instance's credentials).
     pub may_use_metadata: bool,
+    /// Whether they may send from addresses that are not theirs.
+    #[serde(default)]
+    pub may_spoof: bool,
     /// Whether the kernel forwards IPv6 for them.
     pub ipv6: bool,
 }
@@ -76,14 +79,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
     }
     if let Some(pods) = network.pods {
         objects.extend(to_pods(pods));
-        objects.push(Object::Rule(RuleSpec {
-            priority: RulePriorities::METADATA,
-            family: Family::Ipv4,
-            from: None,
-            to: Some(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS))),
-            fwmark: None,
-            table: TableId::MAIN,
-        }));
+        objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
         objects.push(Object::NftTable(nft_rules(network, pods)));
     }
@@ -117,6 +113,11 @@ fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
     pods.families()
         .map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table }))
+}
+
+fn to_metadata(family: Family) -> Object {
+    let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
+    Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN })
 }
 
 /// Answers to what came in by a VNIC leave by it.
@@ -203,14 +204,26 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     // Sorted: the table is to be the same in whatever order VNICs are listed.
     let marked: BTreeMap<Mark, &IfName> = secondary.chain([(PRIMARY_MARK, &network.primary)]).collect();
     let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
-    let ports = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80)));
+    let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
     // In the order of the table's chains, which is the order they are observed in.
+    let source = pods.families().filter(|_| !pods.may_spoof).map(|family| NftRuleKind::DropForeignSource { family });
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
-    let forward = ports.map(|(transport, port)| NftRuleKind::AcceptMetadataPort { transport, port });
-    let masquerade = NftRuleKind::MasqueradeMetadata { link: network.primary.clone() };
-    let kinds = way_in.chain(way_back).chain(forward).chain([NftRuleKind::DropLinkLocal, masquerade]);
-    kinds.map(NftRule::new).collect()
+    let forward = pods.families().flat_map(|family| {
+        let accept = ports.iter().map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
+            family,
+            transport: *transport,
+            port: *port,
+        });
+        let drop = match family {
+            Family::Ipv4 => NftRuleKind::DropLinkLocal,
+            Family::Ipv6 => NftRuleKind::DropMetadataV6,
+        };
+        accept.chain([drop])
+    });
+    let masquerade = |family| NftRuleKind::MasqueradeMetadata { family, link: network.primary.clone() };
+    let masquerades = pods.families().map(masquerade);
+    source.chain(way_in).chain(way_back).chain(forward).chain(masquerades).map(NftRule::new).collect()
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

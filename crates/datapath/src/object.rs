@@ -10,6 +10,7 @@ use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanT
 
 mod nft;
 
+pub(crate) use nft::metadata_address;
 pub use nft::{NftRule, NftRuleKind, Transport};
 
 /// One object of a namespace's network.

@@ -48,7 +48,11 @@ fn network() -> HostNetwork {
     };
     let placement = Placement::Device { link: name("ens5") };
     let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN }];
-    HostNetwork { primary: name("ens3"), vnics, pods: Some(PodServices { may_use_metadata: true, ipv6: true }) }
+    HostNetwork {
+        primary: name("ens3"),
+        vnics,
+        pods: Some(PodServices { may_use_metadata: true, may_spoof: false, ipv6: true }),
+    }
 }
 
 fn todo(network: &HostNetwork, places: &mut Places) -> Vec<Step> {
@@ -148,6 +152,10 @@ fn the_nft_table_reads_as_the_plan_does() {
             "type filter hook prerouting priority dstnat + 10; policy accept;",
             "ct direction reply ct mark & 0x00001046 == 0x00001004 meta mark set meta mark & 0xffffffbd | 0x00001004",
             "iifname \"vcn*\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
+            "type filter hook prerouting priority raw; policy accept;",
+            "iifname \"vcn*\" ip saddr != 0.0.0.0 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
+            "iifname \"vcn*\" ip6 saddr != fe80::/10 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
+            "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
         ] {
             assert!(listing.contains(line), "{line}: {listing}");
         }

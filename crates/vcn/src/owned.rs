@@ -62,6 +62,9 @@ pub const STATE_DIR: &str = "/run/vcn-native";
 /// The metadata service, VCN resolver (53) and time server (123), on the primary VNIC only.
 pub const METADATA_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 
+/// The same services by IPv6, on the primary VNIC only as well.
+pub const METADATA_ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x00c1, 0, 0, 0, 0, 0xa9fe, 0xa9fe);
+
 /// A pod's IPv4 gateway: nobody holds this address, a permanent neighbour answers for it.
 pub const POD_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
@@ -75,7 +78,7 @@ pub struct RulePriorities;
 impl RulePriorities {
     /// Everything → [`PODS_TABLE`]: what is for a pod of this node goes to it, whatever comes below.
     pub const TO_PODS: Priority = Priority(512);
-    /// To the metadata address → main: it answers on the primary VNIC only.
+    /// To the metadata addresses → main: they answer on the primary VNIC only.
     pub const METADATA: Priority = Priority(1000);
     /// A mark of ours → main for the primary VNIC, else the VNIC's table: replies leave by the VNIC the question came by.
     pub const MARK: Priority = Priority(1024);

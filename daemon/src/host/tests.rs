@@ -23,7 +23,7 @@ fn network() -> HostNetwork {
     HostNetwork {
         primary: "eth0".parse().unwrap(),
         vnics: vec![vlan("a", 11, 11), vlan("b", 12, 12)],
-        pods: Some(PodServices { may_use_metadata: false, ipv6: true }),
+        pods: Some(PodServices { may_use_metadata: false, may_spoof: false, ipv6: true }),
     }
 }
 
@@ -39,9 +39,9 @@ fn vnics_stand_alone_and_share_only_their_port() {
     let own = host::desired(&network).iter().filter(|object| object.to_string().contains("nic1.11")).count();
     let parts = parts(&batches);
     let named = |name: &str| parts.iter().filter(|(part, _)| part.ends_with(name)).cloned().collect::<Vec<_>>();
-    // ip_forward, the primary's rp_filter, the rules to pods (2), for metadata and for answers (2), ipv6 (2), the port;
+    // ip_forward, the primary's rp_filter, the rules to pods (2), for metadata (2) and for answers (2), ipv6 (2), the port;
     // in this order.
-    assert_eq!(named("host").iter().map(|(_, steps)| *steps).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 2, 1]);
+    assert_eq!(named("host").iter().map(|(_, steps)| *steps).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 1, 1, 1, 2, 1]);
     // The rules from the VNIC's address and for its mark name no link.
     assert_eq!(named(".a"), [("ocid1.vnic.oc1.iad.a".into(), own + 2)]);
     assert_eq!(named(".b").len(), 1);

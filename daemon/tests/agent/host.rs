@@ -86,6 +86,7 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
         node.rules(Family::Ipv6),
         [
             "512 all all 999",
+            "1000 all fd00:c1::a9fe:a9fe/128 main",
             "1024 all all fwmark 0x1000/0x1046 main",
             "1024 all all fwmark 0x1002/0x1046 1000",
             "1537 2603:c020:0:33::7/128 all 1000"

@@ -7,5 +7,7 @@
 mod host_ports;
 mod kube_proxy;
 mod node_ports;
+mod services;
+mod sources;
 mod surroundings;
 mod world;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox::{Agent, Attachment, DropReason, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{
+    Agent, Attachment, Container, DropReason, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec,
+};
 use vcn::{Family, MachineKind, PerFamily};
 
 /// The port that pods listen on.
@@ -102,8 +104,13 @@ impl World {
     }
 
     pub(crate) fn start_agent(&mut self, node: &Node) {
+        self.start_agent_in(&Container::node_agent().unwrap(), node);
+    }
+
+    /// With another container than the manifest's.
+    pub(crate) fn start_agent_in(&mut self, container: &Container, node: &Node) {
         sandbox::publish_native_pod_network(&self.vcn, node, NpnShape::PerFamily).unwrap();
-        let mut agent = Agent::start(node, &bin_dir()).unwrap();
+        let mut agent = Agent::start_in(container, node, &bin_dir()).unwrap();
         agent.wait_ready(node).unwrap();
         self.agents.push(agent);
     }

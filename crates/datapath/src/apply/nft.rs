@@ -1,16 +1,18 @@
 //! Our nft rules in the kernel's terms.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnetwork::{IpNetwork, Ipv4Network};
+use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use netlink::nft::{Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Table};
-use vcn::{HOST_LINK_PREFIX, METADATA_ADDRESS, Mark, NFT_TABLE};
+use vcn::{Family, HOST_LINK_PREFIX, Mark, NFT_TABLE};
 
+use crate::object::metadata_address;
 use crate::{NftRule, NftRuleKind, Transport};
 
 /// When a rule is asked: its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    Source,
     WayIn,
     WayBack,
     Forward,
@@ -31,6 +33,8 @@ pub(super) fn table(rules: &[NftRule]) -> Table {
     Table {
         name: NFT_TABLE.to_owned(),
         chains: vec![
+            // First of all, where others have their raw tables: nothing is looked up for what is dropped here.
+            chain("source", Hook::Prerouting, ChainKind::Filter, (-300, Stage::Source)),
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
             chain("way-in", Hook::Prerouting, ChainKind::Filter, (-110, Stage::WayIn)),
             chain("way-back", Hook::Prerouting, ChainKind::Filter, (-90, Stage::WayBack)),
@@ -46,7 +50,10 @@ impl Stage {
         match kind {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
             NftRuleKind::MarkPackets { .. } => Self::WayBack,
-            NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::DropLinkLocal => Self::Forward,
+            NftRuleKind::DropForeignSource { .. } => Self::Source,
+            NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::DropLinkLocal | NftRuleKind::DropMetadataV6 => {
+                Self::Forward
+            }
             NftRuleKind::MasqueradeMetadata { .. } => Self::Postrouting,
         }
     }
@@ -54,7 +61,7 @@ impl Stage {
 
 fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
     let from_pods = Expression::Iifname(LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned()));
-    let metadata = Expression::DestinationNet(IpNetwork::from(IpAddr::V4(METADATA_ADDRESS)));
+    let metadata = |family| Expression::DestinationNet(IpNetwork::from(metadata_address(family)));
     match kind {
         // Every packet that asks, not the first of a connection alone: so connections older than this table are marked
         // too. Once it is, the destination is not looked up again.
@@ -70,9 +77,9 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             let marks = [Expression::CtMark(masked(*mark)), Expression::SetMark(masked(*mark))];
             direction.into_iter().chain(marks).collect()
         }
-        NftRuleKind::AcceptMetadataPort { transport, port } => vec![
+        NftRuleKind::AcceptMetadataPort { family, transport, port } => vec![
             from_pods,
-            metadata,
+            metadata(*family),
             Expression::L4proto(match transport {
                 Transport::Tcp => Protocol::Tcp,
                 Transport::Udp => Protocol::Udp,
@@ -80,15 +87,32 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             Expression::DestinationPort(*port),
             Expression::Accept,
         ],
-        NftRuleKind::MasqueradeMetadata { link } => vec![
+        NftRuleKind::MasqueradeMetadata { family, link } => vec![
             from_pods,
-            metadata,
+            metadata(*family),
             Expression::Oifname(LinkMatch::Exact(link.clone())),
             Expression::Counter,
             Expression::Masquerade,
         ],
         NftRuleKind::DropLinkLocal => {
             vec![from_pods, Expression::DestinationNet(LINK_LOCAL), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::DropMetadataV6 => {
+            vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::DropForeignSource { family } => {
+            // Who has no address yet asks for one from these; they are not forwarded.
+            let none_yet = match family {
+                Family::Ipv4 => IpNetwork::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+                Family::Ipv6 => LINK_LOCAL_V6,
+            };
+            vec![
+                from_pods,
+                Expression::SourceNetNot(none_yet),
+                Expression::SourceIsElsewhere,
+                Expression::Counter,
+                Expression::Drop,
+            ]
         }
     }
 }
@@ -101,3 +125,9 @@ const LINK_LOCAL: IpNetwork = IpNetwork::V4(match Ipv4Network::new_checked(Ipv4A
     Some(net) => net,
     None => panic!(),
 });
+
+const LINK_LOCAL_V6: IpNetwork =
+    IpNetwork::V6(match Ipv6Network::new_checked(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10) {
+        Some(net) => net,
+        None => panic!(),
+    });

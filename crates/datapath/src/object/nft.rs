@@ -2,9 +2,10 @@
 //! so `nft list table inet vcn-native` reads like this list.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use vcn::{HOST_LINK_PREFIX, IfName, METADATA_ADDRESS, Mark};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, METADATA_ADDRESS, METADATA_ADDRESS_V6, Mark};
 
 /// One rule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,11 +25,15 @@ pub enum NftRuleKind {
     /// Pods reach the VCN resolver, the time server and (where allowed) the metadata service as the primary VNIC,
     /// the only one those answer.
     MasqueradeMetadata {
+        /// Of which address.
+        family: Family,
         /// The primary VNIC's link.
         link: IfName,
     },
     /// Pods may ask this TCP or UDP port of the metadata address.
     AcceptMetadataPort {
+        /// Of which address.
+        family: Family,
         /// `tcp` or `udp`.
         transport: Transport,
         /// 53, 123 or 80.
@@ -55,6 +60,15 @@ pub enum NftRuleKind {
     },
     /// The rest of 169.254.0.0/16 is the host's own (iSCSI boot disks): dropped from pods.
     DropLinkLocal,
+    /// What else may answer at the IPv6 metadata address is not for pods either.
+    DropMetadataV6,
+    /// A pod sends from its own addresses alone: the way back to where a packet claims to come from must be by the link
+    /// that it came by. The fabric sees to it for what leaves the node, but not between this node's pods, nor for one that
+    /// takes the address of another on the same VNIC. Asked of the routes to pods, so it is one rule for all of them.
+    DropForeignSource {
+        /// Of which addresses.
+        family: Family,
+    },
 }
 
 /// A transport protocol with ports.
@@ -92,12 +106,15 @@ impl Eq for NftRule {}
 impl fmt::Display for NftRuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MasqueradeMetadata { link } => write!(f, "pods to {METADATA_ADDRESS} by {link}: masquerade"),
-            Self::AcceptMetadataPort { transport: Transport::Tcp, port } => {
-                write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} tcp {port}: accept")
+            Self::MasqueradeMetadata { family, link } => {
+                write!(f, "pods to {} by {link}: masquerade", metadata_address(*family))
             }
-            Self::AcceptMetadataPort { transport: Transport::Udp, port } => {
-                write!(f, "{HOST_LINK_PREFIX}* to {METADATA_ADDRESS} udp {port}: accept")
+            Self::AcceptMetadataPort { family, transport, port } => {
+                let transport = match transport {
+                    Transport::Tcp => "tcp",
+                    Transport::Udp => "udp",
+                };
+                write!(f, "{HOST_LINK_PREFIX}* to {} {transport} {port}: accept", metadata_address(*family))
             }
             Self::RememberWayIn { link, mark } => write!(f, "in by {link} for this host: connection mark {mark}"),
             Self::MarkPackets { mark, answers: true } => {
@@ -105,6 +122,19 @@ impl fmt::Display for NftRuleKind {
             }
             Self::MarkPackets { mark, answers: false } => write!(f, "in connections of mark {mark}: mark {mark}"),
             Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
+            Self::DropMetadataV6 => write!(f, "{HOST_LINK_PREFIX}* to other ports of {METADATA_ADDRESS_V6}: drop"),
+            Self::DropForeignSource { family } => {
+                write!(f, "{HOST_LINK_PREFIX}* from {family} addresses that are not its own: drop")
+            }
         }
+    }
+}
+
+/// Where the metadata service, the resolver and the time server are.
+#[must_use]
+pub(crate) const fn metadata_address(family: Family) -> IpAddr {
+    match family {
+        Family::Ipv4 => IpAddr::V4(METADATA_ADDRESS),
+        Family::Ipv6 => IpAddr::V6(METADATA_ADDRESS_V6),
     }
 }

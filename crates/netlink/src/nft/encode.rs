@@ -26,8 +26,11 @@ const NFT_CT_MARK: u32 = 3;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
+const NFT_FIB_RESULT_OIF: u32 = 1;
 const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
+const NFTA_FIB_F_SADDR: u32 = 1;
 const NFTA_FIB_F_DADDR: u32 = 2;
+const NFTA_FIB_F_IIF: u32 = 8;
 const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
 const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 const NF_DROP: u32 = 0;
@@ -134,6 +137,16 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
             ];
             to.push(raw("fib", &attributes));
             to.push(compare(Operator::Equal, u32::from(libc::RTN_LOCAL).to_ne_bytes().to_vec()));
+        }
+        Expression::SourceIsElsewhere => {
+            let attributes = [
+                (NFTA_FIB_DREG, register()),
+                (NFTA_FIB_RESULT, NFT_FIB_RESULT_OIF),
+                (NFTA_FIB_FLAGS, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF),
+            ];
+            to.push(raw("fib", &attributes));
+            // The index of no link.
+            to.push(compare(Operator::Equal, 0_u32.to_ne_bytes().to_vec()));
         }
         Expression::SetMark(mark) => {
             let load = load_meta(MetaKey::Mark);

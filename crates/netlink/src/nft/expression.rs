@@ -40,6 +40,8 @@ pub enum Expression {
     CtDirection(Direction),
     /// Its destination is an address of this host.
     DestinationIsLocal,
+    /// No route leads to its source by the link that it came in by. In prerouting chains.
+    SourceIsElsewhere,
     /// Sets the bits of its mark under the mask; others' bits stay.
     SetMark(Masked),
     /// Sets the bits of its connection's mark under the mask; others' bits stay.

@@ -152,7 +152,7 @@ fn network() -> HostNetwork {
     HostNetwork {
         primary: name("ens3"),
         vnics: vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN }],
-        pods: Some(PodServices { may_use_metadata: true, ipv6: true }),
+        pods: Some(PodServices { may_use_metadata: true, may_spoof: false, ipv6: true }),
     }
 }
 
