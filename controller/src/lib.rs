@@ -1,1 +1,3 @@
 //! The controller manager: makes OCI have the VNICs that custom resources and annotations ask for.
+
+pub mod events;
