@@ -1,11 +1,14 @@
 //! The command line, as typed, and with it the list of all that can be set: every option that names a variable is a key of
-//! the environment and of the configuration file, too (see [`crate::config`]).
+//! the environment and of the configuration file, too (see [`resident::config`]).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use installer::Seen;
+use resident::args::{ConfigArgs, LogLevel, Output};
+use resident::command_line::CONFIG_FILE;
+use resident::config::keys::Keys;
 
 /// Runs on every node: configures its secondary VNICs, publishes the addresses pods may have, puts the CNI plugins in
 /// place and reports. The pods' own path needs none of it: while it is down, pods come and go as before.
@@ -23,9 +26,6 @@ pub struct Args {
     #[command(flatten)]
     pub options: Options,
 }
-
-/// Says where the configuration file is; no key of it.
-pub const CONFIG_FILE: &str = "CONFIG_FILE";
 
 /// Where the configuration file is, if there is one.
 pub const DEFAULT_CONFIG: &str = "/etc/oke-node-agent/agent.conf";
@@ -95,43 +95,12 @@ Examples:
     Config(ConfigArgs),
 }
 
-/// What to say of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
-pub struct ConfigArgs {
-    /// Every key with its default, unit and meaning, and whether a new value needs a restart
-    #[arg(long, conflicts_with = "check")]
-    pub explain: bool,
-    /// Whether a file is right, by itself
-    #[arg(long, value_name = "FILE")]
-    pub check: Option<PathBuf>,
-    /// How.
-    #[command(flatten)]
-    pub output: Output,
-}
-
 /// Where a bundle goes.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct BundleOutput {
     /// The file to write; standard output when nothing is said
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-}
-
-/// How to say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
-pub struct Output {
-    /// For people or for programs
-    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
-    pub output: Format,
-}
-
-/// An output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Columns and sentences.
-    Table,
-    /// JSON.
-    Json,
 }
 
 /// Whether pods may do something.
@@ -141,21 +110,6 @@ pub enum Permission {
     Allow,
     /// They may not.
     Deny,
-}
-
-/// The least that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// What stops pods.
-    Error,
-    /// What is not as it should be.
-    Warn,
-    /// What changed.
-    Info,
-    /// What was asked and answered.
-    Debug,
-    /// All there is.
-    Trace,
 }
 
 /// Everything that can be set. What is a DIR, FILE, URL or ADDRESS is taken at the start, the rest while the agent runs.
@@ -249,4 +203,10 @@ pub struct Options {
     /// What the installer takes.
     #[command(flatten)]
     pub installer: installer::Options,
+}
+
+/// Every key.
+#[must_use]
+pub fn keys() -> Keys {
+    Keys::of::<Options>()
 }

@@ -7,10 +7,10 @@ use datapath::Places;
 use datapath::pods::Observed;
 use ipam::{Allocation, BootId, BootTime, Pools, Store};
 use netlink::{Link, Socket};
+use resident::logging::chain;
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, Ocid, TableId};
 
-use crate::logging::chain;
 use crate::reconcile::pods::network;
 
 /// One pod's interface.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipam::BootId;
+use resident::logging::chain;
+use resident::server::{Answer, Answers, Asker};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::attachments;
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 use crate::metrics::Metrics;
 use crate::pass::Pass;
 use crate::reconcile::Reconciler;
@@ -53,26 +54,6 @@ pub struct Board {
     pub previews: mpsc::Sender<PreviewRequest>,
 }
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The HTTP status.
-    pub status: u16,
-    /// The content type.
-    pub content_type: &'static str,
-    /// The body.
-    pub body: String,
-}
-
-/// Who asks: the socket is root's, the TCP port is everybody's on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
-    /// Anybody who reaches the port.
-    Anybody,
-    /// Root.
-    Root,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ready {
@@ -80,9 +61,8 @@ struct Ready {
     conditions: Vec<Condition>,
 }
 
-impl Board {
-    /// Answers a question.
-    pub async fn answer(&self, path: &str, asker: Asker) -> Answer {
+impl Answers for Board {
+    async fn answer(&self, path: &str, asker: Asker) -> Answer {
         match (path, asker) {
             ("/healthz", _) => self.health(Instant::now()),
             ("/readyz", _) => self.readiness(),
@@ -95,7 +75,9 @@ impl Board {
             _ => Answer::text(404, "nothing is here\n"),
         }
     }
+}
 
+impl Board {
     /// The process lives and its loop turns. Nothing outside makes it unhealthy: a restart would mend nothing there.
     fn health(&self, now: Instant) -> Answer {
         let waited = now.saturating_duration_since(self.started);
@@ -118,7 +100,7 @@ impl Board {
         let usage = self.usage().await.unwrap_or_default();
         let world = self.worlds.borrow().clone();
         let body = self.metrics.text(&world, self.pass().as_deref(), &usage);
-        Answer { status: 200, content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8", body }
+        Answer::metrics(body)
     }
 
     fn status(&self) -> Answer {
@@ -168,22 +150,6 @@ impl Board {
 
     fn pass(&self) -> Option<Arc<Pass>> {
         self.passes.borrow().clone()
-    }
-}
-
-impl Answer {
-    fn text(status: u16, body: &str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: body.to_owned() }
-    }
-
-    fn json(status: u16, body: &impl Serialize) -> Self {
-        match serde_json::to_string(body) {
-            Ok(mut body) => {
-                body.push('\n');
-                Self { status, content_type: "application/json", body }
-            }
-            Err(error) => Self::text(500, &format!("{error}\n")),
-        }
     }
 }
 

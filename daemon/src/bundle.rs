@@ -20,12 +20,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ipam::BootId;
+use resident::config::{Layers, explain};
 use serde::Serialize;
 
 use crate::ask::{AskError, ask};
 use crate::attachments;
-use crate::config::keys::Keys;
-use crate::config::{Layers, explain};
 use crate::reconcile::Reconciler;
 use crate::run::Exit;
 use crate::settings::Settings;
@@ -68,7 +67,7 @@ pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -
 
 fn collect<W: io::Write>(settings: &Arc<Settings>, layers: &Layers, archive: &mut Archive<W>) -> io::Result<()> {
     let agent = told_by_agent(settings, archive)?;
-    let keys = Keys::default();
+    let keys = crate::args::keys();
     let read = layers.read(&keys);
     let problems: Vec<String> = read.problems.iter().map(ToString::to_string).collect();
     let set = explain::set(&keys, &read.values);
@@ -94,11 +93,11 @@ fn told_by_agent<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W
             }
             // It hangs, and would let each question wait.
             Err(error @ AskError::Silent { .. }) => {
-                archive.missing(name, &crate::logging::chain(&error));
+                archive.missing(name, &resident::logging::chain(&error));
                 told_without(settings, archive)?;
                 return Ok("The agent was running and DID NOT ANSWER: what is in agent/ was found out without it.");
             }
-            Err(error) => archive.missing(name, &crate::logging::chain(&error)),
+            Err(error) => archive.missing(name, &resident::logging::chain(&error)),
         }
     }
     Ok("The agent was running: what is in agent/ is what it said.")
@@ -117,11 +116,11 @@ fn told_without<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>
     let boot = match BootId::current() {
         Ok(boot) => boot,
         Err(error) => {
-            archive.missing("agent/pools.json", &crate::logging::chain(&error));
+            archive.missing("agent/pools.json", &resident::logging::chain(&error));
             return Ok(());
         }
     };
-    let usage = Reconciler::usage(&settings.state_dir, &boot).map_err(|error| crate::logging::chain(&error));
+    let usage = Reconciler::usage(&settings.state_dir, &boot).map_err(|error| resident::logging::chain(&error));
     either(archive, "agent/pools.json", usage)?;
     let all = attachments::read(&settings.state_dir, &settings.sysctl_root, &boot);
     either(archive, "agent/attachments.json", all)?;

@@ -1,15 +1,11 @@
-//! From the command line to what is to be done: clap says what is typed wrongly, [`crate::config`] which values are wrong,
-//! so that these are told together with those of the environment and of the file.
+//! From the command line to what is to be done.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser as _};
+use clap::FromArgMatches as _;
+use resident::config::Layers;
 
-use crate::args::{Args, CONFIG_FILE, Command, DEFAULT_CONFIG};
-use crate::config::Layers;
-use crate::config::keys::{Key, Keys, bare};
+use crate::args::{Args, Command, DEFAULT_CONFIG, keys};
 
 /// What is to be done, and what was said of the configuration.
 #[derive(Clone, Debug)]
@@ -25,41 +21,10 @@ pub struct Invocation {
 /// # Errors
 /// As clap says them; help and version are among them.
 pub fn read(arguments: Vec<OsString>, environment: Vec<(String, String)>) -> Result<Invocation, clap::Error> {
-    let keys = Keys::default();
-    let untyped = |arg: Arg| match keys.iter().find(|key| arg.get_long() == key.flag().strip_prefix("--")) {
-        Some(_) => bare(arg).global(true).value_parser(clap::value_parser!(String)),
-        None => arg,
-    };
-    let matches = match Args::command().mut_args(untyped).try_get_matches_from(arguments.clone()) {
-        Ok(matches) => matches,
-        // With the values that an option may have, which the above does not know.
-        Err(error) if !error.use_stderr() => return Err(Args::try_parse_from(arguments).err().unwrap_or(error)),
-        Err(error) => return Err(error),
-    };
+    let (matches, layers) = resident::command_line::read::<Args>((&keys(), DEFAULT_CONFIG), arguments, environment)?;
     let command = match matches.subcommand() {
         Some(_) => Command::from_arg_matches(&matches)?,
         None => Command::Run,
     };
-    let by_flag = matches.get_one::<std::path::PathBuf>("config").cloned();
-    let in_environment = environment.iter().any(|(name, value)| name == CONFIG_FILE && !value.is_empty());
-    let file_is_named = in_environment || matches.value_source("config") == Some(ValueSource::CommandLine);
-    let file = by_flag.filter(|file| !file.as_os_str().is_empty()).unwrap_or_else(|| DEFAULT_CONFIG.into());
-    let flags: BTreeMap<String, String> = keys.iter().filter_map(|key| typed(key, &matches)).collect();
-    Ok(Invocation { command, layers: Layers { flags, environment, file, file_is_named } })
-}
-
-/// What the environment says; what is no text is nobody's key.
-#[must_use]
-pub fn environment() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
-fn typed(key: &Key, matches: &ArgMatches) -> Option<(String, String)> {
-    let id = key.id();
-    if matches.value_source(id) != Some(ValueSource::CommandLine) {
-        return None;
-    }
-    Some((key.name().to_owned(), matches.get_one::<String>(id)?.clone()))
+    Ok(Invocation { command, layers })
 }

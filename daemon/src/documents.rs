@@ -1,34 +1,27 @@
 //! The documents' tables are what the code says.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use resident::config::explain;
+use resident::metrics::markdown;
 
 use crate::advice;
-use crate::config::explain;
-use crate::config::keys::Keys;
-use crate::metrics::{self, Metrics};
+use crate::args::keys;
+use crate::metrics::Metrics;
 
-/// Compares the part of a document between its markers; writes it when UPDATE_DOCS is set.
 fn holds(document: &str, part: &str, table: &str) {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = (format!("<!-- begin: {part} -->\n"), format!("<!-- end: {part} -->"));
-    let (before, rest) = text.split_once(&begin).unwrap();
-    let (found, after) = rest.split_once(&end).unwrap();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-    } else {
-        assert!(found == table, "docs/{document} is not what the code says: UPDATE_DOCS=1 writes it");
-    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
+    assert_eq!(resident::documents::compare(&path, part, table), Ok(()));
 }
 
 #[test]
 fn the_keys_are_documented() {
-    holds("configuration.md", "keys", &explain::markdown(&Keys::default()));
+    holds("configuration.md", "keys", &explain::markdown(&keys()));
 }
 
 #[test]
 fn the_metrics_are_documented() {
-    holds("metrics.md", "metrics", &metrics::markdown(Metrics::default().described()));
+    holds("metrics.md", "metrics", &markdown(Metrics::default().described()));
 }
 
 #[test]
@@ -38,7 +31,7 @@ fn the_conditions_are_documented() {
 
 #[test]
 fn every_key_has_a_meaning_and_a_flag_and_no_two_are_alike() {
-    let keys = Keys::default();
+    let keys = keys();
     let mut names: Vec<&str> = keys.iter().map(|key| key.name()).collect();
     for key in keys.iter() {
         assert!(key.meaning().len() > 10 && key.flag().len() > 3, "{key:?}");

@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsFd;
 
 use netlink::{Event, Groups, Monitor, nft};
+use resident::logging::chain;
+use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
-use crate::logging::chain;
-use crate::readable::Readable;
 use crate::suspects::Suspects;
 
 /// What the events were about.

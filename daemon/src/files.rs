@@ -6,12 +6,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use resident::readable::{Readable, drain};
 
 use crate::identity::Snapshot;
 use crate::pass::Pass;
-use crate::readable::Readable;
 use crate::settings::Settings;
 
 /// What changed.
@@ -123,19 +122,5 @@ impl Files {
 
     fn look_at_npn(&self) -> Snapshot {
         Snapshot::default().with(&self.npn_file)
-    }
-}
-
-/// Reads all there is to read; what exactly happened is told by the files. `None` when there was nothing.
-pub(crate) fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
-    let mut some = None;
-    loop {
-        match inotify.read_events() {
-            Ok(events) if events.is_empty() => return Ok(some),
-            Ok(_) => some = Some(()),
-            Err(Errno::EAGAIN) => return Ok(some),
-            Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::Metadata;
+use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use vcn::Vnic;
 
 use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::host::Host;
-use crate::logging::chain;
 use crate::metrics::Metrics;
 use crate::npn::NativePodNetworks;
 use crate::reload::{self, Configuration};

@@ -24,9 +24,9 @@ use datapath::host::{HostNetwork, HostVnic};
 use netlink::Link;
 
 pub use drop_ins::{DropIn, DropInError, remove};
+use resident::logging::chain;
 
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 use crate::pass::{Cause, Changed};
 
 /// What is known of others, and what was found the last time: most of it is looked at by the timer only.

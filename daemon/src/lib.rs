@@ -26,7 +26,8 @@ pub mod board;
 pub mod bundle;
 pub mod command_line;
 pub mod condition;
-pub mod config;
+#[cfg(test)]
+mod configuration;
 pub mod desired;
 pub mod devices;
 #[cfg(test)]
@@ -39,16 +40,13 @@ pub mod gather;
 pub mod host;
 pub mod identity;
 pub mod interference;
-pub mod logging;
 pub mod metrics;
 pub mod npn;
 pub mod pass;
 pub mod pools;
-mod readable;
 pub mod reconcile;
 pub mod reload;
 pub mod run;
-pub mod server;
 pub mod settings;
 pub mod show;
 pub mod since;

@@ -1,6 +1,5 @@
 //! What Prometheus is told. Counters grow where things happen; gauges are set when somebody scrapes.
 
-mod book;
 mod labels;
 
 use std::fmt;
@@ -13,13 +12,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use resident::metrics::{Book, Described};
 use telemetry::VerbRecord;
 
 use crate::pass::Pass;
 use crate::usage::Usage;
 use crate::world::World;
-use book::Book;
-pub use book::{Described, markdown};
 use labels::{
     Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Reload, Source, Verb,
 };
@@ -62,7 +60,7 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut book = Book::default();
+        let mut book = Book::new("oke_node_agent");
         let build = Family::<Build, Gauge>::default();
         build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
         book.family("build_info", "The agent's version", &build);
@@ -141,7 +139,7 @@ impl Default for Metrics {
             "Changes of the configuration file that were taken over (ok) or refused (error)",
             &metrics.configurations,
         );
-        let Book { registry, described } = book;
+        let Book { registry, described, .. } = book;
         Self { registry, described, ..metrics }
     }
 }

@@ -24,13 +24,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::host::HostVnic;
 use ipam::{BootId, Pools, Store};
+use resident::logging::chain;
 
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
 use crate::devices::Devices;
 use crate::host::Host;
 use crate::interference::{Interference, Subject};
-use crate::logging::chain;
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools::{self, Hosted};
 use crate::reload::Configuration;

@@ -18,23 +18,26 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use imds::{Imds, Policy};
 use ipam::BootId;
+use resident::args::Output;
+use resident::reload::Live;
+use resident::{logging, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::aftercare::Duties;
-use crate::args::{BundleOutput, Command, Output};
+use crate::args::{BundleOutput, Command};
 use crate::board::Board;
 use crate::command_line::Invocation;
-use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::npn::NpnFile;
 use crate::reconcile::{Reconciler, make_directory};
-use crate::reload::Live;
+use crate::reload::Configuration;
+use crate::settings::Settings;
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, bundle, command_line, gather, logging, reload, server, show, verbs};
+use crate::{aftercare, args, bundle, command_line, gather, reload, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -61,7 +64,7 @@ pub enum Exit {
 /// # Errors
 /// When it cannot be done; the agent itself only ends with one when it cannot work at all.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
-    let invocation = match command_line::read(arguments.into_iter().collect(), command_line::environment()) {
+    let invocation = match command_line::read(arguments.into_iter().collect(), resident::command_line::environment()) {
         Ok(invocation) => invocation,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
@@ -71,9 +74,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         }
     };
     let Invocation { command, layers } = invocation;
-    let keys = Keys::default();
+    let keys = args::keys();
     if let Command::Config(asked) = command {
-        return tell(show::configuration(&keys, &layers, &asked)?);
+        return tell(show::configuration(&layers, &asked)?);
     }
     let read = layers.read(&keys);
     if command == Command::Run {
@@ -113,7 +116,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-fn stay(live: Live) -> anyhow::Result<()> {
+fn stay(live: Live<Settings>) -> anyhow::Result<()> {
     let settings = live.current().settings.clone();
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
@@ -131,9 +134,9 @@ fn stay(live: Live) -> anyhow::Result<()> {
     result
 }
 
-async fn agent(live: Live) -> anyhow::Result<()> {
+async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
     let settings = live.current().settings.clone();
-    let (configurations_in, configurations) = watch::channel(live.current().clone());
+    let (configurations_in, configurations) = watch::channel(Configuration::of(live.current(), live.file()));
     let recent = Arc::new(Recent::default());
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use installer::Signals;
+use resident::config::Configured;
 use thiserror::Error;
 use tracing::Level;
 use vcn::{IfName, IfNameError};
 
-use crate::args::{LogLevel, Options, Permission};
+use crate::args::{Options, Permission};
 
 /// Where things are and what the operator wants.
 #[derive(Clone, Debug)]
@@ -87,9 +88,6 @@ pub enum SettingsError {
         /// Its value.
         seconds: f64,
     },
-    /// Not even options.
-    #[error("reading the options")]
-    Options(#[source] clap::Error),
     /// The installer's settings.
     #[error(transparent)]
     Installer(#[from] installer::SettingsError),
@@ -150,15 +148,12 @@ impl Settings {
     }
 }
 
-impl From<LogLevel> for Level {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
+impl Configured for Settings {
+    type Options = Options;
+    type Error = SettingsError;
+
+    fn configured(options: Options) -> Result<Self, SettingsError> {
+        Self::new(options)
     }
 }
 

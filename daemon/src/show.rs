@@ -10,15 +10,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use imds::{Backoff, Imds, Policy};
 use ipam::BootId;
+use resident::args::{ConfigArgs, Format};
+use resident::config::{Layers, explain};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, SystemTime};
 
-use crate::args::{ConfigArgs, Format};
 use crate::ask::{AskError, ask};
 use crate::attachments::{self, Attachment};
-use crate::config::keys::Keys;
-use crate::config::{Layers, Read, explain, read_file};
 use crate::gather;
 use crate::metrics::Metrics;
 use crate::npn::NpnFile;
@@ -96,34 +95,9 @@ pub fn plan(settings: &Arc<Settings>, format: Format) -> anyhow::Result<Told> {
 ///
 /// # Errors
 /// When it cannot be written down.
-pub fn configuration(keys: &Keys, layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Told> {
-    let json = asked.output.output == Format::Json;
-    if asked.explain {
-        let text = if json { in_json(&explain::explained(keys))? } else { explain::text(keys) };
-        return Ok((text, Exit::Fine));
-    }
-    let read = match &asked.check {
-        Some(file) => read_file(keys, file),
-        None => layers.read(keys),
-    };
-    let values = read.values.clone();
-    let Read { values: said, problems } = read;
-    let count = said.len();
-    match (Read { values: said, problems }).settings(keys) {
-        Err(problems) if json => Ok((in_json(&serde_json::json!({ "problems": problems }))?, Exit::Usage)),
-        Err(problems) => {
-            let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
-            Ok((format!("{lines}\n{} problem(s)\n", problems.len()), Exit::Usage))
-        }
-        Ok(_) if json => {
-            let set = explain::set(keys, &values);
-            Ok((in_json(&serde_json::json!({ "problems": [], "set": set }))?, Exit::Fine))
-        }
-        Ok(_) => Ok(match &asked.check {
-            Some(file) => (format!("{}: in order, {count} key(s)\n", file.display()), Exit::Fine),
-            None => (explain::set_text(keys, &values), Exit::Fine),
-        }),
-    }
+pub fn configuration(layers: &Layers, asked: &ConfigArgs) -> anyhow::Result<Told> {
+    let (text, right) = explain::tell::<Settings>(&crate::args::keys(), layers, asked)?;
+    Ok((text, if right { Exit::Fine } else { Exit::Usage }))
 }
 
 pub(crate) fn status_of(settings: &Arc<Settings>) -> anyhow::Result<Answered<Status>> {

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use resident::readable::Readable;
 use telemetry::{ListenError, Listener, VerbRecord};
 use tokio::time::sleep_until;
 
 use crate::aftercare::Duties;
 use crate::metrics::Metrics;
-use crate::readable::Readable;
 use line::Lines;
 pub use recent::Recent;
 

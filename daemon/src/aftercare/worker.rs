@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
+use resident::logging::chain;
 use vcn::Family;
 
 use super::{Done, Due};
-use crate::logging::chain;
 use crate::metrics::Metrics;
 
 /// What is done, as a word for logs and metrics.

@@ -7,10 +7,10 @@ use std::io;
 use std::path::Path;
 
 use netlink::{Link, NeighbourFilter, RouteFilter, Socket, nft};
+use resident::logging::chain;
 use vcn::Family;
 
 use super::archive::Archive;
-use crate::logging::chain;
 
 /// Settings of each link, by family.
 const OF_LINKS: [(&str, &[&str]); 2] = [

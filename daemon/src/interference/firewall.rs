@@ -2,10 +2,10 @@
 
 use datapath::host::HostNetwork;
 use netlink::nft::{Barrier, LinkMatch, Socket, Way};
+use resident::logging::chain;
 use vcn::HOST_LINK_PREFIX;
 
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 
 pub(super) fn look(network: &HostNetwork) -> Vec<Condition> {
     // Nothing is forwarded for pods that are somebody else's.

@@ -1,11 +1,11 @@
 //! VNICs that somebody else configures, too, told by what is in the kernel: whoever it is, it looks like this.
 
 use netlink::{Address, Rule, Socket};
+use resident::logging::chain;
 use vcn::{Family, PROTOCOL};
 
 use super::{Subject, index_of};
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 
 pub(super) fn look(subject: Subject<'_>) -> Vec<Condition> {
     let read = || -> Result<(Vec<Address>, Vec<Rule>), netlink::Error> {

@@ -1,27 +1,6 @@
 //! The labels of our metrics.
 
-use prometheus_client::encoding::EncodeLabelSet;
-
-/// What a metric is broken down by.
-pub(super) trait Labelled {
-    /// The labels' names.
-    const NAMES: &'static [&'static str];
-}
-
-macro_rules! labels {
-    ($($name:ident { $($label:ident: $kind:ty),* })*) => {
-        $(
-            #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-            pub(super) struct $name {
-                $(pub(super) $label: $kind,)*
-            }
-
-            impl Labelled for $name {
-                const NAMES: &'static [&'static str] = &[$(stringify!($label)),*];
-            }
-        )*
-    };
-}
+use resident::labels;
 
 labels! {
     Build { version: String }

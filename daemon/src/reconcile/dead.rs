@@ -16,10 +16,10 @@ use datapath::pod::LinkEnds;
 use datapath::{Object, Places, dismantle, plan, pod};
 use ipam::{Allocation, BootId, BootTime, Store};
 use netlink::Link;
+use resident::logging::chain;
 
 use super::{Findings, pods};
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 use crate::pass::{Cause, Changed};
 use crate::usage::holder;
 

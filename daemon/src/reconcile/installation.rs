@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use installer::{Conflist, Report, Signals};
+use resident::logging::chain;
 
 use super::Findings;
 use crate::condition::{Condition, Reason};
 use crate::identity::Snapshot;
-use crate::logging::chain;
 use crate::pass::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::world::World;

@@ -19,11 +19,11 @@ use datapath::pods::Observed;
 use datapath::{Change, Object, Places, Step, dismantle};
 use ipam::{Allocation, Allocations, BootId, Store};
 use netlink::Socket;
+use resident::logging::chain;
 use vcn::{IfName, Mtu};
 
 use super::{Findings, stages};
 use crate::condition::{Condition, Reason};
-use crate::logging::chain;
 use crate::pass::{Cause, Changed};
 use crate::suspects::Suspects;
 use crate::usage::holder;

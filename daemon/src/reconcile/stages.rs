@@ -7,12 +7,12 @@ use datapath::host::{HostNetwork, HostVnic};
 use datapath::{Change, Object, Step};
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
+use resident::logging::chain;
 use vcn::{IfName, Vnic};
 
 use super::Findings;
 use crate::condition::{Condition, Reason};
 use crate::host::{Batch, Host, Part, Tried};
-use crate::logging::chain;
 use crate::pass::{Cause, Changed, VnicState};
 use crate::pools;
 use crate::slots::Referred;

@@ -16,11 +16,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{AbortHandle, yield_now};
-
-use crate::board::{Answer, Asker, Board};
 
 /// Connections served at once, per listener. One more takes the place of the oldest: answers take milliseconds, so the
 /// oldest is a client that dawdles, and the kubelet's probes must not wait behind it.
@@ -32,11 +31,63 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a client may take to ask.
 const QUESTION: Duration = Duration::from_secs(5);
 
+/// Who knows the answers.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers a GET of a path.
+    fn answer(&self, path: &str, asker: Asker) -> impl Future<Output = Answer> + Send;
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The content type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+/// Who asks: a socket is root's, a TCP port is everybody's who reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Anybody who reaches the port.
+    Anybody,
+    /// Root.
+    Root,
+}
+
 /// Those being served, the oldest first.
 #[derive(Default)]
 struct Connections(VecDeque<AbortHandle>);
 
-/// Makes root's socket. One that an agent left behind is replaced.
+impl Answer {
+    /// Plain text.
+    #[must_use]
+    pub fn text(status: u16, body: &str) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.to_owned() }
+    }
+
+    /// JSON.
+    #[must_use]
+    pub fn json(status: u16, body: &impl Serialize) -> Self {
+        match serde_json::to_string(body) {
+            Ok(mut body) => {
+                body.push('\n');
+                Self { status, content_type: "application/json", body }
+            }
+            Err(error) => Self::text(500, &format!("{error}\n")),
+        }
+    }
+
+    /// Metrics, in Prometheus' text format.
+    #[must_use]
+    pub const fn metrics(body: String) -> Self {
+        Self { status: 200, content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8", body }
+    }
+}
+
+/// Makes root's socket. One that was left behind is replaced.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -52,7 +103,7 @@ pub fn socket(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves a TCP port for ever.
-pub async fn serve_port(listener: TcpListener, board: Arc<Board>) {
+pub async fn serve_port(listener: TcpListener, board: Arc<impl Answers>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
@@ -63,7 +114,7 @@ pub async fn serve_port(listener: TcpListener, board: Arc<Board>) {
 }
 
 /// Serves root's socket for ever.
-pub async fn serve_socket(listener: UnixListener, board: Arc<Board>) {
+pub async fn serve_socket(listener: UnixListener, board: Arc<impl Answers>) {
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
@@ -100,7 +151,7 @@ async fn refused(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, board: Arc<Board>, asker: Asker) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, board: Arc<impl Answers>, asker: Asker) {
     let service = service_fn(move |request| respond(request, board.clone(), asker));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION).keep_alive(false).max_buf_size(16 * 1024);
@@ -110,7 +161,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, board: A
 
 async fn respond(
     request: Request<Incoming>,
-    board: Arc<Board>,
+    board: Arc<impl Answers>,
     asker: Asker,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {

@@ -1,4 +1,4 @@
-//! Registers metrics and notes what was registered, so that docs/metrics.md is made from what is exported.
+//! Registers metrics and notes what was registered, so that the tables in docs/ are made from what is exported.
 
 use std::fmt::{Debug, Write as _};
 use std::hash::Hash;
@@ -8,10 +8,28 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
 
-use super::labels::Labelled;
+/// What a metric is broken down by; see [`labels!`](crate::labels).
+pub trait Labelled {
+    /// The labels' names.
+    const NAMES: &'static [&'static str];
+}
 
-/// What all names begin with.
-const PREFIX: &str = "oke_node_agent";
+/// Declares sets of labels: `Verb { plugin: String, code: u32 }` is a struct that is [`Labelled`] and can be encoded.
+#[macro_export]
+macro_rules! labels {
+    ($($name:ident { $($label:ident: $kind:ty),* })*) => {
+        $(
+            #[derive(Clone, Debug, PartialEq, Eq, Hash, prometheus_client::encoding::EncodeLabelSet)]
+            pub(super) struct $name {
+                $(pub(super) $label: $kind,)*
+            }
+
+            impl $crate::metrics::Labelled for $name {
+                const NAMES: &'static [&'static str] = &[$(stringify!($label)),*];
+            }
+        )*
+    };
+}
 
 /// A metric, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,26 +44,30 @@ pub struct Described {
     pub help: &'static str,
 }
 
+/// What is exported, and what it is called.
 #[derive(Debug)]
-pub(super) struct Book {
-    pub(super) registry: Registry,
-    pub(super) described: Vec<Described>,
-}
-
-impl Default for Book {
-    fn default() -> Self {
-        Self { registry: Registry::with_prefix(PREFIX), described: Vec::new() }
-    }
+pub struct Book {
+    prefix: &'static str,
+    /// What is exported.
+    pub registry: Registry,
+    /// What it is called.
+    pub described: Vec<Described>,
 }
 
 impl Book {
+    /// An empty one; all names begin with `prefix`.
+    #[must_use]
+    pub fn new(prefix: &'static str) -> Self {
+        Self { prefix, registry: Registry::with_prefix(prefix), described: Vec::new() }
+    }
+
     /// A metric without labels.
-    pub(super) fn single(&mut self, name: &'static str, help: &'static str, metric: &(impl Metric + Clone)) {
+    pub fn single(&mut self, name: &'static str, help: &'static str, metric: &(impl Metric + Clone)) {
         self.add(name, help, &[], metric);
     }
 
     /// A metric with labels.
-    pub(super) fn family<L, M, C>(&mut self, name: &'static str, help: &'static str, metric: &Family<L, M, C>)
+    pub fn family<L, M, C>(&mut self, name: &'static str, help: &'static str, metric: &Family<L, M, C>)
     where
         L: Labelled + Clone + Debug + Eq + Hash + EncodeLabelSet + Send + Sync + 'static,
         M: Debug + EncodeMetric + TypedMetric + Send + Sync + 'static,
@@ -67,12 +89,12 @@ impl Book {
             MetricType::Histogram => ("histogram", ""),
             _ => ("gauge", ""),
         };
-        self.described.push(Described { name: format!("{PREFIX}_{name}{end}"), kind, labels, help });
+        self.described.push(Described { name: format!("{}_{name}{end}", self.prefix), kind, labels, help });
         self.registry.register(name, help, metric.clone());
     }
 }
 
-/// docs/metrics.md's table.
+/// A table for docs/.
 #[must_use]
 pub fn markdown(described: &[Described]) -> String {
     let mut text = String::from("| metric | kind | labels | what |\n|---|---|---|---|\n");

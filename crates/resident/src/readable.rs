@@ -3,24 +3,32 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
+use nix::sys::inotify::Inotify;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Something to wait for: a copy of a descriptor, so that it stays open whatever becomes of the original.
 #[derive(Debug)]
-pub(crate) struct Readable {
+pub struct Readable {
     descriptor: AsyncFd<OwnedFd>,
 }
 
 impl Readable {
     /// Watches what a descriptor refers to.
-    pub(crate) fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// When it cannot be copied or waited for.
+    pub fn new(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self { descriptor: register(descriptor.try_clone_to_owned()?)? })
     }
 
     /// Waits until `read` has something to say: it answers `None` (and is asked again when there is more) once nothing is
     /// left to read. May be dropped while it waits.
-    pub(crate) async fn wait<T>(&self, mut read: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+    ///
+    /// # Errors
+    /// As `read` says, or the system.
+    pub async fn wait<T>(&self, mut read: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
         loop {
             let mut ready = self.descriptor.readable().await?;
             match read()? {
@@ -36,4 +44,21 @@ impl Readable {
 fn register(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is one open descriptor, always the same, until it is dropped; the AsyncFd owns it.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+/// Reads all there is to read; what exactly happened is told by the files. `None` when there was nothing.
+///
+/// # Errors
+/// When the system will not tell.
+pub fn drain(inotify: &Inotify) -> io::Result<Option<()>> {
+    let mut some = None;
+    loop {
+        match inotify.read_events() {
+            Ok(events) if events.is_empty() => return Ok(some),
+            Ok(_) => some = Some(()),
+            Err(Errno::EAGAIN) => return Ok(some),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }

@@ -7,8 +7,8 @@
 //!   defaults ────────────┘
 //! ```
 //!
-//! There is one list of keys, the options of [`crate::args`]: flags, environment, file, `config --explain` and
-//! docs/configuration.md are made from it.
+//! There is one list of keys, the options of a program ([`Configured::Options`]): flags, environment, file,
+//! `config --explain` and the table in docs/ are made from it.
 
 pub mod explain;
 pub mod file;
@@ -21,10 +21,25 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as _, FromArgMatches as _};
 
-use crate::args::Options;
-use crate::settings::{Settings, SettingsError};
 use keys::{Key, Keys};
 pub use problem::{Place, Problem};
+
+/// Settings that are made of options.
+pub trait Configured: Sized {
+    /// Everything that can be set, as typed.
+    type Options: clap::Args;
+    /// Why options make no settings.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Checks options as typed.
+    ///
+    /// # Errors
+    /// When one makes no sense, by itself or with others; the message names its flag.
+    fn configured(options: Self::Options) -> Result<Self, Self::Error>;
+}
+
+/// Why values make no settings.
+pub type Wrong = Box<dyn std::error::Error + Send + Sync>;
 
 /// What was said outside of the file, once and for all: a process's flags and environment do not change.
 #[derive(Clone, Debug, Default)]
@@ -100,17 +115,17 @@ impl Read {
     ///
     /// # Errors
     /// When anything is wrong, whichever layer would have won.
-    pub fn settings(self, keys: &Keys) -> Result<Settings, Vec<Problem>> {
+    pub fn settings<S: Configured>(self, keys: &Keys) -> Result<S, Vec<Problem>> {
         let Self { values, mut problems } = self;
         match settings(keys, &values) {
             Ok(settings) if problems.is_empty() => return Ok(settings),
             Ok(_) => {}
             Err(error) => {
                 let before = problems.len();
-                problems.extend(blame(keys, &values).map(|(_, problem)| problem));
+                problems.extend(blame::<S>(keys, &values).map(|(_, problem)| problem));
                 if problems.len() == before {
                     // Right by themselves, wrong together.
-                    problems.push(Problem::new(Place::Together, "", crate::logging::chain(&error)));
+                    problems.push(Problem::new(Place::Together, "", crate::logging::chain(error.as_ref())));
                 }
             }
         }
@@ -119,9 +134,9 @@ impl Read {
 
     /// The settings without what is wrong: for who must answer whatever the configuration says.
     #[must_use]
-    pub fn settings_anyway(&self, keys: &Keys) -> Option<Settings> {
+    pub fn settings_anyway<S: Configured>(&self, keys: &Keys) -> Option<S> {
         let mut values = self.values.clone();
-        for (key, _) in blame(keys, &self.values) {
+        for (key, _) in blame::<S>(keys, &self.values) {
             values.remove(&key);
         }
         settings(keys, &values).or_else(|_| settings(keys, &Values::new())).ok()
@@ -150,25 +165,25 @@ impl Read {
 ///
 /// # Errors
 /// When one makes no sense.
-pub fn settings(keys: &Keys, values: &Values) -> Result<Settings, SettingsError> {
+pub fn settings<S: Configured>(keys: &Keys, values: &Values) -> Result<S, Wrong> {
     let known = |(name, said): (&String, &Said)| Some(keys.find(name)?.argument(&said.value));
     let arguments: Vec<OsString> = values.iter().filter_map(known).collect();
-    let command = Options::augment_args(clap::Command::new("settings")).no_binary_name(true).mut_args(keys::bare);
-    let options = command.try_get_matches_from(arguments).and_then(|matches| Options::from_arg_matches(&matches));
-    options.map_err(SettingsError::Options).and_then(Settings::new)
+    let command = S::Options::augment_args(clap::Command::new("settings")).no_binary_name(true).mut_args(keys::bare);
+    let options = command.try_get_matches_from(arguments).and_then(|matches| S::Options::from_arg_matches(&matches));
+    Ok(S::configured(options?)?)
 }
 
 /// Which values make no sense by themselves.
-fn blame<'a>(keys: &'a Keys, values: &'a Values) -> impl Iterator<Item = (String, Problem)> + 'a {
+fn blame<'a, S: Configured>(
+    keys: &'a Keys,
+    values: &'a Values,
+) -> impl Iterator<Item = (String, Problem)> + use<'a, S> {
     values.iter().filter_map(move |(name, said)| {
         let alone = Values::from([(name.clone(), said.clone())]);
-        let error = settings(keys, &alone).err()?;
+        let error = settings::<S>(keys, &alone).err()?;
         let flag = keys.find(name).map(Key::flag).unwrap_or_default();
         // The key is named already.
-        let text = crate::logging::chain(&error).replace(&format!("{flag} is "), "is ");
+        let text = crate::logging::chain(error.as_ref()).replace(&format!("{flag} is "), "is ");
         Some((name.clone(), Problem::new(said.place.clone(), name.clone(), text)))
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,12 @@
 //! What is said, what wins, and what is said of what is wrong.
 
 use std::fs;
+use std::path::PathBuf;
 
-use super::*;
+use resident::config::Layers;
+
+use crate::args::keys;
+use crate::settings::Settings;
 
 struct Scene {
     directory: tempfile::TempDir,
@@ -25,11 +29,11 @@ impl Scene {
     }
 
     fn settings(&self) -> Result<Settings, Vec<String>> {
-        let keys = Keys::default();
+        let keys = keys();
         let place = format!("{}/", self.directory.path().display());
         self.layers
             .read(&keys)
-            .settings(&keys)
+            .settings::<Settings>(&keys)
             .map_err(|problems| problems.iter().map(|problem| problem.to_string().replace(&place, "")).collect())
     }
 
@@ -120,15 +124,15 @@ fn a_file_that_was_asked_for_must_be_there() {
 #[test]
 fn who_must_answer_anyway_goes_by_what_is_right() {
     let scene = Scene::new("STATE_DIR=/run/elsewhere\nRESYNC_SECONDS=0\nDATA_DIR=x\nNONSENSE=1\n", &[], &[]);
-    let keys = Keys::default();
-    let settings = scene.layers.read(&keys).settings_anyway(&keys).unwrap();
+    let keys = keys();
+    let settings = scene.layers.read(&keys).settings_anyway::<Settings>(&keys).unwrap();
     assert_eq!(settings.state_dir, PathBuf::from("/run/elsewhere"));
     assert_eq!(settings.resync.as_secs(), 30);
 }
 
 #[test]
 fn where_things_are_needs_a_restart_and_how_they_should_be_does_not() {
-    let hot = |name| Keys::default().find(name).unwrap().is_hot();
+    let hot = |name| keys().find(name).unwrap().is_hot();
     assert!(["RESYNC_SECONDS", "LOG_LEVEL", "PODS_MAY_USE_METADATA", "CNI_TAKEOVER", "BM_PORT_0"].into_iter().all(hot));
     assert!(!["STATE_DIR", "LISTEN", "NPN_FILE", "OCI_METADATA_BASE_URL", "CNI_BIN_DIR"].into_iter().any(hot));
 }

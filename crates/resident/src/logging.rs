@@ -1,4 +1,4 @@
-//! Logs: JSON lines on standard output, one per transition and one per run of a plugin, each with a stable `event` name.
+//! Logs: JSON lines on standard output, one per transition, each with a stable `event` name.
 //! Nothing is logged because time has passed.
 
 use std::error::Error;

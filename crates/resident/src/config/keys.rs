@@ -1,13 +1,12 @@
-//! The list of keys, read off the options of [`crate::args`].
+//! The list of keys, read off a program's options.
 
 use std::ffi::OsString;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, Args as _};
+use clap::{Arg, ArgAction};
 
 use super::{Place, Problem, Said};
-use crate::args::Options;
 
 /// What says where something is, and is taken at the start: these kinds of values.
 const PLACES: [&str; 4] = ["DIR", "FILE", "URL", "ADDRESS"];
@@ -23,18 +22,18 @@ pub struct Key {
     arg: Arg,
 }
 
-impl Default for Keys {
-    fn default() -> Self {
-        let command = Options::augment_args(clap::Command::new("keys"));
+impl Keys {
+    /// Those of these options: every one that names a variable.
+    #[must_use]
+    pub fn of<O: clap::Args>() -> Self {
+        let command = O::augment_args(clap::Command::new("keys"));
         let key = |arg: &Arg| {
             let name = arg.get_env()?.to_str()?.to_owned();
             Some(Key { name, arg: bare(arg.clone()) })
         };
         Self(command.get_arguments().filter_map(key).collect())
     }
-}
 
-impl Keys {
     /// In the order of `--help`.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
         self.0.iter()

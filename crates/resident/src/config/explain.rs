@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::Values;
 use super::keys::{Key, Keys};
+use super::{Configured, Layers, Values, read_file};
+use crate::args::{ConfigArgs, Format};
 
 /// A key as it is told.
 #[derive(Debug, Serialize)]
@@ -32,6 +33,40 @@ pub struct Set {
     value: Option<String>,
     /// Who said so.
     by: String,
+}
+
+/// What `config` says, and whether all is in order.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn tell<S: Configured>(
+    keys: &Keys,
+    layers: &Layers,
+    asked: &ConfigArgs,
+) -> Result<(String, bool), serde_json::Error> {
+    let json = asked.output.output == Format::Json;
+    if asked.explain {
+        let text = if json { in_json(&explained(keys))? } else { text(keys) };
+        return Ok((text, true));
+    }
+    let read = match &asked.check {
+        Some(file) => read_file(keys, file),
+        None => layers.read(keys),
+    };
+    let values = read.values.clone();
+    let problems = read.settings::<S>(keys).map(drop).err().unwrap_or_default();
+    let right = problems.is_empty();
+    let told = match &asked.check {
+        _ if json && !right => in_json(&serde_json::json!({ "problems": problems }))?,
+        _ if json => in_json(&serde_json::json!({ "problems": [], "set": set(keys, &values) }))?,
+        _ if !right => {
+            let lines: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+            format!("{lines}\n{} problem(s)\n", problems.len())
+        }
+        Some(file) => format!("{}: in order, {} key(s)\n", file.display(), values.len()),
+        None => set_text(keys, &values),
+    };
+    Ok((told, right))
 }
 
 /// Every key.
@@ -105,6 +140,10 @@ pub fn markdown(keys: &Keys) -> String {
 
 const fn taken(hot: bool) -> &'static str {
     if hot { "a new value is taken over at once" } else { "a new value needs a restart" }
+}
+
+fn in_json(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(value).map(|text| text + "\n")
 }
 
 /// Lines that fit a terminal.

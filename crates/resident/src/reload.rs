@@ -1,0 +1,177 @@
+//! The configuration of a running program: when the file changes, what is right is taken over; when it is wrong, the last
+//! good one is kept and it is said what is wrong. Where things are stays as it was at the start.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::sync::watch;
+
+use crate::config::keys::{Key, Keys};
+use crate::config::{Configured, Layers, Read, Values};
+use crate::readable::{Readable, drain};
+
+/// How often the file is looked at although nothing is heard of it: its directory may not have been there.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Editors and kubelets change a file in several steps.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// What a program goes by.
+#[derive(Debug)]
+pub struct Configuration<S> {
+    /// The settings.
+    pub settings: Arc<S>,
+    /// What is wrong with what the file says now.
+    pub trouble: Option<Trouble>,
+}
+
+/// What is wrong with the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is wrong; the last good configuration is used.
+    Invalid(String),
+    /// It changes where things are.
+    RestartNeeded(String),
+}
+
+/// The configuration and where it comes from.
+#[derive(Debug)]
+pub struct Live<S> {
+    keys: Keys,
+    layers: Layers,
+    /// What was said at the start.
+    start: Values,
+    /// What was said last, be it right or wrong.
+    last: (Values, Vec<String>),
+    /// The last that was right.
+    current: Configuration<S>,
+}
+
+impl<S> Clone for Configuration<S> {
+    fn clone(&self) -> Self {
+        Self { settings: self.settings.clone(), trouble: self.trouble.clone() }
+    }
+}
+
+impl<S> Configuration<S> {
+    /// Settings with which nothing is wrong.
+    #[must_use]
+    pub fn new(settings: Arc<S>) -> Self {
+        Self { settings, trouble: None }
+    }
+}
+
+impl<S: Configured> Live<S> {
+    /// What a program starts with.
+    #[must_use]
+    pub fn new(layers: Layers, start: Values, settings: S) -> Self {
+        let current = Configuration::new(Arc::new(settings));
+        Self { keys: Keys::of::<S::Options>(), layers, last: (start.clone(), Vec::new()), start, current }
+    }
+
+    /// What to go by now.
+    #[must_use]
+    pub const fn current(&self) -> &Configuration<S> {
+        &self.current
+    }
+
+    /// The configuration file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.layers.file
+    }
+
+    /// Reads the file again. `None` when it says what it said.
+    pub fn read_again(&mut self) -> Option<&Configuration<S>> {
+        let Read { mut values, problems } = self.layers.read(&self.keys);
+        let said = (values.clone(), problems.iter().map(ToString::to_string).collect::<Vec<_>>());
+        if said == self.last {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.last, said).0;
+        let late = self.keep_places(&mut values);
+        let changed: BTreeSet<&str> =
+            self.keys.iter().filter(|key| differ(key, &before, &self.last.0)).map(Key::name).collect();
+        let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
+        match (Read { values, problems }).settings(&self.keys) {
+            Ok(settings) => {
+                tracing::info!(event = "config.reloaded", changed, "the configuration changed");
+                let trouble = (!late.is_empty()).then(|| {
+                    Trouble::RestartNeeded(format!(
+                        "{} changed; where things are is taken over at the start: restart it",
+                        late.join(", ")
+                    ))
+                });
+                self.current = Configuration { settings: Arc::new(settings), trouble };
+            }
+            Err(problems) => {
+                let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                let message = format!("the last good configuration is used, because {}", said.join(" · "));
+                self.current.trouble = Some(Trouble::Invalid(message));
+            }
+        }
+        Some(&self.current)
+    }
+
+    /// Puts back what is taken at the start only; names what was to be changed of it.
+    fn keep_places(&self, values: &mut Values) -> Vec<&str> {
+        let late = self.keys.iter().filter(|key| !key.is_hot() && differ(key, &self.start, values));
+        let late: Vec<&str> = late.map(Key::name).collect();
+        for name in &late {
+            match self.start.get(*name) {
+                Some(said) => drop(values.insert((*name).to_owned(), said.clone())),
+                None => drop(values.remove(*name)),
+            }
+        }
+        late
+    }
+}
+
+/// Looks after the configuration for ever; whatever the file says anew is told to `heard`.
+///
+/// # Errors
+/// When the system has no watches left.
+pub async fn run<S: Configured>(mut live: Live<S>, heard: impl Fn(&Configuration<S>)) -> io::Result<()> {
+    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+    let readable = Readable::new(inotify.as_fd())?;
+    let directory = live.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
+    let changes = AddWatchFlags::IN_CLOSE_WRITE
+        | AddWatchFlags::IN_MOVED_TO
+        | AddWatchFlags::IN_MOVED_FROM
+        | AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
+    loop {
+        // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
+        // Once more does no harm, and what was replaced as a whole is watched again.
+        let _ = inotify.add_watch(&directory, changes);
+        if let Some(configuration) = live.read_again() {
+            heard(configuration);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            event = readable.wait(|| drain(&inotify)) => {
+                event?;
+                tokio::time::sleep(SETTLED).await;
+            }
+        }
+    }
+}
+
+/// Waits until another configuration is there.
+pub async fn changed<C>(configurations: &mut watch::Receiver<C>) {
+    // Nobody changes it any more.
+    if configurations.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn differ(key: &Key, one: &Values, other: &Values) -> bool {
+    let value = |values: &Values| values.get(key.name()).map(|said| said.value.clone()).or_else(|| key.default());
+    value(one) != value(other)
+}
