@@ -1,0 +1,214 @@
+//! The thread that starts and ends one server's programs. They die with it (pdeathsig goes by thread), and it lives as long
+//! as the [`ApiServer`](crate::ApiServer): however a test ends, nothing is left running.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use tokio::runtime::Runtime;
+
+use crate::arguments::{self, Listen};
+use crate::assets::Assets;
+use crate::error::{During, Error, Result};
+
+/// It takes 3 to 4 s; a loaded machine is slow.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const ONE_LOOK: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOG_END: usize = 4000;
+
+const ETCD: &str = "etcd";
+const API_SERVER: &str = "kube-apiserver";
+
+/// What the programs of one server need.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) assets: Assets,
+    pub(crate) folder: PathBuf,
+    pub(crate) listen: Listen,
+    /// As the administrator.
+    pub(crate) config: kube::Config,
+}
+
+enum Order {
+    StartApiServer(Sender<Result<()>>),
+    StopApiServer(Sender<Result<()>>),
+}
+
+/// The handle of the thread.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts etcd and kube-apiserver in the caller's namespaces, and waits until they are ready.
+    pub(crate) fn start(site: Site) -> Result<Self> {
+        let (orders, received) = channel();
+        let (started, outcome) = channel();
+        let run = move || match Programs::start(site) {
+            Ok(mut programs) => {
+                let _ = started.send(Ok(()));
+                programs.serve(&received);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name("kube-harness".into()).spawn(run);
+        let thread = thread.during(|| "start a thread".to_owned())?;
+        let keeper = Self { orders: Some(orders), thread: Some(thread) };
+        outcome.recv().unwrap_or_else(|_| Err(gone()))?;
+        Ok(keeper)
+    }
+
+    /// Kills kube-apiserver; etcd stays.
+    pub(crate) fn stop_api_server(&self) -> Result<()> {
+        self.order(Order::StopApiServer)
+    }
+
+    /// Starts kube-apiserver, unless it runs, and waits until it is ready.
+    pub(crate) fn start_api_server(&self) -> Result<()> {
+        self.order(Order::StartApiServer)
+    }
+
+    fn order(&self, order: impl FnOnce(Sender<Result<()>>) -> Order) -> Result<()> {
+        let (done, outcome) = channel();
+        let orders = self.orders.as_ref().ok_or_else(gone)?;
+        orders.send(order(done)).map_err(|_| gone())?;
+        outcome.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.orders = None; // the thread ends, and the programs before it
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Invalid("the thread that keeps the API server is gone".to_owned())
+}
+
+struct Programs {
+    site: Site,
+    etcd: Running,
+    api_server: Option<Running>,
+    runtime: Runtime,
+}
+
+impl Programs {
+    fn start(site: Site) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.during(|| "start a runtime".to_owned())?;
+        let etcd = Running::start(&site, ETCD, &arguments::etcd(&site.folder, &site.listen))?;
+        let mut programs = Self { site, etcd, api_server: None, runtime };
+        programs.start_api_server()?;
+        Ok(programs)
+    }
+
+    fn serve(&mut self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            let (done, outcome) = match order {
+                Order::StartApiServer(done) => (done, self.start_api_server()),
+                Order::StopApiServer(done) => {
+                    self.api_server = None;
+                    (done, Ok(()))
+                }
+            };
+            let _ = done.send(outcome);
+        }
+    }
+
+    fn start_api_server(&mut self) -> Result<()> {
+        let Self { site, etcd, api_server, runtime } = self;
+        if api_server.is_some() {
+            return Ok(());
+        }
+        let mut starting = Running::start(site, API_SERVER, &arguments::kube_apiserver(&site.folder, &site.listen))?;
+        let deadline = Instant::now() + READY_WITHIN;
+        while !runtime.block_on(is_ready(&site.config)) {
+            etcd.must_run()?;
+            starting.must_run()?;
+            if Instant::now() > deadline {
+                return Err(starting.failed(format!("is not ready after {} s", READY_WITHIN.as_secs())));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        *api_server = Some(starting);
+        Ok(())
+    }
+}
+
+/// Whether all of it works: its answer waits for the roles and priority levels that every API server makes at its start.
+async fn is_ready(config: &kube::Config) -> bool {
+    let ask = async {
+        let client = Client::try_from(config.clone()).ok()?;
+        let request = hyper::Request::get("/readyz").body(Vec::new()).ok()?;
+        client.request_text(request).await.ok()
+    };
+    tokio::time::timeout(ONE_LOOK, ask).await.is_ok_and(|answer| answer.as_deref() == Some("ok"))
+}
+
+/// A program that is killed when this goes.
+struct Running {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    fn start(site: &Site, name: &'static str, arguments: &[String]) -> Result<Self> {
+        let path = site.folder.join(format!("{name}.log"));
+        let doing = || format!("write {}", path.display());
+        let log = File::options().create(true).append(true).open(&path).during(doing)?;
+        let copy = log.try_clone().during(doing)?;
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(site.assets.program(name))
+            .args(arguments)
+            .current_dir(&site.folder)
+            .stdin(Stdio::null())
+            .stdout(copy)
+            .stderr(log)
+            // Its own: Ctrl-C at a test is for the test to handle.
+            .process_group(0)
+            .spawn()
+            .during(|| format!("start {name}"))?;
+        Ok(Self { name, child, log: path })
+    }
+
+    fn must_run(&mut self) -> Result<()> {
+        let ended = self.child.try_wait().during(|| format!("look after {}", self.name))?;
+        ended.map_or(Ok(()), |status| Err(self.failed(format!("ended ({status})"))))
+    }
+
+    fn failed(&self, what: String) -> Error {
+        Error::Server { server: self.name, what, log: end_of(&self.log) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn end_of(log: &Path) -> String {
+    let log = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    let mut from = log.len().saturating_sub(LOG_END);
+    while !log.is_char_boundary(from) {
+        from += 1;
+    }
+    log.get(from..).unwrap_or_default().to_owned()
+}

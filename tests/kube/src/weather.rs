@@ -1,0 +1,161 @@
+//! Bad weather that a real API server makes: 410 Gone by compaction, 429 by priority and fairness.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, PostParams};
+use kube::client::ConfigExt;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::apply::apply_object;
+use crate::error::{During, Error, Result};
+
+const ETCD_WITHIN: Duration = Duration::from_secs(10);
+const OCCUPIED_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const THROTTLED: &str = "kube-harness-throttled";
+
+/// Moves the cluster's revision on, so that what was read before is old.
+pub(crate) async fn move_on(client: &Client) -> Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let metadata = ObjectMeta { generate_name: Some("move-on-".into()), ..ObjectMeta::default() };
+    let map = ConfigMap { metadata, data: Some(BTreeMap::new()), ..ConfigMap::default() };
+    let made = maps.create(&PostParams::default(), &map).await.during(|| "create a ConfigMap".to_owned())?;
+    let name = made.metadata.name.unwrap_or_default();
+    maps.delete(&name, &DeleteParams::default()).await.during(|| format!("delete ConfigMap {name}"))?;
+    Ok(())
+}
+
+/// Makes etcd forget every revision but the newest.
+pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {
+    let everything = json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
+    let answer = ask(etcd, "range", &everything).await?;
+    let revision = answer.pointer("/header/revision").and_then(Value::as_str);
+    let revision = revision.ok_or_else(|| Error::Invalid(format!("etcd says no revision: {answer}")))?;
+    ask(etcd, "compaction", &json!({ "revision": revision, "physical": true })).await.map(drop)
+}
+
+async fn ask(etcd: SocketAddr, operation: &str, request: &Value) -> Result<Value> {
+    let doing = || format!("ask etcd for {operation}");
+    let client = reqwest::Client::builder().timeout(ETCD_WITHIN).no_proxy().build().during(doing)?;
+    let sent = client.post(format!("http://{etcd}/v3/kv/{operation}")).json(request).send().await;
+    let answer = sent.and_then(reqwest::Response::error_for_status).during(doing)?;
+    answer.json().await.during(doing)
+}
+
+/// The user whose one request, which never ends, takes the only seat.
+pub(crate) const OCCUPIER: &str = "kube-harness-occupier";
+
+/// As long as this lives, every request of a user is refused with 429: its priority level has no queue and no seats, and
+/// the one request that such a level lets through all the same is ours.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    occupation: JoinHandle<()>,
+}
+
+impl Throttle {
+    /// Of `user`; `occupier` is the configuration of [`OCCUPIER`].
+    pub(crate) async fn of(user: &str, admin: &Client, occupier: kube::Config) -> Result<Self> {
+        for object in [may_do_anything(), level(), flow(user)] {
+            apply_object(admin, object).await?;
+        }
+        let client = Client::try_from(occupier.clone()).during(|| "make a client".to_owned())?;
+        let occupation = Self { occupation: tokio::spawn(occupy(occupier)) };
+        let deadline = Instant::now() + OCCUPIED_WITHIN;
+        while !is_refused(&client).await {
+            if Instant::now() > deadline {
+                return Err(Error::Invalid(format!("the requests of {user} are still served")));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(occupation)
+    }
+
+    pub(crate) async fn end(self, admin: &Client) -> Result<()> {
+        self.occupation.abort();
+        let doing = || format!("delete {THROTTLED}");
+        let flows: Api<FlowSchema> = Api::all(admin.clone());
+        flows.delete(THROTTLED, &DeleteParams::default()).await.during(doing)?;
+        let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
+        levels.delete(THROTTLED, &DeleteParams::default()).await.during(doing)?;
+        Ok(())
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        self.occupation.abort();
+    }
+}
+
+/// Posts an object that never comes, again and again: the server gives up waiting after a minute.
+async fn occupy(config: kube::Config) {
+    let Ok(connector) = config.rustls_https_connector() else { return };
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let uri = format!("{}api/v1/namespaces/default/configmaps", config.cluster_url);
+    loop {
+        let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let Ok(post) = hyper::Request::post(&uri).header("content-type", "application/json").body(body) else { return };
+        let _ = client.request(post).await;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn is_refused(client: &Client) -> bool {
+    matches!(client.apiserver_version().await, Err(kube::Error::Api(status)) if status.code == 429)
+}
+
+/// A request is seated before it is authorized: without rights it would not sit long.
+fn may_do_anything() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": OCCUPIER },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": OCCUPIER }],
+    })
+}
+
+fn level() -> Value {
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+        "metadata": { "name": THROTTLED },
+        "spec": { "type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": { "type": "Reject" },
+        }},
+    })
+}
+
+fn flow(user: &str) -> Value {
+    let subject = match user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':')) {
+        Some((namespace, name)) => {
+            json!({ "kind": "ServiceAccount", "serviceAccount": { "namespace": namespace, "name": name } })
+        }
+        None => json!({ "kind": "User", "user": { "name": user } }),
+    };
+    json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+        "metadata": { "name": THROTTLED },
+        "spec": {
+            "priorityLevelConfiguration": { "name": THROTTLED },
+            "matchingPrecedence": 2, // 1 is the administrators' exemption
+            "rules": [{
+                "subjects": [subject, { "kind": "User", "user": { "name": OCCUPIER } }],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"],
+                }],
+                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
+            }],
+        },
+    })
+}
