@@ -1,12 +1,43 @@
-//! The vocabulary spoken with the Kubernetes API: objects other programs write and we read, and, later, our own custom
-//! resources, annotations and the agent protocol. Floor 0: parsing only, no client, no clock.
+//! The vocabulary spoken with the Kubernetes API: objects other programs write and we read, our own custom resources with
+//! their conditions, and the annotation that asks for them. Floor 0: parsing and schemas only, no client, no clock.
 //!
 //! ```text
 //!   OKE control plane ──writes──▶ NativePodNetwork (JSON) ──NativePodNetwork::parse──▶ addresses that pods may use
+//!
+//!   users ──▶ VnicProfile ──┐  (nodes that its selector matches, or that name it: wanted_profiles)
+//!                           ▼
+//!   users ──────────▶ VnicAttachment ──▶ one VNIC on one instance (instance_of a Node)
+//!                       spec: users, profiles    status: conditions, each with a Reason
 //! ```
+//!
+//! Who lists or watches our resources does so through `kube::core::DeserializeGuard`: an object that a later version
+//! wrote may not be readable, and must not hide the others.
 
+pub mod annotation;
+pub mod condition;
+pub mod crd;
 mod field;
+mod names;
 pub mod npn;
+mod provider_id;
+mod reason;
+mod schema;
+mod vnic_attachment;
+mod vnic_name;
+mod vnic_profile;
+mod vnic_template;
 
+pub use annotation::{AnnotationError, wanted_profiles};
+pub use condition::{Condition, ConditionStatus, ConditionType};
 pub use field::{Field, FieldError};
+pub use names::{
+    CLUSTER_TAG, FIELD_MANAGER, GROUP, INSTANCE_LABEL, NAME_TAG, PROFILE_LABEL, TAG_PREFIX, UID_TAG, VERSION,
+    VNIC_FINALIZER, VNICS_ANNOTATION,
+};
 pub use npn::NativePodNetwork;
+pub use provider_id::{ProviderIdError, instance_of};
+pub use reason::{AttachmentReason, ProfileReason, Reason};
+pub use vnic_attachment::{VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
+pub use vnic_name::{VnicName, VnicNameError};
+pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};
+pub use vnic_template::{OnDelete, Purpose, Route, VnicTemplate};

@@ -1,0 +1,188 @@
+//! Conditions of our resources: what is true of an object now, since when, and the stable word for why.
+#![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::reason::Reason;
+use crate::schema;
+
+/// The most characters of a message: conditions are most of an object's size.
+pub const MESSAGE_MAX: usize = 200;
+
+/// One condition, as it is written. Words are texts here, so that a version can read what a later one wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Which one: Attached, Configured or Ready.
+    #[serde(rename = "type")]
+    #[schemars(schema_with = "schema::some_text::<32>")]
+    pub kind: String,
+    /// True, False or Unknown.
+    #[schemars(schema_with = "schema::some_text::<8>")]
+    pub status: String,
+    /// A stable word for why: docs/resources.md.
+    #[schemars(schema_with = "schema::some_text::<64>")]
+    pub reason: String,
+    /// The reason in words, for people.
+    #[schemars(schema_with = "schema::text::<200>")]
+    pub message: String,
+    /// When the status last became another.
+    #[schemars(schema_with = "schema::time")]
+    pub last_transition_time: Time,
+    /// The generation of the spec that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::generation")]
+    pub observed_generation: Option<i64>,
+}
+
+/// Which condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The VNIC is on the instance.
+    Attached,
+    /// The node's agent has set it up.
+    Configured,
+    /// Everything is as it was asked for.
+    Ready,
+}
+
+/// Whether it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionStatus {
+    /// It does.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+impl Condition {
+    /// A condition that holds or not as its reason says, for the spec's `generation`, as of `now`. A long message is cut.
+    #[must_use]
+    pub fn new(kind: ConditionType, reason: impl Reason, message: &str, generation: Option<i64>, now: Time) -> Self {
+        Self {
+            kind: kind.as_str().to_owned(),
+            status: reason.status().as_str().to_owned(),
+            reason: reason.as_str().to_owned(),
+            message: cut(message),
+            last_transition_time: now,
+            observed_generation: generation,
+        }
+    }
+
+    /// Whether it holds.
+    #[must_use]
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True.as_str()
+    }
+}
+
+/// The condition of a kind.
+#[must_use]
+pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition> {
+    conditions.iter().find(|condition| condition.kind == kind.as_str())
+}
+
+/// Puts a condition in its place. The time of the last transition stays where the status does. Returns whether anything
+/// is another now: if not, there is nothing to write.
+pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
+    let Some(old) = conditions.iter_mut().find(|condition| condition.kind == new.kind) else {
+        conditions.push(new);
+        return true;
+    };
+    if old.status == new.status {
+        new.last_transition_time = old.last_transition_time.clone();
+    }
+    let changed = *old != new;
+    *old = new;
+    changed
+}
+
+impl ConditionType {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attached => "Attached",
+            Self::Configured => "Configured",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+impl ConditionStatus {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl fmt::Display for ConditionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for ConditionStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+fn cut(message: &str) -> String {
+    if message.chars().count() <= MESSAGE_MAX {
+        return message.to_owned();
+    }
+    message.chars().take(MESSAGE_MAX - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reason::AttachmentReason::{self, Attached, Attaching, SubnetFull};
+
+    fn at(second: i64) -> Time {
+        Time(k8s_openapi::jiff::Timestamp::from_second(second).unwrap())
+    }
+
+    fn attached(reason: AttachmentReason, message: &str, second: i64) -> Condition {
+        Condition::new(ConditionType::Attached, reason, message, Some(3), at(second))
+    }
+
+    #[test]
+    fn the_time_of_the_last_transition_stays_while_the_status_does() {
+        let mut conditions = Vec::new();
+        assert!(set(&mut conditions, attached(Attaching, "", 100)), "it was not there");
+        assert!(!set(&mut conditions, attached(Attaching, "", 200)), "nothing is another");
+        assert!(set(&mut conditions, attached(SubnetFull, "no address", 300)), "another reason");
+        assert_eq!(conditions, [attached(SubnetFull, "no address", 100)]);
+        assert!(set(&mut conditions, attached(Attached, "", 400)), "another status");
+        assert_eq!(conditions, [attached(Attached, "", 400)]);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_to_what_the_schema_allows() {
+        let message = attached(SubnetFull, &"é".repeat(500), 1).message;
+        assert_eq!((message.chars().count(), message.chars().last()), (MESSAGE_MAX, Some('…')));
+    }
+
+    #[test]
+    fn it_reads_as_kubernetes_writes_conditions() {
+        let written = serde_json::to_value(attached(Attaching, "asked for", 0)).unwrap();
+        let expected = serde_json::json!({
+            "type": "Attached", "status": "False", "reason": "Attaching", "message": "asked for",
+            "lastTransitionTime": "1970-01-01T00:00:00Z", "observedGeneration": 3
+        });
+        assert_eq!(written, expected);
+    }
+}

@@ -1,0 +1,77 @@
+//! The CustomResourceDefinitions of our resources, with the columns that `kubectl get` shows. manifests/crds.yaml has them
+//! as text.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceColumnDefinition, CustomResourceDefinition,
+};
+use kube::CustomResourceExt;
+
+use crate::vnic_attachment::VnicAttachment;
+use crate::vnic_profile::VnicProfile;
+
+/// A column: its heading, type, place in the object, meaning, and whether `-o wide` alone shows it.
+type Column = (&'static str, &'static str, &'static str, &'static str, Width);
+
+/// When a column is shown.
+#[derive(Clone, Copy)]
+enum Width {
+    Always,
+    Wide,
+}
+use Width::{Always, Wide};
+
+const READY: &str = r#".status.conditions[?(@.type=="Ready")].status"#;
+const REASON: &str = r#".status.conditions[?(@.type=="Ready")].reason"#;
+const MESSAGE: &str = r#".status.conditions[?(@.type=="Ready")].message"#;
+const CREATED: &str = ".metadata.creationTimestamp";
+
+const ATTACHMENT_COLUMNS: &[Column] = &[
+    ("Node", "string", ".status.nodeName", "The Node that the instance is, as far as there is one.", Always),
+    ("VNIC-Name", "string", ".spec.name", "What the VNIC is called on the instance.", Always),
+    ("Address", "string", ".status.ownAddresses[0]", "The VNIC's own address.", Always),
+    ("Ready", "string", READY, "Whether the VNIC is as it was asked for.", Always),
+    ("Reason", "string", REASON, "Why, or why not.", Always),
+    ("VNIC", "string", ".status.vnicId", "The VNIC's OCID.", Wide),
+    ("Subnet", "string", ".spec.subnetId", "The subnet's OCID.", Wide),
+    ("Instance", "string", ".spec.instanceId", "The instance's OCID.", Wide),
+    ("Message", "string", MESSAGE, "The reason in words.", Wide),
+    ("Age", "date", CREATED, "When it was asked for.", Always),
+];
+
+const PROFILE_COLUMNS: &[Column] = &[
+    ("Ready", "string", READY, "Whether every node has its VNICs.", Always),
+    ("Reason", "string", REASON, "Why, or why not.", Always),
+    ("Matched", "integer", ".status.summary.matched", "Nodes that are to have the VNICs.", Always),
+    ("Attached", "integer", ".status.summary.attached", "Of those, nodes with all VNICs attached.", Always),
+    ("Nodes-Ready", "integer", ".status.summary.ready", "Of those, nodes with all VNICs ready.", Always),
+    ("Failed", "integer", ".status.summary.failed", "Of those, nodes where something must be done first.", Always),
+    ("Paused", "boolean", ".spec.paused", "Whether nothing is made, changed or removed.", Wide),
+    ("Message", "string", MESSAGE, "The reason in words.", Wide),
+    ("Age", "date", CREATED, "When it was made.", Always),
+];
+
+/// All of them, by name.
+#[must_use]
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![with(VnicAttachment::crd(), ATTACHMENT_COLUMNS), with(VnicProfile::crd(), PROFILE_COLUMNS)]
+}
+
+/// The columns stand here and not in the derive's attributes: as a table they can be read.
+fn with(mut crd: CustomResourceDefinition, columns: &[Column]) -> CustomResourceDefinition {
+    let columns = columns.iter().map(|&(name, type_, path, description, width)| CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: type_.to_owned(),
+        json_path: path.to_owned(),
+        description: Some(description.to_owned()),
+        priority: matches!(width, Wide).then_some(1),
+        format: None,
+    });
+    let columns: Vec<_> = columns.collect();
+    for version in &mut crd.spec.versions {
+        version.additional_printer_columns = Some(columns.clone());
+    }
+    crd
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Names that users, the controller and the agent agree on: the group, the annotation, labels, the finalizer, the tags.
+
+/// The API group of our resources.
+pub const GROUP: &str = "oke.oraclecloud.com";
+/// The version of our resources.
+pub const VERSION: &str = "v1alpha1";
+
+/// On a Node: the VnicProfiles it wants, by name ([`crate::wanted_profiles`]). Who may write it is decided by a
+/// ValidatingAdmissionPolicy.
+pub const VNICS_ANNOTATION: &str = "oke.oraclecloud.com/vnics";
+
+/// On a VnicAttachment: keeps the object until the cloud has taken the VNIC away.
+pub const VNIC_FINALIZER: &str = "oke.oraclecloud.com/vnic";
+
+/// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
+pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
+/// On a VnicAttachment made from a profile: the last part of the instance's OCID, as NativePodNetworks are named.
+pub const INSTANCE_LABEL: &str = "oke.oraclecloud.com/instance";
+
+/// The one field manager of the controller's writes.
+pub const FIELD_MANAGER: &str = "oke-node-manager-controller";
+
+/// Free-form tags that begin so are the controller's: users' tags must not.
+pub const TAG_PREFIX: &str = "oke-node-manager/";
+/// On a VNIC: the cluster it was made for. Ours is what has this and [`UID_TAG`], both right.
+pub const CLUSTER_TAG: &str = "oke-node-manager/cluster";
+/// On a VNIC: the `metadata.uid` of its VnicAttachment.
+pub const UID_TAG: &str = "oke-node-manager/uid";
+/// On a VNIC: the name of its VnicAttachment, for people.
+pub const NAME_TAG: &str = "oke-node-manager/name";

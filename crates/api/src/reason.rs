@@ -1,0 +1,189 @@
+//! The stable words for why a condition holds or not, each with its meaning and what a person does about it: one list for
+//! the controller and for docs/resources.md. A word, once published, keeps its meaning.
+
+use crate::condition::ConditionStatus::{self, False, True, Unknown};
+use crate::condition::ConditionType::{self, Attached as OnAttached, Configured as OnConfigured, Ready as OnReady};
+
+/// A word for why.
+pub trait Reason: Copy {
+    /// As it is written.
+    fn as_str(self) -> &'static str;
+    /// Whether a condition with this reason holds.
+    fn status(self) -> ConditionStatus;
+    /// The conditions that it stands on.
+    fn on(self) -> &'static [ConditionType];
+    /// When it is said.
+    fn meaning(self) -> &'static str;
+    /// What a person does about it.
+    fn to_do(self) -> &'static str;
+}
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident; $($word:ident $status:ident on $($kind:ident)+: $meaning:literal, $do:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $(#[doc = $meaning] $word,)*
+        }
+
+        impl $name {
+            /// Every word there is.
+            pub const ALL: &'static [Self] = &[$(Self::$word),*];
+
+            /// The word as it was written, if this version knows it.
+            #[must_use]
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.as_str() == word)
+            }
+        }
+
+        impl Reason for $name {
+            fn as_str(self) -> &'static str {
+                match self { $(Self::$word => stringify!($word),)* }
+            }
+
+            fn status(self) -> ConditionStatus {
+                match self { $(Self::$word => $status,)* }
+            }
+
+            fn on(self) -> &'static [ConditionType] {
+                match self { $(Self::$word => &[$($kind),+],)* }
+            }
+
+            fn meaning(self) -> &'static str {
+                match self { $(Self::$word => $meaning,)* }
+            }
+
+            fn to_do(self) -> &'static str {
+                match self { $(Self::$word => $do,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a VnicAttachment's condition is as it is. Ready has the word of whatever holds it up.
+    AttachmentReason;
+    Attached True on OnAttached:
+        "The VNIC is on the instance.",
+        "Nothing.";
+    Ready True on OnReady:
+        "The VNIC is attached with all its addresses, and nothing is known against it.",
+        "Nothing.";
+    NotReported Unknown on OnConfigured:
+        "Nobody has asked the node's agent yet whether the VNIC is set up on the host. It does not keep Ready from being True.",
+        "On the node: `oke-node-agent status`.";
+    Pending Unknown on OnAttached OnReady:
+        "The controller has not come to it yet.",
+        "Wait some seconds. If it stays: is a controller the leader (`kubectl get lease -A`), and what does its log say?";
+    Attaching False on OnAttached OnReady:
+        "The cloud is making the VNIC.",
+        "Wait: it takes 5 to 60 seconds.";
+    InstanceBusy False on OnAttached OnReady:
+        "Something else is being done with the instance: another VNIC of it is being attached or detached, or it is starting or stopping.",
+        "Wait: an instance takes one VNIC after another. If it stays: the instance's state in the console.";
+    Detaching False on OnAttached OnReady:
+        "The VNIC is being taken off the instance.",
+        "Wait. A VNIC that somebody else detached is attached again when it is gone.";
+    DetachedOutOfBand False on OnAttached OnReady:
+        "The VNIC was there and somebody else detached it. It is being attached again, with another OCID, MAC and other addresses.",
+        "Find out who did it (the audit log, operation DetachVnic). To have it gone, delete the VnicAttachment.";
+    ShapeCapacity False on OnAttached OnReady:
+        "The instance has as many VNICs as its shape allows, the primary one included.",
+        "Give the instance more OCPUs or another shape, or delete another of its VnicAttachments.";
+    LimitReached False on OnAttached OnReady:
+        "A service limit or a quota of the tenancy is reached: of VNICs, or of addresses on a VNIC.",
+        "The message has the cloud's words. Ask for a higher limit, or for less: ipv4Count and ipv6Count.";
+    SubnetFull False on OnAttached OnReady:
+        "The subnet has no free address, or no free block.",
+        "Use another subnet, free addresses, or give the subnet another CIDR block.";
+    AddressesPending False on OnReady:
+        "The VNIC is attached and does not have all its addresses yet, or has some too many.",
+        "Wait some seconds.";
+    AddressTaken False on OnReady:
+        "An address of requestedAddresses is somebody else's, or not in the subnet.",
+        "Take another one, or free it: `oci network private-ip list --subnet-id … --ip-address …`.";
+    ChangePending False on OnReady:
+        "The VNIC is attached, and a change of its security groups, tags or other settings is not through yet.",
+        "Wait some seconds. If it stays, the message has the cloud's words.";
+    InvalidSpec False on OnAttached OnReady:
+        "The cloud refuses what the spec asks for.",
+        "The message has the cloud's words. Correct the spec; what cannot be changed needs another VnicAttachment.";
+    NameTaken False on OnAttached OnReady:
+        "An older VnicAttachment of the same instance has the same spec.name.",
+        "Delete one of the two. The message names the other.";
+    NodeGone False on OnAttached OnReady:
+        "The instance is terminated, and the VNIC with it.",
+        "Delete the VnicAttachment. Those made from a VnicProfile go by themselves.";
+    NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
+        "The cloud says that the instance, the subnet or a security group is not there, or not for the controller to see. It does not tell which.",
+        "Is the OCID right, and of this region? Then the controller's policies: docs/iam.md.";
+    NotAuthenticated Unknown on OnAttached OnReady:
+        "The cloud does not accept the controller's login.",
+        "The controller's log names the login. Is the clock right, is the dynamic group or workload policy there: docs/iam.md.";
+    Throttled Unknown on OnAttached OnReady:
+        "The cloud answers that there are too many calls. It is asked again, more slowly.",
+        "Wait. If it stays: who else calls the API with the same tenancy, and the call rates of the controller.";
+    OciUnavailable Unknown on OnAttached OnReady:
+        "The cloud's API does not answer, or answers with an error of its own. It is asked again for ever.",
+        "The cloud's status page, and the way to it: routes, service gateway, proxies, port 443 (docs/iam.md).";
+}
+
+reasons! {
+    /// Why a VnicProfile's condition is as it is.
+    ProfileReason;
+    Ready True on OnReady:
+        "Every selected node has all its VNICs, ready.",
+        "Nothing.";
+    NoNodes True on OnReady:
+        "No node is selected, or with allowNodeAnnotation none of those selected asks for it.",
+        "If there should be some: `kubectl get nodes -l …`, and the annotation oke.oraclecloud.com/vnics on the Node.";
+    Pending Unknown on OnReady:
+        "The controller has not come to it yet.",
+        "Wait some seconds. If it stays: is a controller the leader (`kubectl get lease -A`), and what does its log say?";
+    Progressing False on OnReady:
+        "Some nodes do not have all their VNICs yet.",
+        "Wait. Which: `kubectl get vnica -l oke.oraclecloud.com/profile=…`.";
+    Replacing False on OnReady:
+        "A field that cannot be changed was changed in a template: VNICs are being replaced, one node after another.",
+        "Wait.";
+    Failing False on OnReady:
+        "On some nodes something must be done first: a limit, a permission, a wrong field.",
+        "status.failingNodes names some. `kubectl get vnica -l oke.oraclecloud.com/profile=…` has the reasons.";
+    Conflict False on OnReady:
+        "Another VnicProfile or VnicAttachment gives a selected node a VNIC of the same name.",
+        "The message names it. Give the VNIC another name, or select other nodes.";
+    InvalidSelector False on OnReady:
+        "The nodeSelector cannot be understood. Nothing is made, changed or removed.",
+        "The message says what is wrong. Correct it.";
+    Paused Unknown on OnReady:
+        "spec.paused is true: nothing is made, changed or removed.",
+        "Set it to false.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_camel_case_and_says_what_to_do() {
+        let attachment = AttachmentReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
+        let profile = ProfileReason::ALL.iter().map(|r| (r.as_str(), r.meaning(), r.to_do(), r.on()));
+        for (word, meaning, to_do, on) in attachment.chain(profile) {
+            assert!(word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric), "{word}");
+            assert!(meaning.ends_with('.') && to_do.ends_with(['.', '?']) && !on.is_empty(), "{word}");
+        }
+        assert_eq!(AttachmentReason::from_word("SubnetFull"), Some(AttachmentReason::SubnetFull));
+        assert_eq!(AttachmentReason::from_word("OfALaterVersion"), None);
+    }
+
+    #[test]
+    fn only_a_reason_without_a_complaint_makes_ready_true() {
+        let good: Vec<&str> = AttachmentReason::ALL
+            .iter()
+            .filter(|reason| reason.status() == ConditionStatus::True)
+            .map(|reason| reason.as_str())
+            .collect();
+        assert_eq!(good, ["Attached", "Ready"]);
+    }
+}

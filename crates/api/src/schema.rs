@@ -1,0 +1,166 @@
+//! Schemas of the fields whose types are not this crate's, or whose bounds are ours. Every list and text has a bound: the
+//! API server's estimate of what the validation rules cost needs them, and so does the size of an object in etcd.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// An OCID of an instance.
+pub(crate) fn instance(_: &mut SchemaGenerator) -> Schema {
+    ocid("instance")
+}
+
+/// An OCID of a subnet.
+pub(crate) fn subnet(_: &mut SchemaGenerator) -> Schema {
+    ocid("subnet")
+}
+
+/// OCIDs of up to five network security groups, which is what a VNIC may have.
+pub(crate) fn security_groups(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 5, "x-kubernetes-list-type": "set", "items": ocid("networksecuritygroup")
+    })
+}
+
+/// Any OCID, in a status.
+pub(crate) fn any_ocid(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": 255 })
+}
+
+/// A whole number without a `format`, which the API server would only warn about.
+pub(crate) fn integer<const MIN: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+}
+
+/// A count in a status.
+pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "minimum": 0 })
+}
+
+/// A generation.
+pub(crate) fn generation(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "integer", "format": "int64", "minimum": 0 })
+}
+
+/// A DNS label.
+pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
+    label()
+}
+
+/// Names of namespaces.
+pub(crate) fn namespaces(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set", "items": label() })
+}
+
+/// A text in a status.
+pub(crate) fn text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "maxLength": MAX })
+}
+
+/// A text that must say something.
+pub(crate) fn some_text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX })
+}
+
+/// Up to so many texts, in a status.
+pub(crate) fn texts<const ITEMS: u32, const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "maxItems": ITEMS, "items": { "type": "string", "maxLength": MAX } })
+}
+
+/// An address of either family.
+pub(crate) fn address(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 2, "maxLength": 39,
+        "x-kubernetes-validations": [{ "rule": "isIP(self)", "message": "must be an IPv4 or IPv6 address" }]
+    })
+}
+
+/// Different addresses of either family.
+pub(crate) fn addresses(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "maxItems": 8, "x-kubernetes-list-type": "set", "items": address(generator) })
+}
+
+/// Where a route leads: never a default, never the host's own link-local range.
+pub(crate) fn destination(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 4, "maxLength": 43,
+        "x-kubernetes-validations": [
+            {
+                "rule": "isCIDR(self) && cidr(self) == cidr(self).masked()",
+                "message": "must be a CIDR block without host bits, such as 10.1.0.0/16 or fd00:1::/48"
+            },
+            {
+                "rule": "!isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 8 : 7)",
+                "message": "must not be a default route, whole or in pieces: /8 is the widest for IPv4, /7 for IPv6"
+            },
+            {
+                "rule": "!isCIDR(self) || !(cidr('169.254.0.0/16').containsCIDR(self) || cidr('fe80::/10').containsCIDR(self))",
+                "message": "must not be link-local: that traffic is the host's own"
+            },
+        ]
+    })
+}
+
+/// Free-form tags as users give them. The service allows ten on a VNIC; three are the controller's.
+pub(crate) fn freeform_tags(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 7,
+        "additionalProperties": { "type": "string", "maxLength": 256 },
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.all(key, key.matches('^[!-~]{1,100}$') && !key.contains('.'))",
+                "message": "keys are 1 to 100 printable ASCII characters without spaces and periods"
+            },
+            {
+                "rule": "!self.exists(key, key.lowerAscii().startsWith('oke-node-manager/'))",
+                "message": "keys that begin with oke-node-manager/ are the controller's own"
+            },
+        ]
+    })
+}
+
+/// A label selector, with bounds. An empty one selects everything.
+pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "type": "object", "maxProperties": 16, "additionalProperties": { "type": "string", "maxLength": 63 }
+            },
+            "matchExpressions": {
+                "type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object", "required": ["key", "operator"],
+                    "properties": {
+                        "key": { "type": "string", "minLength": 1, "maxLength": 317 },
+                        "operator": { "type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"] },
+                        "values": {
+                            "type": "array", "maxItems": 64, "x-kubernetes-list-type": "atomic",
+                            "items": { "type": "string", "maxLength": 63 }
+                        }
+                    },
+                    "x-kubernetes-validations": [{
+                        "rule": "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0",
+                        "message": "values are for In and NotIn, which need at least one"
+                    }]
+                }
+            }
+        }
+    })
+}
+
+/// When something happened.
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "format": "date-time" })
+}
+
+fn label() -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+    })
+}
+
+/// Never wider than what [`vcn::Ocid`] reads: one object that cannot be read would hide the others of its list.
+fn ocid(kind: &str) -> Schema {
+    json_schema!({
+        "type": "string", "maxLength": 255, "pattern": format!(r"^ocid1\.{kind}\.[A-Za-z0-9._-]*\.[A-Za-z0-9_-]+$")
+    })
+}

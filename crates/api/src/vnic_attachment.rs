@@ -1,0 +1,106 @@
+//! `VnicAttachment`: one VNIC that somebody wants on one instance. Users and VnicProfiles write the spec, the controller
+//! alone the status.
+#![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+use vcn::{MacAddr, Ocid};
+
+use crate::condition::Condition;
+use crate::schema;
+use crate::vnic_template::VnicTemplate;
+
+// Spec and status are owned whole (`x-kubernetes-map-type: atomic`): each has one writer, and the list of who owns which
+// field would be a third of the object.
+/// The VNIC that is wanted, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "oke.oraclecloud.com",
+    version = "v1alpha1",
+    kind = "VnicAttachment",
+    plural = "vnicattachments",
+    shortname = "vnica",
+    category = "oke",
+    status = "VnicAttachmentStatus",
+    derive = "PartialEq",
+    doc = "One VNIC on one instance.",
+    selectable = ".spec.instanceId"
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+#[x_kube(
+    validation = Rule::new("self.instanceId == oldSelf.instanceId").message("cannot be changed: make another VnicAttachment").field_path(".instanceId"),
+    validation = Rule::new("self.subnetId == oldSelf.subnetId").message("cannot be changed: make another VnicAttachment").field_path(".subnetId"),
+    validation = Rule::new("self.name == oldSelf.name").message("cannot be changed: make another VnicAttachment").field_path(".name"),
+    validation = Rule::new("self.purpose == oldSelf.purpose").message("cannot be changed: make another VnicAttachment").field_path(".purpose"),
+    validation = Rule::new("(has(self.nicIndex) ? self.nicIndex : 0) == (has(oldSelf.nicIndex) ? oldSelf.nicIndex : 0)").message("cannot be changed: make another VnicAttachment").field_path(".nicIndex"),
+    validation = Rule::new("(has(self.assignPublicIp) && self.assignPublicIp) == (has(oldSelf.assignPublicIp) && oldSelf.assignPublicIp)").message("cannot be changed: make another VnicAttachment").field_path(".assignPublicIp"),
+    validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 4).size() <= (has(self.ipv4Count) ? self.ipv4Count : 0)").message("has more IPv4 addresses than ipv4Count says").field_path(".requestedAddresses"),
+    validation = Rule::new("!has(self.requestedAddresses) || self.requestedAddresses.filter(a, isIP(a) && ip(a).family() == 6).size() <= (has(self.ipv6Count) ? self.ipv6Count : 0)").message("has more IPv6 addresses than ipv6Count says").field_path(".requestedAddresses")
+)]
+pub struct VnicAttachmentSpec {
+    /// The OCID of the instance: its identity, which outlives its Node's name and address. Cannot be changed.
+    #[schemars(schema_with = "schema::instance")]
+    pub instance_id: Ocid,
+    /// Addresses that must be among those counted by ipv4Count and ipv6Count, at most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::addresses")]
+    pub requested_addresses: Vec<IpAddr>,
+    /// The VNIC itself; its fields stand beside `instanceId`.
+    #[serde(flatten)]
+    pub vnic: VnicTemplate,
+}
+
+/// What the controller found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct VnicAttachmentStatus {
+    /// The generation of the spec that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::generation")]
+    pub observed_generation: Option<i64>,
+    /// Attached, Configured and Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// The Node whose providerID names the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text::<253>")]
+    pub node_name: Option<String>,
+    /// The OCID of the attachment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_ocid")]
+    pub attachment_id: Option<Ocid>,
+    /// The OCID of the VNIC, once it is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_ocid")]
+    pub vnic_id: Option<Ocid>,
+    /// Its Ethernet address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text::<17>")]
+    pub mac_address: Option<MacAddr>,
+    /// Its 802.1Q tag on bare metal; 0 is untagged. Absent on virtual machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::integer::<0, 4094>")]
+    pub vlan_tag: Option<u16>,
+    /// The subnet's block that its own address is in, one per family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::texts::<2, 43>")]
+    pub subnet_cidrs: Vec<IpNetwork>,
+    /// Its own address in each family that its subnet has, IPv4 first: the host's, never a pod's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::texts::<2, 39>")]
+    pub own_addresses: Vec<IpAddr>,
+    /// How many private IPv4 addresses it has beside its own. Which: `oke-node-agent pools` on the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::count")]
+    pub ipv4_count: Option<u32>,
+    /// How many IPv6 addresses it has beside its own. Which: `oke-node-agent pools` on the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::count")]
+    pub ipv6_count: Option<u32>,
+}

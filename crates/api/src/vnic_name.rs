@@ -1,0 +1,58 @@
+//! What a VNIC is called on its instance: by pods that ask for it and by the agent.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A DNS label: small letters, digits and inner hyphens, at most 63. Unique on an instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VnicName(String);
+
+/// Why a text is no VNIC's name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not a name: small letters, digits and inner hyphens, 1 to 63 of them")]
+pub struct VnicNameError(String);
+
+impl VnicName {
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether a text is a DNS label (RFC 1123).
+pub(crate) fn is_dns_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+impl FromStr for VnicName {
+    type Err = VnicNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if is_dns_label(text) { Ok(Self(text.to_owned())) } else { Err(VnicNameError(text.chars().take(80).collect())) }
+    }
+}
+
+impl fmt::Display for VnicName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for VnicName {
+    type Error = VnicNameError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<VnicName> for String {
+    fn from(name: VnicName) -> Self {
+        name.0
+    }
+}

@@ -1,0 +1,87 @@
+//! `VnicProfile`: VNICs for every node that a selector matches, or that asks for them by annotation. The controller makes
+//! a VnicAttachment of each template for each node.
+#![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::schema;
+use crate::vnic_template::VnicTemplate;
+
+/// Which nodes get which VNICs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "oke.oraclecloud.com",
+    version = "v1alpha1",
+    kind = "VnicProfile",
+    plural = "vnicprofiles",
+    shortname = "vnicp",
+    category = "oke",
+    status = "VnicProfileStatus",
+    derive = "PartialEq",
+    doc = "VNICs for the nodes that a selector matches.",
+    validation = Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("a VnicProfile's name is a DNS label: it becomes a label's value"),
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct VnicProfileSpec {
+    /// Which Nodes it is for, by their labels. An empty selector is for all Nodes.
+    #[schemars(schema_with = "schema::label_selector")]
+    pub node_selector: LabelSelector,
+    /// When true, only those of the selected Nodes get the VNICs that name this profile in their annotation
+    /// oke.oraclecloud.com/vnics; false if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_node_annotation: bool,
+    /// When true nothing is made, changed or removed; false if absent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+    /// The VNICs that each of the Nodes gets, 1 to 8, by name.
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub attachments: Vec<VnicTemplate>,
+}
+
+/// How far it is, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct VnicProfileStatus {
+    /// The generation of the spec that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::generation")]
+    pub observed_generation: Option<i64>,
+    /// Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// Nodes, counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<ProfileSummary>,
+    /// Up to 10 Nodes of those that failed, in the order of their names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::texts::<10, 253>")]
+    pub failing_nodes: Vec<String>,
+}
+
+/// The Nodes of a profile, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+pub struct ProfileSummary {
+    /// Nodes that are to have the VNICs.
+    #[schemars(schema_with = "schema::count")]
+    pub matched: u32,
+    /// Of those, nodes with all VNICs attached.
+    #[schemars(schema_with = "schema::count")]
+    pub attached: u32,
+    /// Of those, nodes with all VNICs ready.
+    #[schemars(schema_with = "schema::count")]
+    pub ready: u32,
+    /// Of those, nodes where something must be done first: a limit, a permission, a wrong field.
+    #[schemars(schema_with = "schema::count")]
+    pub failed: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it by reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
