@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use datapath::host::{HostNetwork, HostVnic};
 use netlink::Link;
 
-pub use drop_ins::{DropIn, DropInError, remove};
+pub use drop_ins::{DropIn, DropInError};
 use resident::logging::chain;
 
 use crate::condition::{Condition, Reason};
@@ -34,6 +34,8 @@ use crate::pass::{Cause, Changed};
 pub(crate) struct Interference {
     /// The host's file system, as seen from here.
     root: PathBuf,
+    /// Where what is written is noted.
+    data_dir: PathBuf,
     /// Whether drop-ins may be written.
     may_write: bool,
     found: Vec<Condition>,
@@ -49,8 +51,8 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Interference {
-    pub(crate) fn new(root: &Path, may_write: bool) -> Self {
-        Self { root: root.to_owned(), may_write, found: Vec::new() }
+    pub(crate) fn new(root: &Path, data_dir: &Path, may_write: bool) -> Self {
+        Self { root: root.to_owned(), data_dir: data_dir.to_owned(), may_write, found: Vec::new() }
     }
 
     /// Whether drop-ins may be written from now on.
@@ -76,7 +78,7 @@ impl Interference {
         let mut changes = Vec::new();
         if self.may_write {
             for drop_in in wanted.iter().filter(|drop_in| !drop_in.is_in_place(&self.root)) {
-                let written = if cause == Cause::Preview { Ok(()) } else { drop_in.write(&self.root) };
+                let written = if cause == Cause::Preview { Ok(()) } else { drop_in.write(&self.root, &self.data_dir) };
                 match written {
                     Ok(()) => changes.push(Changed::new("drop-in", drop_in.to_string())),
                     Err(error) => {

@@ -82,7 +82,7 @@ impl Reconciler {
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
-            interference: Interference::new(&settings.host_root, settings.may_write_drop_ins),
+            interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
             boot,
             host: Host::new(&settings.sysctl_root),
             devices: Devices::default(),

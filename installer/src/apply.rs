@@ -10,8 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
+use crate::observed::At;
 use crate::place::{NewFile, place, place_unless};
-use crate::plan::{BINARY_MODE, Purpose, Writing};
+use crate::plan::{BINARY_MODE, Purpose, Replaced, Writing};
 use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
 use crate::{Conflist, Digest, Error, Report, Step};
@@ -73,7 +74,7 @@ impl Applier<'_> {
                 if Digest::of(&contents) != *digest {
                     return Err(Error::SourceChanged { path: source.clone() });
                 }
-                self.remember_binary(target, *digest, replaces.is_some(), failures)?;
+                self.remember_binary(target, *digest, *replaces, failures)?;
                 place(NewFile { target, contents: &contents, mode: BINARY_MODE })
             }
             Step::SetMode { target, .. } => fs::set_permissions(target, Permissions::from_mode(BINARY_MODE))
@@ -91,19 +92,26 @@ impl Applier<'_> {
         &mut self,
         target: &Path,
         digest: Digest,
-        replaces: bool,
+        replaces: Option<Replaced>,
         failures: &mut Vec<Error>,
     ) -> Result<(), Error> {
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let first = !self.record.binaries.contains_key(&name);
-        let before =
-            if first && replaces && !self.inherited { Before::keep(target, self.file.directory())? } else { None };
+        let before = if first && replaces.is_some() && !self.inherited {
+            Before::keep(target, self.file.directory())?
+        } else {
+            None
+        };
         let irreplaceable = before.is_some();
         let binary = self.record.binaries.entry(name.clone()).or_default();
         binary.before = before.or(binary.before.take());
         let digest = Some(digest.to_string());
         if binary.digest == digest {
             return Ok(());
+        }
+        // Until the new one is in place, the old one is ours as well. One that never came to its place is not remembered.
+        if matches!(replaces, Some(Replaced::File(there)) if binary.digest == Some(there.to_string())) {
+            binary.earlier = binary.digest.take();
         }
         binary.digest = digest;
         if !self.keep(failures) && irreplaceable {
@@ -115,20 +123,24 @@ impl Applier<'_> {
     }
 
     fn write(&mut self, writing: &Writing, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let Writing { name, target, contents, mode, found, wanted, purpose, disturbed } = writing;
+        let Writing { name, target, contents, mode, found, link, wanted, purpose, disturbed } = writing;
         // Somebody was faster: what he wrote has to be looked at first. Asked now, and again at the last moment.
         let unless = || {
-            let now = match fs::read(target) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                other => Some(other.map_err(|source| Error::Read { path: target.clone(), source })?),
+            let same = match At::look(target) {
+                At::Nothing => found.is_none() && link.is_none(),
+                At::File(now) => Some(&now.contents) == found.as_ref(),
+                At::Link(now) => Some(&now) == link.as_ref(),
+                At::Unread(_) => false,
             };
-            if now == *found { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
+            if same { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
         };
         unless()?;
         let remembered = self.record.configurations.get(name).cloned();
         if *purpose != Purpose::Unchain {
-            let foreign = *purpose == Purpose::Ours && found.is_some() && remembered.is_none() && !self.inherited;
+            let there = found.is_some() || link.is_some();
+            let foreign = *purpose == Purpose::Ours && there && remembered.is_none() && !self.inherited;
             let before = if foreign { Before::keep(target, self.file.directory())? } else { None };
+            let irreplaceable = before.is_some();
             let known = self.record.configurations.entry(name.clone()).or_default();
             known.before = before.or(known.before.take());
             known.written = Some(contents.clone());
@@ -136,7 +148,11 @@ impl Applier<'_> {
             if !disturbed.is_empty() {
                 known.fought(self.now);
             }
-            self.keep(failures);
+            if !self.keep(failures) && irreplaceable {
+                // What cannot be given back is not replaced.
+                self.record.configurations.remove(name);
+                return failures.pop().map_or(Ok(()), Err);
+            }
         }
         let placed = place_unless(NewFile { target, contents: contents.as_bytes(), mode: *mode }, &unless);
         match (&placed, purpose) {

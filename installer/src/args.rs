@@ -60,6 +60,9 @@ pub struct UninstallArgs {
     /// Kernel settings, as seen from here; a container's /proc/sys is read-only
     #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,
+    /// The host's file system, as seen from here: below it are the drop-ins for network managers
+    #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
+    pub host_root: PathBuf,
     /// Although pods of our network live here: they lose it
     #[arg(long)]
     pub force: bool,

@@ -78,7 +78,12 @@ impl<'a> Document<'a> {
 
     /// A member's text.
     pub(crate) fn get(&self, key: &str) -> Option<&'a str> {
-        self.parts.iter().find(|part| part.key.as_deref() == Some(key)).map(|part| part.value)
+        self.position(key).and_then(|at| self.parts.get(at)).map(|part| part.value)
+    }
+
+    /// Where a member is: of several with one key the last, which is the one that counts for every reader in the field.
+    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+        self.parts.iter().rposition(|part| part.key.as_deref() == Some(key))
     }
 
     /// The text with other parts. Those that are kept come in their old order.

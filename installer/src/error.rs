@@ -56,6 +56,14 @@ pub enum Error {
         /// What is in the way.
         target: PathBuf,
     },
+    /// What is at our configuration's place cannot be replaced without knowing what it is.
+    #[error("putting {} in place: {reason}", path.display())]
+    Unusable {
+        /// The place.
+        path: PathBuf,
+        /// What is there.
+        reason: String,
+    },
     /// Our own plugin does not answer VERSION, or not with a version that the configuration needs.
     #[error("asking {} for its CNI versions: {reason}", path.display())]
     Version {
@@ -109,6 +117,15 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
+    /// Pods were started while their network was being uninstalled.
+    #[error(
+        "{pods}, although there were none a moment ago: they keep their network, and no further pod gets one; drain the \
+         node and uninstall again"
+    )]
+    PodsCame {
+        /// What shows them.
+        pods: String,
+    },
     /// Something could not be removed.
     #[error("removing {}{}", path.display(), next_step(source))]
     Remove {
@@ -117,6 +134,15 @@ pub enum Error {
         /// The cause.
         #[source]
         source: io::Error,
+    },
+    /// A drop-in that the agent wrote is where this program cannot look.
+    #[error(
+        "{} was written by the node agent, and its directory is not to be seen from here: give it to this program \
+         (patches/uninstall-drop-ins.yaml), or remove the file by hand and use --force", path.display()
+    )]
+    OutOfSight {
+        /// The file.
+        path: PathBuf,
     },
     /// The kernel did not answer.
     #[error("listing {what}")]
@@ -156,20 +182,28 @@ impl Error {
                 _ => "write-failed",
             },
             Self::Corrupt { .. } => "corrupt",
-            Self::NoFile { .. } => "in-the-way",
+            Self::NoFile { .. } | Self::Unusable { .. } => "in-the-way",
             Self::Version { .. } => "version-unknown",
             Self::Raced { .. } => "raced",
             Self::Contention { .. } => "contention",
             Self::Record { .. } => "record-damaged",
             Self::Unremembered { .. } => "unremembered",
-            Self::Remove { .. } => "not-removed",
+            Self::Remove { .. } | Self::OutOfSight { .. } => "not-removed",
+            Self::PodsCame { .. } => "pods",
             Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
         }
     }
 
     /// Whether a binary may be missing because of it.
     pub(crate) const fn concerns_binaries(&self) -> bool {
-        !matches!(self, Self::Contention { .. } | Self::Record { .. } | Self::Unremembered { .. } | Self::Raced { .. })
+        !matches!(
+            self,
+            Self::Contention { .. }
+                | Self::Record { .. }
+                | Self::Unremembered { .. }
+                | Self::Raced { .. }
+                | Self::Unusable { .. }
+        )
     }
 }
 

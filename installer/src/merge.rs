@@ -83,6 +83,11 @@ fn members(
     let mut slots = Vec::with_capacity(disk.parts.len());
     for (at, part) in disk.parts.iter().enumerate() {
         let key = part.key.as_deref().unwrap_or_default();
+        if disk.position(key) != Some(at) {
+            // Nobody reads it: the same key comes again.
+            slots.push(Slot::Keep(at));
+            continue;
+        }
         if let Some((_, text)) = given.filter(|(name, _)| *name == key) {
             slots.push(Slot::Change(at, text.to_owned()));
             continue;

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) use binaries::{Binary, ChainBinary, Found, Whose};
 pub(crate) use conf_file::conf_files;
 pub use conf_file::{ConfFile, Contents};
-pub(crate) use conf_text::ConfText;
+pub(crate) use conf_text::{At, ConfText};
 
 use crate::record::Record;
 use crate::versions::Answer;
@@ -22,12 +22,12 @@ use crate::{Error, Settings, place};
 const STALE_AFTER: Duration = Duration::from_secs(600);
 
 /// A node's disk, as far as it concerns us.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Observed {
     /// The files that a runtime would consider, in the order it does.
     pub(crate) conf_files: Vec<ConfFile>,
-    /// Our configuration.
-    pub(crate) conflist: Option<ConfText>,
+    /// What is at our configuration's place.
+    pub(crate) conflist: At,
     /// Directories of the runtime's that do not exist.
     pub(crate) missing_directories: Vec<PathBuf>,
     /// Our binaries, source and target.
@@ -35,11 +35,13 @@ pub(crate) struct Observed {
     /// The chain's binaries, the main plugin first, those that others put there last.
     pub(crate) chain: Vec<ChainBinary>,
     /// Others' configurations that we are or shall be chained into, by name.
-    pub(crate) hosts: Vec<(String, Option<ConfText>)>,
+    pub(crate) hosts: Vec<(String, At)>,
     /// What the plugin answers that is chained into them.
     pub(crate) guest: Option<Answer>,
     /// Temporary files of installers that were killed.
     pub(crate) stale: Vec<PathBuf>,
+    /// What could not be looked at. The rest was.
+    pub(crate) failures: Vec<Error>,
 }
 
 /// What to look at.
@@ -54,35 +56,56 @@ pub(crate) struct Scope<'a> {
 }
 
 impl Observed {
+    /// Nothing but the runtime's files.
+    pub(crate) const fn of(conf_files: Vec<ConfFile>) -> Self {
+        Self {
+            conf_files,
+            conflist: At::Nothing,
+            missing_directories: Vec::new(),
+            binaries: Vec::new(),
+            chain: Vec::new(),
+            hosts: Vec::new(),
+            guest: None,
+            stale: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
     /// Looks at everything that an installation concerns.
-    pub(crate) fn look(settings: &Settings, conf_files: Vec<ConfFile>, scope: Scope<'_>) -> Result<Self, Error> {
+    pub(crate) fn look(settings: &Settings, conf_files: Vec<ConfFile>, scope: Scope<'_>) -> Self {
         let chained = scope.record.configurations.keys().filter(|name| name.as_str() != vcn::CONFLIST_FILE);
         let wanted = settings.chain_into.iter().filter(|_| !scope.install);
         let mut hosts: Vec<&String> = chained.chain(wanted).collect();
         hosts.sort();
         hosts.dedup();
-        let text = |name: &str| ConfText::read(&settings.cni_conf_dir.join(name));
-        let hosts = hosts.into_iter().map(|name| Ok((name.clone(), text(name)?))).collect::<Result<_, Error>>()?;
+        let at = |name: &str| At::settled(&settings.cni_conf_dir.join(name));
+        let hosts = hosts.into_iter().map(|name| (name.clone(), at(name))).collect();
         // Where nothing is to be installed, nothing of the runtime's is even looked at.
         let guest_wanted = settings.chain_into.is_some() && !scope.install;
         if !scope.install && !guest_wanted {
-            return Ok(Self { conf_files, hosts, ..Self::default() });
+            return Self { hosts, ..Self::of(conf_files) };
         }
         let directories = [&settings.cni_bin_dir, &settings.cni_conf_dir];
         let age = if scope.alone { Duration::ZERO } else { STALE_AFTER };
         let stale = settings.written_directories();
         let stale = stale.iter().flat_map(|path| stale_in(path, SystemTime::now(), age)).collect();
         let missing = directories.into_iter().filter(|path| !path.exists()).cloned().collect();
-        let binaries = binaries::ours(settings, scope.install)?;
+        let (mut binaries, mut failures) = (Vec::new(), Vec::new());
+        for binary in binaries::ours(settings, scope.install) {
+            match binary {
+                Ok(binary) => binaries.push(binary),
+                Err(error) => failures.push(error),
+            }
+        }
         let (conflist, chain) = if scope.install {
-            let conflist = text(vcn::CONFLIST_FILE)?;
-            let chain = binaries::chain(settings, conflist.as_ref());
+            let conflist = at(vcn::CONFLIST_FILE);
+            let chain = binaries::chain(settings, conflist.file());
             (conflist, chain)
         } else {
-            (None, Vec::new())
+            (At::Nothing, Vec::new())
         };
         let guest = guest_wanted.then(|| binaries::guest(settings));
-        Ok(Self { conf_files, conflist, missing_directories: missing, binaries, chain, hosts, guest, stale })
+        Self { conf_files, conflist, missing_directories: missing, binaries, chain, hosts, guest, stale, failures }
     }
 }
 

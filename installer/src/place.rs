@@ -7,7 +7,7 @@ mod tests;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::{Digest, Error};
@@ -53,6 +53,16 @@ pub(crate) fn place_unless(file: NewFile<'_>, unless: &dyn Fn() -> Result<(), Er
     place_with(file, unless, &mut |_| Ok(()))
 }
 
+/// Puts a link in place that says `to`.
+pub(crate) fn place_link(target: &Path, to: &Path) -> Result<(), Error> {
+    let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
+    let directory = target.parent().unwrap_or_else(|| Path::new("/"));
+    let path = directory.join(temporary_name());
+    symlink(to, &path).map_err(failed("creating a temporary link beside it"))?;
+    Temporary { path, renamed: false }.rename_to(target).map_err(failed("renaming it"))?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
+}
+
 /// The order matters: the mode is set while nobody can see the file, it is on the disk and read back before the rename,
 /// and the rename is on the disk before we say so.
 fn place_with(
@@ -88,6 +98,11 @@ fn place_with(
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
 }
 
+/// Process ids would say nothing: two installers may live in different PID namespaces.
+fn temporary_name() -> String {
+    format!("{PREFIX}{:016x}{SUFFIX}", RandomState::new().build_hasher().finish())
+}
+
 /// A temporary file, removed unless it was renamed.
 struct Temporary {
     path: PathBuf,
@@ -97,8 +112,7 @@ struct Temporary {
 impl Temporary {
     fn create(directory: &Path) -> io::Result<(Self, File)> {
         loop {
-            // Process ids say nothing here: two installers may live in different PID namespaces.
-            let path = directory.join(format!("{PREFIX}{:016x}{SUFFIX}", RandomState::new().build_hasher().finish()));
+            let path = directory.join(temporary_name());
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => return Ok((Self { path, renamed: false }, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

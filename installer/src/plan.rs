@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub(crate) use hosts::unchain;
 pub use note::Note;
-pub use step::{Purpose, Step, Writing};
+pub use step::{Purpose, Replaced, Step, Writing};
 
 use crate::observed::{Binary, Found};
 use crate::record::Record;
@@ -85,13 +85,14 @@ impl Plan {
         let replaces = match found {
             Found::Other => return self.failures.push(Error::NoFile { target: target.clone() }),
             Found::Nothing => None,
+            Found::Link => Some(Replaced::Link),
             Found::File { digest: present, mode } if present == digest => {
                 if *mode != BINARY_MODE {
                     self.steps.push(Step::SetMode { target: target.clone(), was: *mode });
                 }
                 return;
             }
-            Found::File { digest: present, .. } => Some(*present),
+            Found::File { digest: present, .. } => Some(Replaced::File(*present)),
         };
         self.steps.push(Step::InstallBinary {
             source: source.clone(),
@@ -106,6 +107,9 @@ fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
     let before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
     before.map(|file| match &file.contents {
         Contents::Plugins(_) => Note::SortsBefore { file: file.name.clone() },
-        Contents::Malformed(reason) => Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() },
+        Contents::Malformed(reason) | Contents::Refused(_, reason) => {
+            Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() }
+        }
+        Contents::Unread(reason) => Note::UnreadBefore { file: file.name.clone(), reason: reason.clone() },
     })
 }

@@ -64,14 +64,13 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
     let exclusive = if apply && touches { Exclusive::over(&settings.written_directories()) } else { None };
     let (mut record, damage) = remembered(&file, apply);
     let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record };
-    let observed = match Observed::look(settings, files, scope) {
-        Ok(observed) => observed,
-        Err(error) => return report.failed(error),
-    };
+    let observed = Observed::look(settings, files, scope);
     let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
     report.notes = plan.notes;
     report.conflist = plan.conflist;
-    report.failures = plan.failures;
+    let inherited = observed.conf_files.iter().any(ConfFile::is_ours);
+    report.failures = observed.failures;
+    report.failures.extend(plan.failures);
     report.failures.extend(damage);
     if !apply {
         return report.planned(plan.steps);
@@ -81,7 +80,6 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
         (known.written, known.wanted) = (Some(written), Some(wanted));
         report.failures.extend(kept(&file, &record));
     }
-    let inherited = observed.conf_files.iter().any(ConfFile::is_ours);
     Applier { record: &mut record, file: &file, inherited, now }.apply(plan.steps, report)
 }
 

@@ -59,8 +59,11 @@ pub(crate) struct Configuration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Binary {
-    /// The SHA-256 of what we put there.
+    /// The SHA-256 of what we put there, or were about to when we were stopped.
     pub(crate) digest: Option<String>,
+    /// What we had put there before that: still there, where the next could not be put in place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) earlier: Option<String>,
     /// What was there before us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,

@@ -52,9 +52,9 @@ fn installed(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
-    let UninstallArgs { directories, keeping, sysctl_root, force, dry_run } = args;
+    let UninstallArgs { directories, keeping, sysctl_root, host_root, force, dry_run } = args;
     let settings = settings(Options::at(directories), &keeping)?;
-    let removal = uninstall(&settings, Uninstall { sysctl_root, force, dry_run });
+    let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, dry_run });
     let Removal { steps, failures, .. } = &removal;
     for step in steps {
         tracing::info!(step, applied = !dry_run, "step");

@@ -2,8 +2,8 @@
 //! and what we know is forgotten last, so that another run can finish what this one could not.
 //!
 //! ```text
-//!   refusals ─▶ configurations ─▶ binaries ─▶ routes, rules, links, nft ─▶ settings ─▶ state
-//!   (pods? agent?)   no new pods from here on
+//!   refusals ─▶ configurations ─▶ pods? ─▶ binaries ─▶ routes, rules, links, nft ─▶ settings ─▶ drop-ins ─▶ state
+//!   (pods? agent? another installer?)   no new pods from here on
 //! ```
 
 mod files;
@@ -17,13 +17,15 @@ use std::path::PathBuf;
 use crate::exclusive::Exclusive;
 use crate::record::RecordFile;
 use crate::report::chain;
-use crate::{Error, Settings, settings_before};
+use crate::{Error, Settings, drop_ins, settings_before};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uninstall {
     /// Kernel settings, as seen from here.
     pub sysctl_root: PathBuf,
+    /// The host's file system, as seen from here.
+    pub host_root: PathBuf,
     /// Although pods live here.
     pub force: bool,
     /// Only say what would be done.
@@ -59,24 +61,38 @@ pub enum Removed {
     Refused,
 }
 
-/// Takes everything of ours off this node, unless pods live by it or the agent runs and would put it back.
+/// Takes everything of ours off this node, unless pods live by it or somebody would put it back: the agent, an installer.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
-    let Uninstall { sysctl_root, force, .. } = how;
-    let _alone = Exclusive::over(&settings.written_directories());
+    let Uninstall { sysctl_root, host_root, force, .. } = how;
+    let agent = refusal::agent(&settings.state_dir, removal.applied);
+    let alone = Exclusive::over(&settings.written_directories());
+    removal.refusals.extend(agent.as_ref().err().cloned());
+    if alone.is_none() {
+        removal.refusals.push(refusal::NOT_ALONE.to_owned());
+    }
     let record = RecordFile::new(&settings.data_dir).read();
-    let mut refusals = refusal::refusals(settings);
-    // Without it nothing that was there before could be given back, so that is for a person to decide.
-    refusals.extend(record.as_ref().err().map(|error| format!("{}; go on without it by --force", chain(error))));
-    if !refusals.is_empty() && !force {
-        removal.refusals = refusals;
+    if !force {
+        removal.refusals.extend(refusal::pods(settings).into_iter().map(|pods| format!("{pods}; {}", refusal::FORCE)));
+        // Without it nothing that was there before could be given back, so that is for a person to decide.
+        let unknown = record.as_ref().err().map(|error| format!("{}; go on without it by --force", chain(error)));
+        removal.refusals.extend(unknown);
+    }
+    if !removal.refusals.is_empty() {
         return removal;
     }
     let record = record.unwrap_or_default();
     files::configurations(settings, &record, &mut removal);
+    // A runtime that was starting a pod when we looked has done so by now; its network is not taken away.
+    let came = if force { Vec::new() } else { refusal::pods(settings) };
+    if !came.is_empty() {
+        removal.failures.push(Error::PodsCame { pods: came.join("; ") });
+        return removal;
+    }
     files::binaries(settings, &record, &mut removal);
     network::take_back(&sysctl_root, &mut removal);
     settings_before::restore(&settings.data_dir, &sysctl_root, &mut removal);
+    drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
         state::forget(settings, &mut removal);
     }

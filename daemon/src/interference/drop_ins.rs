@@ -1,5 +1,5 @@
-//! Files that tell network managers to leave our links, routes and rules alone. Written only where the operator allows it;
-//! whoever uninstalls us calls [`remove`].
+//! Files that tell network managers to leave our links, routes and rules alone. Written only where the operator allows it,
+//! and noted, so that uninstalling takes all of them away ([`installer::drop_ins`]).
 
 use std::fmt;
 use std::fs;
@@ -8,16 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use datapath::host::HostVnic;
+use installer::drop_ins::{MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, note_drop_in};
 use thiserror::Error;
 use vcn::HOST_LINK_PREFIX;
-
-/// How each begins; a file of the same name that does not is somebody else's.
-const MARK: &str = "# Written by the OKE node agent, which also removes it when it is uninstalled.\n";
-
-const NETWORKD: &str = "etc/systemd/networkd.conf.d/50-vcn-native.conf";
-const NETWORKD_PODS: &str = "etc/systemd/network/10-vcn-native-pods.network";
-const NETWORKD_VNICS: &str = "etc/systemd/network/10-vcn-native-vnics.network";
-const NETWORK_MANAGER: &str = "etc/NetworkManager/conf.d/50-vcn-native.conf";
 
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +21,15 @@ pub struct DropIn {
     pub text: String,
 }
 
-/// Why one could not be written or removed.
+/// Why one could not be written.
 #[derive(Debug, Error)]
 pub enum DropInError {
     /// There is a file of that name which is not ours.
     #[error("{} is not ours (its first line says nothing of us): it is left as it is", .0.display())]
     Foreign(PathBuf),
+    /// It could not be noted, and is not written: nobody would remove it.
+    #[error("noting that it is written")]
+    Unnoted(#[source] installer::Error),
     /// The file system refused.
     #[error("{action} {}", path.display())]
     Io {
@@ -77,32 +73,13 @@ pub(super) fn network_manager(vnics: &[HostVnic]) -> DropIn {
     DropIn { path: NETWORK_MANAGER, text }
 }
 
-/// Removes all that are ours below the host's root. Goes on after a failure.
-///
-/// # Errors
-/// What could not be removed. A foreign file of the same name is left and is none.
-pub fn remove(root: &Path) -> Result<Vec<PathBuf>, Vec<DropInError>> {
-    let (mut removed, mut failed) = (Vec::new(), Vec::new());
-    for below in [NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, NETWORK_MANAGER] {
-        let path = root.join(below);
-        if !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
-            continue;
-        }
-        match fs::remove_file(&path) {
-            Ok(()) => removed.push(path),
-            Err(source) => failed.push(DropInError::Io { action: "removing", path, source }),
-        }
-    }
-    if failed.is_empty() { Ok(removed) } else { Err(failed) }
-}
-
 impl DropIn {
     pub(super) fn is_in_place(&self, root: &Path) -> bool {
         fs::read_to_string(root.join(self.path)).is_ok_and(|text| text == self.text)
     }
 
     /// Replaces the file as a whole. The programs that read it run as users of their own.
-    pub(super) fn write(&self, root: &Path) -> Result<(), DropInError> {
+    pub(super) fn write(&self, root: &Path, data_dir: &Path) -> Result<(), DropInError> {
         let path = root.join(self.path);
         let failed = |action| {
             let path = path.clone();
@@ -111,9 +88,10 @@ impl DropIn {
         if path.exists() && !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
             return Err(DropInError::Foreign(path));
         }
+        note_drop_in(data_dir, self.path).map_err(DropInError::Unnoted)?;
         let directory = path.parent().unwrap_or(root);
         fs::create_dir_all(directory).map_err(failed("creating the directory of"))?;
-        let new = path.with_extension("vcn-native-new");
+        let new = path.with_extension(UNFINISHED);
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -176,20 +154,30 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_written_and_removed_and_those_of_others_are_left() {
+    fn ours_are_written_and_noted_and_those_of_others_are_left() {
         let root = tempfile::tempdir().unwrap();
-        let all = all();
+        let data = tempfile::tempdir().unwrap();
         let foreign = root.path().join(NETWORK_MANAGER);
         fs::create_dir_all(foreign.parent().unwrap()).unwrap();
         fs::write(&foreign, "[keyfile]\n").unwrap();
-        for drop_in in &all {
-            let written = drop_in.write(root.path());
+        for drop_in in all() {
+            let written = drop_in.write(root.path(), data.path());
             assert_eq!(written.is_ok(), drop_in.path != NETWORK_MANAGER, "{written:?}");
             assert_eq!(drop_in.is_in_place(root.path()), drop_in.path != NETWORK_MANAGER);
+            let notes = fs::read_to_string(data.path().join("drop-ins.json")).unwrap();
+            assert_eq!(notes.contains(drop_in.path), drop_in.path != NETWORK_MANAGER, "{notes}");
         }
-        assert_eq!(remove(root.path()).unwrap().len(), 3);
         assert_eq!(fs::read_to_string(&foreign).unwrap(), "[keyfile]\n");
-        assert_eq!(fs::read_dir(root.path().join("etc/systemd/network")).unwrap().count(), 0);
-        assert!(remove(root.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_noted_is_not_written() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        fs::write(&data, "no directory").unwrap();
+        for drop_in in all() {
+            assert!(matches!(drop_in.write(root.path(), &data), Err(DropInError::Unnoted(_))));
+            assert!(!root.path().join(drop_in.path).exists());
+        }
     }
 }

@@ -30,6 +30,7 @@ impl Node {
             contents: new.into(),
             mode: 0o600,
             found: found.map(|text| text.as_bytes().to_vec()),
+            link: None,
             wanted: json!({}),
             purpose: Purpose::Ours,
             disturbed: vec!["it was removed".into()],

@@ -30,6 +30,8 @@ pub(crate) enum Found {
         /// Permission bits.
         mode: u32,
     },
+    /// A link. It may lead to the right file here and to none on the host: a container has files of its own.
+    Link,
     /// A directory or special file.
     Other,
 }
@@ -56,7 +58,7 @@ pub(crate) enum Whose {
 }
 
 /// Our binaries that belong on the node.
-pub(super) fn ours(settings: &Settings, install: bool) -> Result<Vec<Binary>, Error> {
+pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
     let listed = settings.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH);
     let attach = if install { listed } else { settings.chain_into.is_some() };
     // An image without it is an older one: the plugin is then left out of the chain, and that is said there.
@@ -108,12 +110,14 @@ fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
 }
 
 fn found(target: &Path) -> io::Result<Found> {
-    // A link that leads nowhere is nothing: renaming over it replaces it.
-    let metadata = match fs::metadata(target) {
+    let metadata = match fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
+    if metadata.is_symlink() {
+        return Ok(Found::Link);
+    }
     if !metadata.is_file() {
         return Ok(Found::Other);
     }

@@ -1,16 +1,14 @@
 //! The CNI configurations in the runtime's directory, read as the runtime reads them.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::At;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
-
-/// Longer than any configuration; more is not read.
-const LONGEST: u64 = 1 << 20;
 
 /// A file that a runtime would consider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +24,12 @@ pub struct ConfFile {
 pub enum Contents {
     /// The types of its plugins, in order.
     Plugins(Vec<String>),
-    /// No configuration: containerd then refuses every file of the directory that comes after it.
+    /// The same, and why containerd refuses it nevertheless, with every file of the directory that comes after it.
+    Refused(Vec<String>, String),
+    /// No configuration, which containerd refuses as well.
     Malformed(String),
+    /// It cannot be read from here, and why; the runtime may.
+    Unread(String),
 }
 
 impl ConfFile {
@@ -51,8 +53,8 @@ impl ConfFile {
 
     fn types(&self) -> &[String] {
         match &self.contents {
-            Contents::Plugins(types) => types,
-            Contents::Malformed(_) => &[],
+            Contents::Plugins(types) | Contents::Refused(types, _) => types,
+            Contents::Malformed(_) | Contents::Unread(_) => &[],
         }
     }
 }
@@ -61,15 +63,40 @@ impl Contents {
     /// Reads a configuration, a list of plugins or a single one.
     #[must_use]
     pub fn parse(text: &[u8]) -> Self {
+        match serde_json::from_slice(text) {
+            Ok(value) => Self::of(&value),
+            Err(error) => Self::Malformed(error.to_string()),
+        }
+    }
+
+    /// Reads a file as libcni does, which is stricter, and goes by the extension.
+    fn of_file(name: &str, text: &[u8]) -> Self {
         let value: Value = match serde_json::from_slice(text) {
             Ok(value) => value,
             Err(error) => return Self::Malformed(error.to_string()),
         };
+        let said = |key: &str| value.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+        let complaint = match (name.ends_with(".conflist"), value.get("plugins")) {
+            (true, Some(Value::Array(plugins))) if plugins.is_empty() => Some("its list of plugins is empty"),
+            (true, None) => Some("it is a single plugin's, and its name promises a list"),
+            (true, _) if !said("name") => Some("it has no name"),
+            (false, Some(_)) if !said("type") => {
+                Some("it is a list of plugins, and its name does not end in .conflist")
+            }
+            _ => None,
+        };
+        match (Self::of(&value), complaint) {
+            (Self::Plugins(types), Some(complaint)) => Self::Refused(types, complaint.to_owned()),
+            (found, _) => found,
+        }
+    }
+
+    fn of(value: &Value) -> Self {
         let kind = |plugin: &Value| plugin.get("type").and_then(Value::as_str).map(str::to_owned);
         let types: Option<Vec<_>> = match value.get("plugins") {
             Some(Value::Array(plugins)) => plugins.iter().map(kind).collect(),
             Some(_) => None,
-            None => kind(&value).map(|name| vec![name]),
+            None => kind(value).map(|name| vec![name]),
         };
         types.map_or_else(|| Self::Malformed("a plugin has no type".to_owned()), Self::Plugins)
     }
@@ -85,37 +112,36 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        let considered = path.extension().is_some_and(|end| end == "conf" || end == "conflist" || end == "json");
-        let name = path.file_name().and_then(|name| name.to_str());
-        if let (true, Some(name)) = (considered, name)
-            && let Some(contents) = contents(&path)
-        {
-            files.push(ConfFile { name: name.to_owned(), contents });
+        let entry = entry.map_err(failed)?;
+        let folder = entry.file_type().map_err(failed)?.is_dir();
+        // A name that is no text is one for the runtime all the same.
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !folder && ENDS.iter().any(|end| name.ends_with(end)) {
+            let contents = contents(&name, &entry.path());
+            files.push((entry.file_name(), ConfFile { name, contents }));
         }
     }
-    files.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(files)
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
-/// `None` for what is no file: a runtime skips directories, and reading a pipe would hang.
-fn contents(path: &Path) -> Option<Contents> {
-    let read = || {
-        let mut text = Vec::new();
-        File::open(path)?.take(LONGEST).read_to_end(&mut text)?;
-        Ok::<_, io::Error>(text)
-    };
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => None,
-        Ok(_) => {
-            Some(read().map_or_else(|error| Contents::Malformed(error.to_string()), |text| Contents::parse(&text)))
-        }
-        Err(error) => Some(Contents::Malformed(error.to_string())),
+/// What a runtime loads (libcni, ConfFiles): by the end of the name, even where nothing is before it.
+const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];
+
+fn contents(name: &str, path: &Path) -> Contents {
+    let found = At::look(path);
+    match (&found, found.unread()) {
+        (At::File(found), _) => Contents::of_file(name, &found.contents),
+        (_, Some(why)) => Contents::Unread(why),
+        (_, None) => Contents::Malformed("it went away while it was looked at".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     fn types(names: &[&str]) -> Contents {
@@ -126,11 +152,12 @@ mod tests {
     fn files_are_listed_in_the_runtimes_order_and_only_those_it_would_load() {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [
-            ("87-podman.conflist", r#"{"plugins":[{"type":"bridge"},{"type":"portmap"}]}"#),
-            ("10-oci.conflist", r#"{"plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#),
+            ("87-podman.conflist", r#"{"name":"podman","plugins":[{"type":"bridge"},{"type":"portmap"}]}"#),
+            ("10-oci.conflist", r#"{"name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#),
             ("99-dummy.conf", ""),
             ("20-single.conf", r#"{"type":"flannel"}"#),
             ("30-nameless.json", r#"{"plugins":[{}]}"#),
+            (".conf", r#"{"type":"hidden"}"#),
             ("00-old.conflist.bak", "{"),
             (".oke-cni-installer.1.tmp", "{"),
         ] {
@@ -138,25 +165,41 @@ mod tests {
         }
         fs::create_dir(directory.path().join("50-folder.conf")).unwrap();
         std::os::unix::fs::symlink("nowhere", directory.path().join("40-link.conf")).unwrap();
+        fs::write(directory.path().join(OsStr::from_bytes(b"20-\xff.conf")), r#"{"type":"x"}"#).unwrap();
         let files = conf_files(directory.path()).unwrap();
-        let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
+        let found: Vec<_> = files.iter().map(|file| (file.name.as_str(), &file.contents)).collect();
+        let malformed = |why: &str| Contents::Malformed(why.to_owned());
         assert_eq!(
-            names,
+            found,
             [
-                "10-oci.conflist",
-                "20-single.conf",
-                "30-nameless.json",
-                "40-link.conf",
-                "87-podman.conflist",
-                "99-dummy.conf"
+                (".conf", &types(&["hidden"])),
+                ("10-oci.conflist", &types(&["oci-ipvlan", "oci-ptp"])),
+                ("20-single.conf", &types(&["flannel"])),
+                ("20-\u{fffd}.conf", &types(&["x"])),
+                ("30-nameless.json", &malformed("a plugin has no type")),
+                ("40-link.conf", &Contents::Unread("it is a link to nowhere, which is not there".to_owned())),
+                ("87-podman.conflist", &types(&["bridge", "portmap"])),
+                ("99-dummy.conf", &malformed("EOF while parsing a value at line 1 column 0")),
             ]
         );
-        assert_eq!(files[0].contents, types(&["oci-ipvlan", "oci-ptp"]));
-        assert_eq!(files[1].contents, types(&["flannel"]));
-        for malformed in [2, 3, 5] {
-            assert!(matches!(files[malformed].contents, Contents::Malformed(_)));
+    }
+
+    #[test]
+    fn what_the_runtime_refuses_is_told_from_what_it_takes() {
+        for (name, text, refused) in [
+            ("10-a.conflist", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, None),
+            ("10-a.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, Some("it has no name")),
+            ("10-a.conflist", r#"{"name":"a","plugins":[]}"#, Some("its list of plugins is empty")),
+            ("10-a.conflist", r#"{"name":"a","type":"bridge"}"#, Some("its name promises a list")),
+            ("10-a.conf", r#"{"name":"a","type":"bridge"}"#, None),
+            ("10-a.conf", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, Some("does not end in .conflist")),
+        ] {
+            let found = Contents::of_file(name, text.as_bytes());
+            match refused {
+                None => assert_eq!(found, types(&["bridge"]), "{name}: {text}"),
+                Some(why) => assert!(matches!(&found, Contents::Refused(_, said) if said.contains(why)), "{found:?}"),
+            }
         }
-        assert_eq!(files[4].contents, types(&["bridge", "portmap"]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Facts, Note, Plan, Purpose, Step, Writing};
 use crate::Entry;
 use crate::document::{Document, Slot};
-use crate::observed::ConfText;
+use crate::observed::At;
 use crate::record::Configuration;
 use crate::versions::{Answer, Version};
 
@@ -18,23 +18,26 @@ impl Plan {
             let known = record.configurations.get(name);
             if wanted == Some(name.as_str()) {
                 let Some(entry) = settings.guest() else { continue };
-                if let Err(reason) = self.chain((name, found.as_ref()), &entry, known.unwrap_or(&none), facts) {
+                if let Err(reason) = self.chain((name, found), &entry, known.unwrap_or(&none), facts) {
                     self.notes.push(Note::NotChained { file: name.clone(), reason });
                 }
             } else if let Some(known) = known {
-                self.steps.extend(unchain(name, found.as_ref(), known));
+                match unchain(name, found, known) {
+                    Ok(step) => self.steps.push(step),
+                    Err(reason) => self.notes.push(Note::StillChained { file: name.clone(), reason }),
+                }
             }
         }
     }
 
     fn chain(
         &mut self,
-        (name, found): (&String, Option<&ConfText>),
+        (name, found): (&String, &At),
         entry: &Entry,
         known: &Configuration,
         facts: Facts<'_>,
     ) -> Result<(), String> {
-        let found = found.ok_or("there is no such file")?;
+        let found = found.file().ok_or_else(|| found.unread().unwrap_or("there is no such file".to_owned()))?;
         let (text, list) =
             found.text().and_then(|text| Some((text, List::of(text)?))).ok_or("it is no list of plugins")?;
         speaks(facts.observed.guest.as_ref(), text)?;
@@ -51,29 +54,34 @@ impl Plan {
             });
         }
         let (target, mode, contents_found) = (found.target.clone(), found.mode, Some(found.contents.clone()));
-        let (name, purpose) = (name.clone(), Purpose::Chain);
-        let writing = Writing { name, target, contents, mode, found: contents_found, wanted, purpose, disturbed };
+        let (name, purpose, link) = (name.clone(), Purpose::Chain, None);
+        let writing = Writing { name, target, contents, mode, found: contents_found, link, wanted, purpose, disturbed };
         self.write(writing, known, facts);
         Ok(())
     }
 }
 
-/// Taking our plugin out: where nobody changed the file since, it becomes what it was before; else only our entry goes.
-pub(crate) fn unchain(name: &str, found: Option<&ConfText>, known: &Configuration) -> Option<Step> {
-    let forget = Some(Step::Forget { name: name.to_owned() });
-    let (Some(found), Some(wanted)) = (found, known.wanted.clone()) else { return forget };
+/// Taking our plugin out: where nobody changed the file since, it becomes what it was before; else only our entry goes. The
+/// reason where the file cannot be looked at.
+pub(crate) fn unchain(name: &str, found: &At, known: &Configuration) -> Result<Step, String> {
+    let forget = Ok(Step::Forget { name: name.to_owned() });
+    if let Some(reason) = found.unread() {
+        return Err(reason);
+    }
+    let (Some(found), Some(wanted)) = (found.file(), known.wanted.clone()) else { return forget };
     let kind = wanted.get("type").and_then(Value::as_str).unwrap_or_default();
     let Some((text, list)) = found.text().and_then(|text| Some((text, List::of(text)?))) else { return forget };
     let contents = list.without(kind);
     if contents == text {
         return forget;
     }
-    Some(Step::WriteConflist(Box::new(Writing {
+    Ok(Step::WriteConflist(Box::new(Writing {
         name: name.to_owned(),
         target: found.target.clone(),
         contents,
         mode: found.mode,
         found: Some(found.contents.clone()),
+        link: None,
         wanted,
         purpose: Purpose::Unchain,
         disturbed: Vec::new(),
@@ -123,12 +131,9 @@ impl<'a> List<'a> {
 
     fn text(&self, slots: &[Slot]) -> String {
         let plugins = self.plugins.with(slots);
-        let parts = self.document.parts.iter().enumerate();
-        let slots: Vec<Slot> = parts
-            .map(|(at, part)| match part.key.as_deref() {
-                Some("plugins") => Slot::Change(at, plugins.clone()),
-                _ => Slot::Keep(at),
-            })
+        let changed = self.document.position("plugins");
+        let slots: Vec<Slot> = (0..self.document.parts.len())
+            .map(|at| if Some(at) == changed { Slot::Change(at, plugins.clone()) } else { Slot::Keep(at) })
             .collect();
         self.document.with(&slots)
     }

@@ -45,6 +45,13 @@ pub enum Note {
         /// The parser's complaint.
         reason: String,
     },
+    /// What a file before ours holds cannot be told from here.
+    UnreadBefore {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
     /// Others added plugins to our configuration: they stay where they were put.
     Extended {
         /// The types of the plugins added.
@@ -52,6 +59,13 @@ pub enum Note {
     },
     /// Our plugin is not chained into the configuration that the setting names.
     NotChained {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// Our plugin is to leave somebody's configuration, which cannot be looked at.
+    StillChained {
         /// The file.
         file: String,
         /// Why.
@@ -72,8 +86,10 @@ impl Note {
             Self::Provided { .. } => "plugin-provided",
             Self::SortsBefore { .. } => "sorts-before",
             Self::MalformedBefore { .. } => "malformed-before",
+            Self::UnreadBefore { .. } => "unread-before",
             Self::Extended { .. } => "extended",
             Self::NotChained { .. } => "not-chained",
+            Self::StillChained { .. } => "still-chained",
             Self::LeftBehind => "left-behind",
         }
     }
@@ -95,10 +111,14 @@ impl fmt::Display for Note {
             Self::MalformedBefore { file, reason } => {
                 write!(f, "{file} sorts before ours and is no configuration, so containerd refuses all: {reason}")
             }
+            Self::UnreadBefore { file, reason } => {
+                write!(f, "{file} sorts before ours, and what it holds cannot be told from here: {reason}")
+            }
             Self::Extended { plugins } => {
                 write!(f, "our configuration was extended by {}, which stays there", plugins.join(", "))
             }
             Self::NotChained { file, reason } => write!(f, "nothing of ours is chained into {file}: {reason}"),
+            Self::StillChained { file, reason } => write!(f, "what is ours cannot be taken out of {file}: {reason}"),
             Self::LeftBehind => write!(f, "{} is there although nothing is to be installed", vcn::CONFLIST_FILE),
         }
     }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::{Facts, Note, Plan, Purpose, Step, Writing, chain};
 use crate::entry::MAIN;
 use crate::merge::Merge;
-use crate::observed::ConfText;
+use crate::observed::{At, ConfText};
 use crate::record::{Configuration, WINDOW};
 use crate::{Conflist, Contents, Entry, Error, conflist};
 
 impl Plan {
     pub(super) fn ours(&mut self, facts: Facts<'_>, usable: bool) {
         let Facts { settings, observed, record, .. } = facts;
-        let present = observed.conflist.as_ref();
+        let present = observed.conflist.file();
         self.conflist = match present {
             // Never removed: the pods of before a restart of the agent, and their DEL, depend on it.
             Some(found) if !usable || has_main(found) => Conflist::InPlace,
@@ -22,11 +22,17 @@ impl Plan {
         if !usable {
             return;
         }
+        if let At::Unread(reason) = &observed.conflist {
+            let (path, reason) = (settings.conflist(), reason.clone());
+            return self.failures.push(Error::Unusable { path, reason });
+        }
         let disk: Option<Value> = present.and_then(|found| serde_json::from_slice(&found.contents).ok());
         let entries = settings.entries();
         let wanted = chain::wanted(&entries, &observed.chain, disk.as_ref(), &mut self.notes);
         let wanted = match wanted {
             Ok(wanted) => wanted,
+            // Where its binary could not be looked at, that is said already.
+            Err(_) if !observed.failures.is_empty() => return,
             Err(error) => return self.failures.push(error),
         };
         let none = Configuration::default();
@@ -47,8 +53,12 @@ impl Plan {
             None => (settings.conflist(), conflist::MODE),
         };
         let found = present.map(|found| found.contents.clone());
+        let link = match &observed.conflist {
+            At::Link(to) => Some(to.clone()),
+            _ => None,
+        };
         let (name, purpose) = (vcn::CONFLIST_FILE.to_owned(), Purpose::Ours);
-        let writing = Writing { name, target, contents, mode, found, wanted, purpose, disturbed };
+        let writing = Writing { name, target, contents, mode, found, link, wanted, purpose, disturbed };
         if self.write(writing, known, facts) {
             self.conflist = Conflist::Pending;
         }

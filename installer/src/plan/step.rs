@@ -24,7 +24,7 @@ pub enum Step {
         /// What the source held when it was looked at.
         digest: Digest,
         /// What there is now, if anything.
-        replaces: Option<Digest>,
+        replaces: Option<Replaced>,
     },
     /// Make a binary executable again.
     SetMode {
@@ -42,6 +42,15 @@ pub enum Step {
     },
 }
 
+/// What a binary takes the place of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Another file.
+    File(Digest),
+    /// A link, wherever it leads.
+    Link,
+}
+
 /// The writing of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writing {
@@ -55,6 +64,8 @@ pub struct Writing {
     pub mode: u32,
     /// What the file held when it was looked at; it is written only if it still does.
     pub found: Option<Vec<u8>>,
+    /// The link that is there in place of the file, where it is none to follow: the file replaces it.
+    pub link: Option<PathBuf>,
     /// What we want in it; of others' configurations only our entry.
     pub wanted: Value,
     /// What for.
@@ -88,9 +99,14 @@ impl fmt::Display for Step {
                 let Writing { target, found, wanted, purpose, disturbed, .. } = writing.as_ref();
                 let plugin = wanted.get("type").and_then(Value::as_str).unwrap_or_default();
                 match purpose {
-                    Purpose::Ours => write!(f, "{} {}", verb(found.is_some()), target.display())?,
+                    Purpose::Ours => {
+                        write!(f, "{} {}", verb(found.is_some() || writing.link.is_some()), target.display())?;
+                    }
                     Purpose::Chain => write!(f, "chain {plugin} into {}", target.display())?,
                     Purpose::Unchain => write!(f, "take {plugin} out of {}", target.display())?,
+                }
+                if let Some(link) = &writing.link {
+                    write!(f, " in place of a link to {}", link.display())?;
                 }
                 if disturbed.is_empty() { Ok(()) } else { write!(f, " ({})", disturbed.join("; ")) }
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::observed::{ChainBinary, ConfFile, ConfText, Whose};
+use crate::observed::{At, ChainBinary, ConfFile, ConfText, Whose};
 use crate::versions::Answer;
 use crate::{Digest, Entry, Signal, conflist, fixture};
 
@@ -26,8 +26,8 @@ fn speaks(versions: &[&str]) -> Answer {
     Answer::Speaks(versions.iter().map(|text| text.parse().unwrap()).collect())
 }
 
-fn conf(text: &str) -> ConfText {
-    ConfText { contents: text.into(), mode: 0o600, target: "/node/net.d/05-vcn-native.conflist".into() }
+fn conf(text: &str) -> At {
+    At::File(ConfText { contents: text.into(), mode: 0o600, target: "/node/net.d/05-vcn-native.conflist".into() })
 }
 
 fn member(name: &str, versions: &[&str], whose: Whose) -> ChainBinary {
@@ -40,8 +40,7 @@ fn complete() -> (Observed, String) {
     let versions: BTreeSet<_> = ALL[..3].iter().map(|text| text.parse().unwrap()).collect();
     let text = conflist::text(&conflist::wanted(&settings().entries(), &versions));
     let observed = Observed {
-        conf_files: vec![ConfFile { name: vcn::CONFLIST_FILE.into(), contents: Contents::parse(text.as_bytes()) }],
-        conflist: Some(conf(&text)),
+        conflist: conf(&text),
         binaries: vec![Binary {
             source: "/node/source/vcn-native".into(),
             target: "/node/bin/vcn-native".into(),
@@ -52,7 +51,7 @@ fn complete() -> (Observed, String) {
             member("vcn-native", &ALL, Whose::Main),
             member("portmap", &["0.1.0", "0.3.1", "0.4.0", "1.0.0"], Whose::Settings),
         ],
-        ..Observed::default()
+        ..Observed::of(vec![ConfFile { name: vcn::CONFLIST_FILE.into(), contents: Contents::parse(text.as_bytes()) }])
     };
     (observed, text)
 }
@@ -98,7 +97,7 @@ fn a_complete_node_needs_nothing() {
 fn an_empty_node_gets_binaries_first_and_the_configuration_when_an_address_is_usable() {
     let (mut observed, _) = complete();
     observed.conf_files.clear();
-    observed.conflist = None;
+    observed.conflist = At::Nothing;
     observed.missing_directories = vec!["/node/bin".into(), "/node/net.d".into()];
     observed.stale = vec!["/node/bin/.oke-cni-installer.1.tmp".into()];
     observed.binaries[0].found = Found::Nothing;
@@ -163,7 +162,7 @@ fn a_listed_plugin_that_gives_no_answer_this_time_stays() {
     observed.chain[1].answer = Answer::Refused("no answer within 2s".into());
     assert_eq!(planned(&observed, true), (vec![], vec!["plugin-kept"], Conflist::InPlace));
     observed.conf_files.clear();
-    observed.conflist = None;
+    observed.conflist = At::Nothing;
     assert!(!contents_planned(&observed).contains("portmap"), "but is not added then");
 }
 
@@ -172,7 +171,7 @@ fn our_own_plugin_must_answer_before_there_is_a_configuration() {
     for answer in [Answer::Refused("no answer within 2s".into()), speaks(&["1.1.0"]), Answer::Missing] {
         let (mut observed, _) = complete();
         observed.conf_files.clear();
-        observed.conflist = None;
+        observed.conflist = At::Nothing;
         observed.chain[0].answer = answer;
         let plan = plan_of(&observed, &Record::default(), true, true);
         assert_eq!((plan.steps, plan.conflist), (vec![], Conflist::Pending));
@@ -185,7 +184,7 @@ fn what_others_added_stays_and_is_asked_for_its_versions() {
     let (mut observed, text) = complete();
     let extended =
         text.replace("\"snat\": true\n    }", "\"snat\": true\n    },\n    {\"type\":\"istio-cni\",\"uid\":1e30}");
-    observed.conflist = Some(conf(&extended));
+    observed.conflist = conf(&extended);
     observed.chain.push(member("istio-cni", &["0.3.1", "0.4.0", "1.0.0"], Whose::Others));
     assert_eq!(planned(&observed, true), (vec![], vec!["extended"], Conflist::InPlace));
     observed.chain[2].answer = speaks(&["0.4.0", "1.0.0"]);
@@ -196,7 +195,7 @@ fn what_others_added_stays_and_is_asked_for_its_versions() {
 #[test]
 fn an_old_plugin_of_others_lowers_the_version_and_is_named() {
     let (mut observed, text) = complete();
-    observed.conflist = Some(conf(&text.replace("[\n    {", "[\n    {\"type\": \"older\"},\n    {")));
+    observed.conflist = conf(&text.replace("[\n    {", "[\n    {\"type\": \"older\"},\n    {"));
     observed.chain.push(member("older", &["0.3.0", "0.3.1"], Whose::Others));
     let (_, notes, _) = planned(&observed, true);
     assert_eq!(notes, ["plugin-unsure", "extended"]);
@@ -211,7 +210,7 @@ fn an_old_plugin_of_others_lowers_the_version_and_is_named() {
 fn a_plugin_of_others_that_gives_no_answer_changes_nothing() {
     let (mut observed, text) = complete();
     let narrow = text.replace("    \"0.3.1\",\n", "");
-    observed.conflist = Some(conf(&narrow.replace("\"snat\": true\n    }", "\"snat\": true\n    }, {\"type\":\"x\"}")));
+    observed.conflist = conf(&narrow.replace("\"snat\": true\n    }", "\"snat\": true\n    }, {\"type\":\"x\"}"));
     observed.chain.push(member("x", &[], Whose::Others));
     for answer in [Answer::Missing, Answer::Refused("it hangs".into())] {
         observed.chain[2].answer = answer;
@@ -223,12 +222,12 @@ fn a_plugin_of_others_that_gives_no_answer_changes_nothing() {
 fn a_damaged_configuration_is_written_again_and_one_without_ours_gets_it_back() {
     for damaged in ["", "{", r#"{"plugins":{}}"#] {
         let (mut observed, text) = complete();
-        observed.conflist = Some(conf(damaged));
+        observed.conflist = conf(damaged);
         assert_eq!(planned(&observed, true).0, ["replace /node/net.d/05-vcn-native.conflist"]);
         assert_eq!(contents_planned(&observed), text);
     }
     let (mut observed, _) = complete();
-    observed.conflist = Some(conf(r#"{"plugins":[{"type":"istio-cni"}]}"#));
+    observed.conflist = conf(r#"{"plugins":[{"type":"istio-cni"}]}"#);
     let (steps, notes, conflist) = planned(&observed, true);
     assert_eq!((steps.len(), notes, conflist), (1, vec!["extended"], Conflist::Pending));
     assert!(contents_planned(&observed).starts_with(r#"{"plugins":[{"type":"vcn-native"},{"type":"portmap","#));
@@ -238,7 +237,7 @@ fn a_damaged_configuration_is_written_again_and_one_without_ours_gets_it_back() 
 fn mode_and_place_of_a_configuration_stay() {
     let (mut observed, text) = complete();
     let target = std::path::PathBuf::from("/elsewhere/real.conflist");
-    observed.conflist = Some(ConfText { contents: b"{".into(), mode: 0o640, target: target.clone() });
+    observed.conflist = At::File(ConfText { contents: b"{".into(), mode: 0o640, target: target.clone() });
     let plan = plan_of(&observed, &written(&text), true, true);
     let writing = writing(&plan);
     assert_eq!((writing.mode, &writing.target, writing.found.as_deref()), (0o640, &target, Some(&b"{"[..])));
@@ -275,7 +274,7 @@ fn what_is_not_in_the_settings_is_not_asked() {
         std::fs::write(settings.source_dir.join("vcn-native"), "").unwrap();
         let record = Record::default();
         let scope = crate::observed::Scope { install: true, alone: false, record: &record };
-        let chain = Observed::look(&settings, vec![], scope).unwrap().chain;
+        let chain = Observed::look(&settings, vec![], scope).chain;
         chain.into_iter().map(|binary| binary.name).collect::<Vec<_>>()
     };
     assert_eq!(asked("portmap,vnic-attach"), ["vcn-native", "portmap", "vnic-attach"]);

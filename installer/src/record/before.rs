@@ -6,16 +6,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::place::{NewFile, place};
+use crate::place::{NewFile, place, place_link};
 use crate::{Digest, Error};
 
 /// Where they are kept, in the data directory, each under its digest.
 pub(crate) const BEFORE: &str = "before";
 
-/// A file that was there before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// A file or link that was there before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Before {
     /// The SHA-256 of its contents, which is also its name where it is kept.
     pub(crate) digest: String,
@@ -25,12 +26,22 @@ pub(crate) struct Before {
     pub(crate) uid: u32,
     /// Its group.
     pub(crate) gid: u32,
+    /// Where it led to; then nothing else is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) link: Option<PathBuf>,
+    /// A later version's fields.
+    #[serde(flatten)]
+    extra: Map<String, Value>,
 }
 
 impl Before {
-    /// Keeps a file; `None` where there is none.
+    /// Keeps a file or a link; `None` where there is none.
     pub(crate) fn keep(path: &Path, data_dir: &Path) -> Result<Option<Self>, Error> {
         let read = |source| Error::Read { path: path.to_owned(), source };
+        if path.is_symlink() {
+            let link = Some(fs::read_link(path).map_err(read)?);
+            return Ok(Some(Self { link, ..Self::default() }));
+        }
         let contents = match fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(read)?,
@@ -51,6 +62,9 @@ impl Before {
 
     /// Gives it back, byte for byte, with its mode and owner.
     pub(crate) fn give_back(&self, target: &Path, data_dir: &Path) -> Result<(), Error> {
+        if let Some(link) = &self.link {
+            return place_link(target, link);
+        }
         let kept = self.path(data_dir);
         let contents = fs::read(&kept).map_err(|source| Error::Read { path: kept.clone(), source })?;
         if Digest::of(&contents).to_string() != self.digest {
@@ -71,7 +85,7 @@ impl Before {
     fn of(contents: &[u8], metadata: &Metadata) -> Self {
         let digest = Digest::of(contents).to_string();
         let mode = metadata.permissions().mode() & 0o7777;
-        Self { digest, mode, uid: metadata.uid(), gid: metadata.gid() }
+        Self { digest, mode, uid: metadata.uid(), gid: metadata.gid(), ..Self::default() }
     }
 
     fn path(&self, data_dir: &Path) -> PathBuf {

@@ -34,7 +34,7 @@ fn what_a_later_version_adds_is_kept_by_this_one() {
     "05-vcn-native.conflist": {
       "written": "text",
       "wanted": {"name": "vcn-native"},
-      "before": {"digest": "aa", "mode": 420, "uid": 1, "gid": 2},
+      "before": {"digest": "aa", "mode": 420, "uid": 1, "gid": 2, "later": {"x": 1}},
       "fights": [5],
       "later": [1]
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::Removal;
 use crate::entry::OURS;
-use crate::observed::{ConfText, Contents, stale_in};
-use crate::place::{NewFile, place};
+use crate::observed::{At, ConfText, Contents, stale_in};
+use crate::place::{NewFile, place_unless};
 use crate::plan::{Writing, unchain};
 use crate::record::{Before, Binary, Configuration, Record};
 use crate::{Digest, Error, Settings, Step};
@@ -20,39 +20,54 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
             host(settings, (name, known), removal);
         }
     }
-    let none = Configuration::default();
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
-    let found = match ConfText::read(&path) {
-        Ok(found) => found,
-        Err(error) => return removal.failures.push(error),
+    let found = At::settled(&path);
+    let target = match (&found, known) {
+        (At::Nothing, _) => &path,
+        (At::File(found), _) if is_ours(found, known) => &found.target,
+        // What we put there was made a link, or something worse.
+        (At::Link(_), Some(_)) => &path,
+        (At::Unread(reason), Some(_)) => {
+            let (path, reason) = (path.clone(), reason.clone());
+            return removal.failures.push(Error::Unusable { path, reason });
+        }
+        (At::File(_) | At::Link(_) | At::Unread(_), _) => {
+            return removal.left.push(format!("{}: it was not written by us", path.display()));
+        }
     };
-    let is_ours = |found: &ConfText| matches!(Contents::parse(&found.contents), Contents::Plugins(kinds) if kinds.iter().any(|kind| OURS.contains(&kind.as_str())));
-    let ours = known.is_some() || found.as_ref().is_some_and(is_ours);
-    if let (false, Some(_)) = (ours, &found) {
-        return removal.left.push(format!("{}: it was not written by us", path.display()));
-    }
-    let target = found.as_ref().map(|found| found.target.clone());
-    let before = known.unwrap_or(&none).before.as_ref();
-    give_back(target.as_deref().unwrap_or(&path), before, settings, removal);
+    let before = known.and_then(|known| known.before.as_ref());
+    give_back(target, before, settings, removal);
     // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them.
-    if before.is_none() && path.is_symlink() {
+    if before.is_none() && *target != path && path.is_symlink() {
         removal.step(format!("remove the link {}", path.display()), || remove(&path));
     }
 }
 
+/// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.
+fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
+    match Contents::parse(&found.contents) {
+        Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),
+        _ => known.is_some(),
+    }
+}
+
 fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mut Removal) {
-    let found = match ConfText::read(&settings.cni_conf_dir.join(name)) {
-        Ok(found) => found,
-        Err(error) => return removal.failures.push(error),
-    };
-    if let Some(step @ Step::WriteConflist(_)) = unchain(name, found.as_ref(), known) {
-        let what = step.to_string();
-        let Step::WriteConflist(writing) = step else { return };
-        removal.step(what, || {
-            let Writing { target, contents, mode, .. } = writing.as_ref();
-            place(NewFile { target, contents: contents.as_bytes(), mode: *mode })
-        });
+    let path = settings.cni_conf_dir.join(name);
+    match unchain(name, &At::settled(&path), known) {
+        Ok(Step::WriteConflist(writing)) => {
+            let what = Step::WriteConflist(writing.clone()).to_string();
+            removal.step(what, || {
+                let Writing { target, contents, mode, found, .. } = writing.as_ref();
+                let unless = || match At::look(target).file() {
+                    Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
+                    _ => Err(Error::Raced { target: target.clone() }),
+                };
+                place_unless(NewFile { target, contents: contents.as_bytes(), mode: *mode }, &unless)
+            });
+        }
+        Ok(_) => {}
+        Err(reason) => removal.failures.push(Error::Unusable { path, reason }),
     }
 }
 
@@ -70,7 +85,8 @@ pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Remov
             }
         };
         let source = digest(&settings.source_dir.join(name)).ok().flatten();
-        let ours = [known.and_then(|known| known.digest.clone()), source];
+        let ours =
+            [known.and_then(|known| known.digest.clone()), known.and_then(|known| known.earlier.clone()), source];
         // An earlier release, which remembered nothing, left a configuration that names it.
         let unknown = record.binaries.is_empty() && removal.has_removed_configuration(settings);
         if found.is_some() && !ours.contains(&found) && !unknown {
@@ -113,9 +129,15 @@ fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// A file's digest; a link's is none that we ever put anywhere.
 fn digest(path: &Path) -> Result<Option<String>, Error> {
-    match fs::read(path) {
-        Ok(contents) => Ok(Some(Digest::of(&contents).to_string())),
+    let of = |path: &Path| match fs::symlink_metadata(path)? {
+        found if found.is_symlink() => Ok("a link".to_owned()),
+        found if found.is_file() => Digest::of_file(path).map(|digest| digest.to_string()),
+        _ => Err(io::Error::other("it is a directory or special file; move it away")),
+    };
+    match of(path) {
+        Ok(digest) => Ok(Some(digest)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Read { path: path.to_owned(), source }),
     }

@@ -1,38 +1,61 @@
-//! Why a node is not to be uninstalled now: pods that live by our network, and an agent that would put everything back.
+//! Why a node is not to be uninstalled now: pods that live by our network, and an agent or installer that would put
+//! everything back.
 
-use std::os::unix::net::UnixStream;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
 
 use ipam::{BootId, Store};
 use vcn::{HOST_LINK_PREFIX, LINK_ALIAS_PREFIX};
 
 use crate::Settings;
 
-/// The agent's socket, in the state directory.
-const AGENT: &str = "agent.sock";
+/// The agent's, in the state directory: it has it locked from its first moment to its last.
+const AGENT: &str = "agent.lock";
 
-/// All reasons, for people.
-pub(super) fn refusals(settings: &Settings) -> Vec<String> {
-    let mut refusals = Vec::new();
-    if UnixStream::connect(settings.state_dir.join(AGENT)).is_ok() {
-        refusals
-            .push("the node agent runs and would put everything back: stop it first (delete its DaemonSet)".to_owned());
+/// What helps against pods.
+pub(super) const FORCE: &str = "drain the node, or let them lose their network by --force";
+
+/// Another installer is at work; what it does next would not be taken back.
+pub(super) const NOT_ALONE: &str =
+    "another installer is at work on this node, or its directories cannot be locked: try again in a minute";
+
+/// Sees to it that no agent runs. While what is answered lives, none starts; before the first agent of a boot there is
+/// nothing to lock.
+pub(super) fn agent(state_dir: &Path, lock: bool) -> Result<Option<File>, String> {
+    let path = state_dir.join(AGENT);
+    let unknown =
+        |error: io::Error| format!("whether the node agent runs cannot be told by {}: {error}", path.display());
+    let file = match File::options().read(true).write(lock).create(lock).truncate(false).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(unknown)?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => {
+            Err("the node agent runs and would put everything back: stop it first (delete its DaemonSet)".to_owned())
+        }
+        Err(TryLockError::Error(error)) => Err(unknown(error)),
     }
+}
+
+/// What shows that pods live by our network, for people.
+pub(super) fn pods(settings: &Settings) -> Vec<String> {
     let allocations = BootId::current().and_then(|boot| Store::new(&settings.state_dir, boot).read());
-    match allocations {
-        Ok(all) if all.allocations.is_empty() => {}
+    let recorded = match allocations {
+        Ok(all) if all.allocations.is_empty() => None,
         Ok(all) => {
             let some: Vec<String> = all.allocations.iter().take(3).map(|held| held.key.to_string()).collect();
-            refusals.push(format!(
-                "{} attachment(s) of this boot hold addresses ({}{}): drain the node, or lose their network with --force",
+            Some(format!(
+                "{} attachment(s) of this boot hold addresses ({}{})",
                 all.allocations.len(),
                 some.join(", "),
                 if all.allocations.len() > some.len() { ", …" } else { "" },
-            ));
+            ))
         }
-        Err(error) => refusals.push(format!("whether pods hold addresses cannot be told: {error}")),
-    }
-    refusals.extend(links());
-    refusals
+        Err(error) => Some(format!("whether pods hold addresses cannot be told: {error}")),
+    };
+    recorded.into_iter().chain(links()).collect()
 }
 
 /// Pods' links whose record is lost still carry pods.
@@ -46,5 +69,5 @@ fn links() -> Option<String> {
             && link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX))
     };
     let names: Vec<&str> = links.iter().filter(of_pod).map(|link| link.name.as_str()).take(3).collect();
-    (!names.is_empty()).then(|| format!("links of pods are there ({}): drain the node", names.join(", ")))
+    (!names.is_empty()).then(|| format!("links of pods are there ({})", names.join(", ")))
 }

@@ -1,30 +1,65 @@
-//! What we know: the state of this boot as a whole, and our files among the data. What a person put there stays.
+//! What we know: our files of this boot, and ours among the data. What a person put there stays, and whatever is in a
+//! directory that was named by mistake.
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Removal;
 use crate::record::BEFORE;
-use crate::{Error, Settings, settings_before};
+use crate::{Error, Settings, drop_ins, settings_before};
 
-/// Ours in the data directory. The NativePodNetwork that an operator put there is his.
-const DATA: [&str; 5] = ["installer.json", "installer.json.damaged", BEFORE, "tables.json", settings_before::FILE];
+/// Ours in the state directory; whatever follows tells an older generation, a damaged file or one being written.
+const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];
+/// The same with exactly these names.
+const STATE_WHOLE: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
-/// Forgets it all. The directories themselves go too, unless they are mount points or hold something else.
+/// Ours in the data directory, in the same manner. The NativePodNetwork that an operator put there is his.
+const DATA: [&str; 4] = ["installer.json", "tables.json", settings_before::FILE, drop_ins::FILE];
+
+/// Forgets it all. The directories themselves go too, unless they are mount points or hold something else. The record goes
+/// before what it names: one that names what is no more could never be followed.
 pub(super) fn forget(settings: &Settings, removal: &mut Removal) {
-    let state = &settings.state_dir;
-    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
-        remove(&entry.path(), removal);
+    let (state, data) = (&settings.state_dir, &settings.data_dir);
+    let ours = |name: &str| STATE.iter().any(|ours| is_generation(name, ours)) || STATE_WHOLE.contains(&name);
+    for path in listed(state, removal).into_iter().filter(|path| is(path, ours)) {
+        remove(&path, removal);
     }
-    for name in DATA {
-        remove(&settings.data_dir.join(name), removal);
+    let known = listed(data, removal);
+    for ours in DATA {
+        for path in known.iter().filter(|path| is(path, |name| is_generation(name, ours))) {
+            remove(path, removal);
+        }
     }
-    for directory in [state, &settings.data_dir] {
+    remove(&data.join(BEFORE), removal);
+    for directory in [state, data] {
         if directory.exists() && removal.applied && fs::remove_dir(directory).is_ok() {
             removal.steps.push(format!("remove {}", directory.display()));
         }
     }
+}
+
+fn is_generation(name: &str, ours: &str) -> bool {
+    name.strip_prefix(ours).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+fn is(path: &Path, ours: impl Fn(&str) -> bool) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(ours)
+}
+
+/// A directory's entries, in order. None where it is not there.
+fn listed(directory: &Path, removal: &mut Removal) -> Vec<PathBuf> {
+    let listed = fs::read_dir(directory).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let mut paths: Vec<PathBuf> = match listed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => {
+            removal.failures.push(Error::Read { path: directory.to_owned(), source });
+            Vec::new()
+        }
+        Ok(paths) => paths,
+    };
+    paths.sort();
+    paths
 }
 
 fn remove(path: &Path, removal: &mut Removal) {

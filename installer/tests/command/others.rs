@@ -1,8 +1,13 @@
 //! What others put into our configuration, what they do to it, and what we remember of it over versions.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
 use crate::node::{Node, PORTMAP, mode};
@@ -74,33 +79,110 @@ fn our_entry_comes_back_and_the_sixth_time_it_rests_and_says_so() {
 }
 
 #[test]
-fn mode_and_link_stay() {
+fn mode_and_a_link_within_the_directory_stay() {
     let node = node();
-    fs::rename(node.conflist(), node.path("real.conflist")).unwrap();
-    symlink(node.path("real.conflist"), node.conflist()).unwrap();
-    fs::set_permissions(node.path("real.conflist"), fs::Permissions::from_mode(0o644)).unwrap();
+    let real = node.path("net.d/vcn-native.real");
+    fs::rename(node.conflist(), &real).unwrap();
+    symlink("vcn-native.real", node.conflist()).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).unwrap();
     fs::remove_file(node.path("bin/portmap")).unwrap();
-    let (code, text) = node.run_plainly(&ARGUMENTS);
+    let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(fs::read_link(node.conflist()).unwrap(), node.path("real.conflist"));
-    assert_eq!(mode(&node.path("real.conflist")), 0o644);
+    assert_eq!(fs::read_link(node.conflist()).unwrap(), Path::new("vcn-native.real"));
+    assert_eq!(mode(&real), 0o644);
     assert_eq!(kinds(&node), ["vcn-native"]);
-    let left: Vec<_> = fs::read_dir(node.path("net.d")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["05-vcn-native.conflist"]);
+    assert_eq!(fs::read_dir(node.path("net.d")).unwrap().count(), 2);
+}
+
+/// In the container that path is another file, or none: what is read there is not what the runtime reads.
+#[test]
+fn a_link_out_of_the_directory_gives_way_to_a_file_and_what_it_leads_to_is_not_touched() {
+    let node = node();
+    let outside = node.path("lib/outside.conflist");
+    let theirs = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
+    for (run, to) in [(Node::run as fn(&Node, &[&str]) -> (i32, String), &outside), (Node::run_plainly, &outside)] {
+        fs::write(&outside, theirs).unwrap();
+        fs::remove_file(node.conflist()).unwrap();
+        symlink(to, node.conflist()).unwrap();
+        let (code, text) = run(&node, &ARGUMENTS);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(&format!("in place of a link to {}", to.display())), "{text}");
+        assert!(fs::symlink_metadata(node.conflist()).unwrap().is_file());
+        assert_eq!(kinds(&node), ["vcn-native", "portmap"]);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), theirs);
+    }
 }
 
 #[test]
-fn a_malformed_file_before_ours_is_reported_and_never_touched() {
+fn a_binary_that_became_a_link_is_a_file_again_wherever_it_led() {
     let node = node();
-    fs::write(node.path("net.d/00-broken.conf"), "{").unwrap();
-    let before = node.snapshot();
-    let (code, text) = node.run(&ARGUMENTS);
-    assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("00-broken.conf sorts before ours and is no configuration")
-            && text.contains("[malformed-before]")
-    );
-    assert_eq!(node.snapshot(), before);
+    let plugin = node.path("bin/vcn-native");
+    // To the image's own in the container, which holds the right bytes; on the host there may be no such file.
+    for to in [node.path("source/vcn-native"), "/nowhere/at/all".into()] {
+        fs::remove_file(&plugin).unwrap();
+        symlink(&to, &plugin).unwrap();
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("did: replace "), "{text}");
+        assert!(fs::symlink_metadata(&plugin).unwrap().is_file());
+        assert_eq!(mode(&plugin), 0o755);
+    }
+}
+
+#[test]
+fn what_is_no_file_at_our_configurations_place_is_named_and_the_binaries_heal_all_the_same() {
+    for kind in ["folder", "pipe", "huge"] {
+        let node = node();
+        fs::remove_file(node.conflist()).unwrap();
+        match kind {
+            "folder" => fs::create_dir(node.conflist()).unwrap(),
+            "pipe" => mkfifo(&node.conflist(), Mode::S_IRWXU).unwrap(),
+            _ => fs::File::create(node.conflist()).unwrap().set_len(1 << 21).unwrap(),
+        }
+        fs::remove_file(node.path("bin/vcn-native")).unwrap();
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 1, "{kind}: {text}");
+        assert!(text.contains("[in-the-way]") && text.contains("move it away"), "{kind}: {text}");
+        assert!(text.contains("did: install ") && node.path("bin/vcn-native").is_file(), "{kind}: {text}");
+    }
+}
+
+#[test]
+fn of_keys_that_come_twice_the_last_one_counts_as_it_does_for_the_runtime() {
+    let node = node();
+    let text = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"old"}],"plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
+    fs::write(node.conflist(), text).unwrap();
+    let (code, said) = node.run(&ARGUMENTS);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(kinds(&node), ["vcn-native", "portmap", "istio-cni"]);
+    assert!(fs::read_to_string(node.conflist()).unwrap().contains(r#""plugins":[{"type":"old"}],"#));
+    let (_, said) = node.run(&ARGUMENTS);
+    assert!(!said.contains("did: "), "{said}");
+}
+
+#[test]
+fn what_sorts_before_ours_and_stops_the_runtime_is_reported_and_never_touched() {
+    let list = r#"{"name":"x","plugins":[{"type":"bridge"}]}"#;
+    for (name, text, said) in [
+        (&b"00-broken.conf"[..], "{", "00-broken.conf sorts before ours and is no configuration"),
+        (b".conf", "", ".conf sorts before ours and is no configuration"),
+        (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before ours and is no configuration"),
+        (b"00-list.conf", list, "its name does not end in .conflist [malformed-before]"),
+        (b"00-nameless.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, "it has no name [malformed-before]"),
+        (b"00-sound.conflist", list, "the runtime uses that one [sorts-before]"),
+        (b"00-crlf.conflist", "{\"name\":\"x\",\r\n\"plugins\":[{\"type\":\"a\"}]}\r\n", "[sorts-before]"),
+    ] {
+        let node = node();
+        fs::write(node.path("net.d").join(OsStr::from_bytes(name)), text).unwrap();
+        let before = node.snapshot();
+        let (code, told) = node.run(&ARGUMENTS);
+        assert!(code == 0 && told.contains(said), "{told}");
+        assert_eq!(node.snapshot(), before);
+    }
+    let node = node();
+    symlink("/opt/elsewhere.conflist", node.path("net.d/00-link.conflist")).unwrap();
+    let (code, told) = node.run(&ARGUMENTS);
+    assert!(code == 0 && told.contains("a link that leads out of its directory") && told.contains("[unread-before]"));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Taken off a node, in a network namespace: nothing of ours is left, and everything else is as it was.
 
+mod drop_ins;
 pub(crate) mod kernel;
+mod refused;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use cni::AttachmentKey;
 use ipam::{BootId, BootTime, FamilyPool, Pools, Request, Store, VnicPool};
@@ -132,40 +134,79 @@ fn a_plugin_in_somebody_elses_chain_is_taken_out_to_the_byte() {
 }
 
 #[test]
-fn while_pods_live_here_it_is_refused_unless_forced() {
+fn a_directory_that_was_named_by_mistake_keeps_what_is_not_ours() {
     let node = Node::installed();
-    node.allocate();
-    let (before, host) = (node.snapshot(), Host::new());
-    let (code, text) = node.uninstall(&host, &[]);
-    assert_eq!(code, 75, "{text}");
-    assert!(text.contains("1 attachment(s) of this boot hold addresses (vcn-native/0123abcd/eth0)"), "{text}");
-    assert!(text.contains("--force") && text.contains("status: refused"), "{text}");
-    assert_eq!(node.snapshot(), before);
-    let (code, text) = node.uninstall(&host, &["--force"]);
+    fs::create_dir_all(node.path("run/containerd")).unwrap();
+    for (name, _) in [("run/containerd/containerd.sock", ""), ("run/agent.conf", ""), ("run/pools.jsonl", "")] {
+        fs::write(node.path(name), "somebody's").unwrap();
+    }
+    let ours = ["pools.json", "pools.json.new", "allocations.lock", "verbs.log.1", "allocations.json.damaged"];
+    ours.iter().for_each(|name| fs::write(node.path("run").join(name), "{}").unwrap());
+    let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(node.names(), ["bin/portmap"]);
+    let mut left: Vec<_> = fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["agent.conf", "containerd", "pools.jsonl"]);
+    assert!(node.path("run/containerd/containerd.sock").exists());
 }
 
 #[test]
-fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
+fn a_configuration_that_somebody_made_his_own_is_left_and_named() {
     let node = Node::installed();
-    let host = Host::new();
-    host.populate(&node.path("lib"));
-    let (code, text) = node.uninstall(&host, &[]);
-    assert!(code == 75 && text.contains("links of pods are there (vcn"), "{text}");
-    fs::create_dir_all(node.path("run")).unwrap();
-    fs::write(node.path("run/allocations.json"), "{").unwrap();
+    let theirs = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
+    fs::write(node.conflist(), theirs).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert!(code == 75 && text.contains("whether pods hold addresses cannot be told"), "{text}");
+    assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
+    assert_eq!(node.names(), ["bin/portmap", "net.d/05-vcn-native.conflist"]);
+
+    let node = Node::installed();
+    fs::write(node.conflist(), "{\"name").unwrap();
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+    assert_eq!(node.names(), ["bin/portmap"], "ours, damaged, stops the runtime: it goes");
 }
 
 #[test]
-fn while_the_agent_runs_it_is_refused() {
+fn after_an_upgrade_that_failed_the_old_binary_is_known_to_be_ours() {
     let node = Node::installed();
-    fs::create_dir_all(node.path("run")).unwrap();
-    let _agent = UnixListener::bind(node.path("run/agent.sock")).unwrap();
+    // No room for either: what is remembered last was never in place.
+    for release in ["two", "three"] {
+        node.executable("source/vcn-native", &format!("{PORTMAP}# {release}"));
+        fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o555)).unwrap();
+        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+        assert!(code == 1 && text.contains("[denied]"), "{text}");
+    }
+    fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o755)).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert!(code == 75 && text.contains("the node agent runs and would put everything back"), "{text}");
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/portmap"], "{text}");
+}
+
+#[test]
+fn a_link_that_was_in_our_place_comes_back_as_a_link() {
+    let node = Node::new();
+    fs::write(node.path("lib-theirs"), "theirs").unwrap();
+    let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/theirs.conflist")];
+    links.iter().for_each(|(link, to)| symlink(to, link).unwrap());
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(links.iter().all(|(link, _)| link.symlink_metadata().unwrap().is_file()));
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+    for (link, to) in links {
+        assert_eq!(fs::read_link(link).unwrap(), Path::new(to));
+    }
+}
+
+#[test]
+fn what_cannot_be_given_back_is_not_replaced() {
+    let node = Node::new();
+    // What was there before can be kept, and that it was cannot be remembered.
+    fs::create_dir_all(node.path("lib/installer.json")).unwrap();
+    let theirs = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
+    fs::write(node.conflist(), theirs).unwrap();
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert!(code == 1 && text.contains("[unremembered]"), "{text}");
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
 }
 
 #[test]
@@ -210,11 +251,17 @@ fn a_damaged_record_is_for_a_person_to_decide() {
 #[test]
 fn a_link_to_our_configuration_is_not_left_leading_nowhere() {
     let node = Node::installed();
-    fs::rename(node.conflist(), node.path("real.conflist")).unwrap();
-    std::os::unix::fs::symlink(node.path("real.conflist"), node.conflist()).unwrap();
+    fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
+    symlink("real", node.conflist()).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
-    assert!(!node.path("real.conflist").exists() && fs::symlink_metadata(node.conflist()).is_err());
+    assert!(!node.path("net.d/real").exists() && fs::symlink_metadata(node.conflist()).is_err());
+
+    let node = Node::installed();
+    fs::rename(node.conflist(), node.path("outside")).unwrap();
+    symlink(node.path("outside"), node.conflist()).unwrap();
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+    assert!(fs::symlink_metadata(node.conflist()).is_err() && node.path("outside").exists(), "outside nothing is ours");
 }
 
 #[test]

@@ -14,12 +14,12 @@ fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> Plan {
 fn undoing_is_told_from_never_having_been_there() {
     let (mut observed, text) = complete();
     observed.conf_files.clear();
-    observed.conflist = None;
+    observed.conflist = At::Nothing;
     assert_eq!(writing(&plan_of(&observed, &Record::default(), true, true)).disturbed, Vec::<String>::new());
     let plan = plan_of(&observed, &written(&text), true, true);
     assert_eq!(writing(&plan).disturbed, ["it was removed"]);
     assert_eq!(plan.steps[0].to_string(), "install /node/net.d/05-vcn-native.conflist (it was removed)");
-    observed.conflist = Some(conf("{"));
+    observed.conflist = conf("{");
     let plan = plan_of(&observed, &written(&text), true, true);
     assert_eq!(writing(&plan).disturbed, ["it was made what is no list of plugins"]);
 }
@@ -27,7 +27,7 @@ fn undoing_is_told_from_never_having_been_there() {
 #[test]
 fn after_too_many_repairs_it_rests_and_names_the_difference() {
     let (mut observed, text) = complete();
-    observed.conflist = Some(conf(r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"cilium-cni"}]}"#));
+    observed.conflist = conf(r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"cilium-cni"}]}"#);
     let mut record = written(&text);
     let known = record.configurations.get_mut(vcn::CONFLIST_FILE).unwrap();
     (0..5).for_each(|fight| known.fought(at(100 + fight)));

@@ -1,0 +1,165 @@
+//! Files that tell the host's network managers to leave our links, routes and rules alone. The agent writes them where it is
+//! allowed to; here is by what they are told from others', which of them were written, and how they go again.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::place::{NewFile, place};
+use crate::{Error, Removal};
+
+/// How each begins; a file of the same name that does not is somebody else's.
+pub const MARK: &str = "# Written by the OKE node agent, which also removes it when it is uninstalled.\n";
+
+/// systemd-networkd's general settings, from the host's root as all of these.
+pub const NETWORKD: &str = "etc/systemd/networkd.conf.d/50-vcn-native.conf";
+/// systemd-networkd: pods' links.
+pub const NETWORKD_PODS: &str = "etc/systemd/network/10-vcn-native-pods.network";
+/// systemd-networkd: VNICs' links.
+pub const NETWORKD_VNICS: &str = "etc/systemd/network/10-vcn-native-vnics.network";
+/// NetworkManager: both.
+pub const NETWORK_MANAGER: &str = "etc/NetworkManager/conf.d/50-vcn-native.conf";
+
+/// The extension of one that is being written.
+pub const UNFINISHED: &str = "vcn-native-new";
+
+/// Which were written, in the data directory: whoever uninstalls may not see the host's /etc, and has to say so.
+pub(crate) const FILE: &str = "drop-ins.json";
+
+const ALL: [&str; 4] = [NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, NETWORK_MANAGER];
+const VERSION: u32 = 1;
+const MODE: u32 = 0o600;
+
+/// The file. Unknown fields, a later version's, are kept.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Notes {
+    version: u32,
+    written: BTreeSet<String>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+/// Notes that one is about to be written. Nothing is written when it is noted already; notes that are damaged are begun
+/// anew.
+///
+/// # Errors
+/// When the note cannot be kept.
+pub fn note_drop_in(data_dir: &Path, below_root: &str) -> Result<(), Error> {
+    let path = data_dir.join(FILE);
+    let mut notes = match read(&path) {
+        Ok(notes) => notes,
+        Err(Error::Record { .. }) => Notes::default(),
+        Err(error) => return Err(error),
+    };
+    if !notes.written.insert(below_root.to_owned()) {
+        return Ok(());
+    }
+    notes.version = notes.version.max(VERSION);
+    let text = serde_json::to_string_pretty(&notes);
+    let text = text.map_err(|source| Error::Record { path: path.clone(), source })?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+    made.map_err(|source| Error::Place { target: path.clone(), action: "creating its directory", source })?;
+    place(NewFile { target: &path, contents: format!("{text}\n").as_bytes(), mode: MODE })
+}
+
+/// Removes all that are ours below the host's root. One that was written and whose directory is not to be seen from here is
+/// a failure, unless `forced`.
+pub(crate) fn remove(data_dir: &Path, root: &Path, forced: bool, removal: &mut Removal) {
+    let notes = read(&data_dir.join(FILE)).unwrap_or_else(|error| {
+        removal.failures.push(error);
+        Notes::default()
+    });
+    // A later version may have written more of them.
+    let further = notes.written.iter().map(String::as_str).filter(|below| is_below_etc(below));
+    let all: BTreeSet<&str> = ALL.into_iter().chain(further).collect();
+    for below in all {
+        let path = root.join(below);
+        let noted = notes.written.contains(below);
+        let in_sight = path.parent().is_some_and(Path::is_dir);
+        if noted && !in_sight && !forced {
+            removal.failures.push(Error::OutOfSight { path });
+            continue;
+        }
+        if noted && !in_sight {
+            removal.left.push(format!("{}: its directory is not to be seen from here", path.display()));
+            continue;
+        }
+        for path in [path.with_extension(UNFINISHED), path] {
+            match is_ours(&path) {
+                Ok(Some(true)) => removal.step(format!("remove {}", path.display()), || remove_file(&path)),
+                Ok(Some(false)) => removal.left.push(format!("{}: it was not written by us", path.display())),
+                Ok(None) => {}
+                Err(source) => removal.failures.push(Error::Read { path, source }),
+            }
+        }
+    }
+}
+
+/// By its first line; one that is being written may not have come to the end of it. `None` where there is no file.
+fn is_ours(path: &Path) -> io::Result<Option<bool>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+        Ok(found) if !found.is_file() => return Ok(Some(false)),
+        Ok(_) => {}
+    }
+    let text = fs::read(path)?;
+    let unfinished = path.extension().is_some_and(|end| end == UNFINISHED) && MARK.as_bytes().starts_with(&text);
+    Ok(Some(unfinished || text.starts_with(MARK.as_bytes())))
+}
+
+fn is_below_etc(below: &str) -> bool {
+    below.starts_with("etc/") && !below.split('/').any(|part| part.is_empty() || part == "..")
+}
+
+fn remove_file(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
+    }
+}
+
+fn read(path: &Path) -> Result<Notes, Error> {
+    match fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|source| Error::Record { path: path.to_owned(), source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Notes::default()),
+        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_noted_once_and_a_later_versions_fields_are_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join(FILE);
+        fs::write(&path, r#"{"version":2,"written":["etc/later.d/x.conf"],"later":{"a":[1]}}"#).unwrap();
+        note_drop_in(data.path(), NETWORKD).unwrap();
+        let kept: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let wanted = serde_json::json!(
+            {"version": 2, "written": ["etc/later.d/x.conf", NETWORKD], "later": {"a": [1]}});
+        assert_eq!(kept, wanted);
+        let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(&path).unwrap());
+        let before = inode();
+        note_drop_in(data.path(), NETWORKD).unwrap();
+        assert_eq!(inode(), before);
+        fs::write(&path, "{").unwrap();
+        note_drop_in(data.path(), NETWORKD).unwrap();
+        assert_eq!(read(&path).unwrap().written, BTreeSet::from([NETWORKD.to_owned()]));
+    }
+
+    #[test]
+    fn a_note_leads_nowhere_but_below_etc() {
+        for (below, leads) in [("etc/a/b.conf", true), ("etc/../run/x", false), ("run/x", false), ("etc//x", false)] {
+            assert_eq!(is_below_etc(below), leads, "{below}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! While somebody lives by our network or would put it back, nothing is taken away.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::kernel::Host;
+use crate::node::{Node, told};
+
+#[test]
+fn while_pods_live_here_it_is_refused_unless_forced() {
+    let node = Node::installed();
+    node.allocate();
+    let (before, host) = (node.snapshot(), Host::new());
+    let (code, text) = node.uninstall(&host, &[]);
+    assert_eq!(code, 75, "{text}");
+    assert!(text.contains("1 attachment(s) of this boot hold addresses (vcn-native/0123abcd/eth0)"), "{text}");
+    assert!(text.contains("--force") && text.contains("status: refused"), "{text}");
+    assert_eq!(node.snapshot(), before);
+    let (code, text) = node.uninstall(&host, &["--force"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(node.names(), ["bin/portmap"]);
+}
+
+#[test]
+fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
+    let node = Node::installed();
+    let host = Host::new();
+    host.populate(&node.path("lib"));
+    let (code, text) = node.uninstall(&host, &[]);
+    assert!(code == 75 && text.contains("links of pods are there (vcn"), "{text}");
+    fs::create_dir_all(node.path("run")).unwrap();
+    fs::write(node.path("run/allocations.json"), "{").unwrap();
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert!(code == 75 && text.contains("whether pods hold addresses cannot be told"), "{text}");
+}
+
+#[test]
+fn while_the_agent_runs_it_is_refused() {
+    let node = Node::installed();
+    fs::create_dir_all(node.path("run")).unwrap();
+    let agent = File::create(node.path("run/agent.lock")).unwrap();
+    agent.lock().unwrap();
+    let before = node.snapshot();
+    // Forced, it would be put back a second later.
+    for arguments in [&[][..], &["--force"], &["--dry-run"]] {
+        let (code, text) = node.uninstall(&Host::new(), arguments);
+        assert!(code == 75 && text.contains("the node agent runs and would put everything back"), "{text}");
+        assert_eq!(node.snapshot(), before);
+    }
+    drop(agent);
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+}
+
+#[test]
+fn while_another_installer_is_at_work_it_is_refused() {
+    let node = Node::installed();
+    let other = File::open(node.path("bin")).unwrap();
+    other.lock().unwrap();
+    let before = node.snapshot();
+    let (code, text) = node.uninstall(&Host::new(), &["--force"]);
+    assert!(code == 75 && text.contains("another installer is at work"), "{text}");
+    assert_eq!(node.snapshot(), before);
+    drop(other);
+    assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
+}
+
+#[test]
+fn pods_that_come_while_it_is_uninstalled_keep_their_network() {
+    let node = Node::installed();
+    let host = Host::new();
+    let run = node.path("run").display().to_string();
+    let conflist = node.conflist();
+    let plain = node.plain_command(&["uninstall", "--state-dir", &run]);
+    // The first file removed is the configuration; then it is stopped, and a pod comes.
+    let mut command = Command::new("strace");
+    command.args(["--quiet=all", "-o/dev/null", "--trace=unlink", "--inject=unlink:signal=SIGSTOP:when=1"]);
+    command.arg(plain.get_program()).args(plain.get_args()).env_clear().env("PATH", "/usr/bin:/bin");
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let uninstalling = host.inside(|| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let children = format!("/proc/{0}/task/{0}/children", uninstalling.id());
+    let end = Instant::now() + Duration::from_secs(20);
+    while conflist.exists() {
+        assert!(Instant::now() < end, "the configuration was never removed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    node.allocate();
+    host.populate(&node.path("lib"));
+    let stopped: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(stopped), Signal::SIGCONT).unwrap();
+    let (code, text) = told(&uninstalling.wait_with_output().unwrap());
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("although there were none a moment ago") && text.contains("[pods]"), "{text}");
+    assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"], "their DEL needs it: {text}");
+    let kernel = host.snapshot();
+    assert!(kernel.contains("10.0.32.7") && kernel.contains("vcn0123456789ab"), "{kernel}");
+    let (code, text) = node.uninstall(&host, &["--force"]);
+    assert_eq!(code, 0, "{text}");
+}
