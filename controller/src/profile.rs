@@ -1,0 +1,19 @@
+//! VnicProfiles: a VnicAttachment of each template for each node that a profile is for, by its selector or by the node's
+//! annotation. What the attachments then become in the cloud is not decided here.
+//!
+//! ```text
+//!   VnicProfiles ─┐            select            claims, removal, rollout
+//!   Nodes ────────┼─▶ Observed ──────▶ Selections ──────▶ Plan ─▶ apply: VnicAttachments made, changed, deleted
+//!   VnicAttachments ┘                                       ├──▶ status of each profile
+//!                                                           └──▶ events on Nodes
+//! ```
+
+pub mod claims;
+pub mod observed;
+pub mod plan;
+pub mod removal;
+pub mod rollout;
+pub mod selection;
+pub mod stamp;
+pub mod state;
+pub mod status;

@@ -1,0 +1,161 @@
+//! Which profile may give which instance a VNIC of which name. A name belongs to whom it was given first: objects that are
+//! there before objects that are wanted, older profiles before younger ones. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{PROFILE_LABEL, VnicAttachment, VnicName};
+use kube::ResourceExt;
+use vcn::Ocid;
+
+use super::observed::Observed;
+use super::selection::Selections;
+use super::stamp::{Stamp, controller_of, profile_of};
+
+/// The attachments that are there.
+#[derive(Debug, Default)]
+pub struct There<'a> {
+    /// By name.
+    pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
+    /// Names of those that cannot be read: a later version wrote them.
+    pub unreadable: BTreeSet<&'a str>,
+    vnics: BTreeMap<(&'a Ocid, &'a VnicName), Vec<&'a VnicAttachment>>,
+}
+
+/// What becomes of a stamp.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim<'a> {
+    /// Its object is there, and the profile's.
+    Held(&'a VnicAttachment),
+    /// Nobody has the name: the object may be made.
+    Free,
+    /// It waits for an object that is on its way out, or cannot be read.
+    Waits,
+    /// Somebody else has it, and why that is so.
+    Taken(String),
+}
+
+impl<'a> There<'a> {
+    /// Sorts them.
+    #[must_use]
+    pub fn of(observed: &'a Observed) -> Self {
+        let mut there = Self::default();
+        for object in &observed.attachments {
+            match &object.0 {
+                Ok(object) => {
+                    there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
+                    there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
+                }
+                Err(object) => {
+                    there.unreadable.insert(object.metadata.name.as_deref().unwrap_or_default());
+                }
+            }
+        }
+        there
+    }
+}
+
+/// All stamps of all profiles, in the order in which they are served.
+#[must_use]
+pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
+    let mut profiles: Vec<_> = selections.profiles.values().collect();
+    profiles.sort_by_key(|selection| {
+        let metadata = &selection.profile.metadata;
+        (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.name.clone())
+    });
+    let all = profiles.into_iter().filter(|selection| !is_leaving(selection.profile)).flat_map(|selection| {
+        let templates = &selection.profile.spec.attachments;
+        selection.nodes.iter().flat_map(move |(instance, node)| {
+            templates.iter().map(move |template| Stamp::new(selection.profile, template, instance, node.name()))
+        })
+    });
+    all.collect()
+}
+
+/// Whether a profile is being deleted.
+pub(super) fn is_leaving(profile: &api::VnicProfile) -> bool {
+    profile.metadata.deletion_timestamp.is_some()
+}
+
+/// Decides for each stamp, in the same order.
+#[must_use]
+pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'_>) -> Vec<Claim<'a>> {
+    let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
+    let mut holders: BTreeMap<(&Ocid, &VnicName), &str> = BTreeMap::new();
+    for stamp in
+        stamps.iter().filter(|stamp| there.objects.get(stamp.name.as_str()).is_some_and(|own| is_its(own, stamp)))
+    {
+        holders.entry(stamp.place()).or_insert(&stamp.name);
+    }
+    let mut claims = Vec::with_capacity(stamps.len());
+    for stamp in stamps {
+        claims.push(claim(stamp, there, selections, &wanted, &mut holders));
+    }
+    claims
+}
+
+fn claim<'a, 's>(
+    stamp: &'s Stamp,
+    there: &There<'a>,
+    selections: &Selections<'_>,
+    wanted: &BTreeSet<&str>,
+    holders: &mut BTreeMap<(&'s Ocid, &'s VnicName), &'s str>,
+) -> Claim<'a> {
+    let (profile, name) = (&stamp.profile, stamp.name.as_str());
+    if there.unreadable.contains(name) {
+        return Claim::Waits;
+    }
+    match there.objects.get(name) {
+        Some(own) if is_its(own, stamp) => return Claim::Held(own),
+        Some(_) => {
+            return Claim::Taken(format!("VnicAttachment {name} is there and was not made for VnicProfile {profile}"));
+        }
+        None => {}
+    }
+    if let Some(holder) = holders.get(&stamp.place()) {
+        return Claim::Taken(taken(stamp, holder));
+    }
+    let others = there.vnics.get(&stamp.place()).map(Vec::as_slice).unwrap_or_default();
+    let mut stay = others.iter().map(|other| (other, other.metadata.name.as_deref().unwrap_or_default()));
+    let stays = stay.find(|(other, name)| {
+        let goes = !wanted.contains(name) && will_go(other, selections);
+        other.metadata.deletion_timestamp.is_none() && !goes
+    });
+    match stays {
+        Some((_, holder)) => Claim::Taken(taken(stamp, holder)),
+        None if !others.is_empty() || is_held(&stamp.profile, selections) => Claim::Waits,
+        None => {
+            holders.insert(stamp.place(), name);
+            Claim::Free
+        }
+    }
+}
+
+fn taken(stamp: &Stamp, holder: &str) -> String {
+    format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.spec.vnic.name, stamp.node)
+}
+
+/// Whether an object that no profile wants was made from one, so that it is going to be removed.
+fn will_go(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
+    profile_of(&object.metadata).is_some_and(|profile| !is_held(profile, selections))
+}
+
+/// Whether nothing is done for a profile.
+pub(super) fn is_held(profile: &str, selections: &Selections<'_>) -> bool {
+    let held = selections.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
+    held || selections.unreadable.contains(profile)
+}
+
+/// Whether the object of a stamp's name is the profile's: made from it, or released by a profile of the same name that
+/// was deleted without its objects.
+fn is_its(object: &VnicAttachment, stamp: &Stamp) -> bool {
+    let label = object.labels().get(PROFILE_LABEL) == Some(&stamp.profile);
+    let owner = profile_of(&object.metadata) == Some(&stamp.profile) || controller_of(&object.metadata).is_none();
+    let same = object.spec.instance_id == stamp.spec.instance_id && object.spec.vnic.name == stamp.spec.vnic.name;
+    label && owner && same
+}
+
+impl Stamp {
+    fn place(&self) -> (&Ocid, &VnicName) {
+        (&self.spec.instance_id, &self.spec.vnic.name)
+    }
+}

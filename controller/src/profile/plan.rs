@@ -1,0 +1,222 @@
+//! What is to be done so that the VnicAttachments are what the VnicProfiles say. Pure: the same look at the cluster gives
+//! the same plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use api::{VnicAttachment, VnicProfile};
+use tokio::time::Instant;
+
+use super::claims::{Claim, There, claims, is_held, stamps};
+use super::observed::Observed;
+use super::removal::{Unwanted, Why, removals};
+use super::rollout::{Course, Rollout};
+use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections};
+use super::stamp::{Difference, Stamp};
+use super::state::{State, Trouble};
+
+/// One write. Done in the order they stand in, or in any other: each is about another object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Deletes an object.
+    Remove {
+        /// Which.
+        object: Target,
+        /// Why.
+        why: Why,
+    },
+    /// Deletes an object that is to be made anew: what changed in its template cannot be changed.
+    Replace {
+        /// Which.
+        object: Target,
+        /// What changed.
+        fields: Vec<&'static str>,
+        /// What it is to be.
+        stamp: Stamp,
+    },
+    /// Brings an object in line.
+    Change {
+        /// What it is to be.
+        stamp: Stamp,
+        /// What differs.
+        fields: Vec<&'static str>,
+    },
+    /// Makes an object.
+    Make(Stamp),
+}
+
+/// The one object that a deletion is about: another one of its name is not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: Option<String>,
+}
+
+/// What is to be done, and how things stand.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// What is to be done.
+    pub steps: Vec<Step>,
+    /// How far each profile is, by name.
+    pub reports: BTreeMap<&'a str, Report<'a>>,
+    /// What somebody should see to on a node.
+    pub problems: Vec<NodeProblem<'a>>,
+    /// To be remembered until the next plan.
+    pub unwanted: Unwanted,
+    /// When to plan again although nothing changed.
+    pub next: Option<Instant>,
+}
+
+/// How far a profile is.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The profile.
+    pub profile: &'a VnicProfile,
+    /// Why nothing is done.
+    pub hold: Option<&'a Hold>,
+    /// Its nodes, by name.
+    pub nodes: BTreeMap<&'a str, State>,
+    /// Objects that are still to be replaced, and what the next one waits for.
+    pub replacing: Option<(usize, Option<String>)>,
+}
+
+/// Plans. With the grace that is over or not: what was unwanted before, how long that is borne, and the time.
+#[must_use]
+pub fn plan<'a>(
+    observed: &'a Observed,
+    selections: &'a Selections<'a>,
+    (before, grace, now): (&Unwanted, Duration, Instant),
+) -> Plan<'a> {
+    let there = There::of(observed);
+    let stamps = stamps(selections);
+    let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
+    let going = removals(&there, selections, |name| wanted.contains(name), (before, grace, now));
+    let remove = |(object, why): (&VnicAttachment, Why)| Step::Remove { object: Target::of(object), why };
+    let mut plan = Plan {
+        steps: going.now.into_iter().map(remove).collect(),
+        reports: reports(selections),
+        problems: selections.problems.clone(),
+        unwanted: going.unwanted,
+        next: going.next,
+    };
+    let mut rollouts: BTreeMap<&str, Rollout> = BTreeMap::new();
+    for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {
+        let part = part(stamp, &claim);
+        plan.tell(stamp, &part.state, selections);
+        rollouts.entry(&stamp.profile).or_default().add(stamp, part.course);
+        plan.steps.extend(part.step.filter(|_| !is_held(&stamp.profile, selections)));
+    }
+    for (profile, rollout) in rollouts {
+        if let Some(report) = plan.reports.get_mut(profile) {
+            report.replacing = rollout.standing();
+        }
+        plan.steps.extend(rollout.next().filter(|_| !is_held(profile, selections)));
+    }
+    plan.problems.sort();
+    plan
+}
+
+/// What a stamp comes to.
+struct Part {
+    state: State,
+    step: Option<Step>,
+    course: Course,
+}
+
+fn part(stamp: &Stamp, claim: &Claim<'_>) -> Part {
+    let waits = |state, step| Part { state, step, course: Course::Waits };
+    let object = match claim {
+        Claim::Held(object) => *object,
+        Claim::Waits => return waits(State::ABSENT, None),
+        Claim::Free => return waits(State::ABSENT, Some(Step::Make(stamp.clone()))),
+        Claim::Taken(by) => {
+            return Part { state: State::in_conflict(by.clone()), step: None, course: Course::Settled };
+        }
+    };
+    let state = State::of(object);
+    if object.metadata.deletion_timestamp.is_some() {
+        return waits(state, None);
+    }
+    let change = |fields| Some(Step::Change { stamp: stamp.clone(), fields });
+    match stamp.difference(object) {
+        Difference::Fixed(fields) => {
+            let ready = state.ready;
+            let step = Step::Replace { object: Target::of(object), fields, stamp: stamp.clone() };
+            Part {
+                state: State { ready: false, ..state },
+                step: None,
+                course: Course::Old { ready, step: Box::new(step) },
+            }
+        }
+        Difference::Changeable(fields) => waits(State { ready: false, ..state }, change(fields)),
+        Difference::None if state.ready => Part { state, step: None, course: Course::Settled },
+        Difference::None => waits(state, None),
+    }
+}
+
+fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> {
+    let report = |selection: &'a Selection<'a>| {
+        let unborn = selection.unborn.iter().map(|node| (*node, State::ABSENT));
+        let foreign =
+            selection.foreign.iter().map(|node| (*node, State::failing("its providerID names no OCI instance")));
+        Report {
+            profile: selection.profile,
+            hold: selection.hold.as_ref(),
+            nodes: unborn.chain(foreign).collect(),
+            replacing: None,
+        }
+    };
+    selections.profiles.iter().map(|(name, selection)| (*name, report(selection))).collect()
+}
+
+impl<'a> Plan<'a> {
+    /// Puts the state of a node's VNIC into the profile's report, and a conflict among the node's problems.
+    fn tell(&mut self, stamp: &Stamp, state: &State, selections: &'a Selections<'a>) {
+        let Some(node) = selections.node_of(&stamp.profile, &stamp.spec.instance_id) else { return };
+        if let Some(report) = self.reports.get_mut(stamp.profile.as_str()) {
+            let before = report.nodes.remove(node).unwrap_or(State::READY);
+            report.nodes.insert(node, before.and(state.clone()));
+        }
+        if let Some(Trouble::Conflict(by)) = &state.trouble {
+            let note = format!("VnicProfile {}: {by}", stamp.profile);
+            self.problems.push(NodeProblem { node, reason: NAME_CONFLICT, note });
+        }
+    }
+}
+
+impl Target {
+    fn of(object: &VnicAttachment) -> Self {
+        Self { name: object.metadata.name.clone().unwrap_or_default(), uid: object.metadata.uid.clone() }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove { object, why } => write!(f, "delete VnicAttachment {}: {why}", object.name),
+            Self::Replace { object, fields, stamp } => write!(
+                f,
+                "replace VnicAttachment {}: {} cannot be changed ({})",
+                object.name,
+                fields.join(", "),
+                Origin(stamp)
+            ),
+            Self::Change { stamp, fields } => {
+                write!(f, "change VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
+            }
+            Self::Make(stamp) => write!(f, "make VnicAttachment {} ({})", stamp.name, Origin(stamp)),
+        }
+    }
+}
+
+/// Where a stamp comes from, and for whom.
+struct Origin<'a>(&'a Stamp);
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VnicProfile {}, VNIC {} of node {}", self.0.profile, self.0.spec.vnic.name, self.0.node)
+    }
+}

@@ -1,0 +1,124 @@
+//! Which stamped objects go, and when. Whatever cannot be told apart from a mishap keeps its VNICs: a Node that is absent, a
+//! profile or an annotation that cannot be read. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use api::VnicAttachment;
+use tokio::time::Instant;
+
+use super::claims::{There, is_held, is_leaving};
+use super::selection::Selections;
+use super::stamp::profile_of;
+use super::state::is_terminated;
+
+/// Since when objects are wanted no more although their Nodes are there, by name. Lost with the process: then the grace
+/// begins again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unwanted(BTreeMap<String, Instant>);
+
+impl FromIterator<(String, Instant)> for Unwanted {
+    fn from_iter<I: IntoIterator<Item = (String, Instant)>>(all: I) -> Self {
+        Self(all.into_iter().collect())
+    }
+}
+
+/// Why an object goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its profile was deleted.
+    ProfileGone(String),
+    /// Its profile has no such VNIC any more.
+    NotInProfile(String),
+    /// Its profile is not for its node any more, and the grace is over.
+    NotForNode {
+        /// The profile.
+        profile: String,
+        /// The node.
+        node: String,
+    },
+    /// Its instance is terminated, and the Node is gone.
+    InstanceTerminated,
+}
+
+/// What goes now, what is left for a while, and when to look again.
+#[derive(Debug, Default)]
+pub struct Removals<'a> {
+    /// Objects with the reason.
+    pub now: Vec<(&'a VnicAttachment, Why)>,
+    /// What to remember for the next time.
+    pub unwanted: Unwanted,
+    /// When the first grace ends.
+    pub next: Option<Instant>,
+}
+
+/// Decides for all that are there and that no profile wants (`is_wanted` answers that by the object's name).
+#[must_use]
+pub fn removals<'a>(
+    there: &There<'a>,
+    selections: &Selections<'_>,
+    is_wanted: impl Fn(&str) -> bool,
+    (before, grace, now): (&Unwanted, Duration, Instant),
+) -> Removals<'a> {
+    let mut removals = Removals::default();
+    for (name, object) in &there.objects {
+        if is_wanted(name) || object.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match fate(object, selections) {
+            Fate::Stays => {}
+            Fate::Goes(why) => removals.now.push((object, why)),
+            Fate::GoesLater(why) => {
+                let since = before.0.get(*name).copied().unwrap_or(now);
+                removals.unwanted.0.insert((*name).to_owned(), since);
+                if now >= since + grace {
+                    removals.now.push((object, why));
+                } else {
+                    let ends = since + grace;
+                    removals.next = Some(removals.next.map_or(ends, |next| next.min(ends)));
+                }
+            }
+        }
+    }
+    removals
+}
+
+enum Fate {
+    Stays,
+    Goes(Why),
+    GoesLater(Why),
+}
+
+fn fate(object: &VnicAttachment, selections: &Selections<'_>) -> Fate {
+    let Some(profile) = profile_of(&object.metadata) else { return Fate::Stays };
+    if is_held(profile, selections) {
+        return Fate::Stays;
+    }
+    let selection = selections.profiles.get(profile).filter(|selection| !is_leaving(selection.profile));
+    let Some(selection) = selection else { return Fate::Goes(Why::ProfileGone(profile.to_owned())) };
+    let mut templates = selection.profile.spec.attachments.iter();
+    if !templates.any(|template| template.name == object.spec.vnic.name) {
+        return Fate::Goes(Why::NotInProfile(profile.to_owned()));
+    }
+    let instance = &object.spec.instance_id;
+    match selections.instances.get(instance) {
+        _ if selection.undecided.contains(instance) => Fate::Stays,
+        None if is_terminated(object) => Fate::Goes(Why::InstanceTerminated),
+        // It may come back: a reboot, a Node made anew by another name.
+        None => Fate::Stays,
+        Some(_) if selection.nodes.contains_key(instance) => Fate::Stays,
+        Some(node) => Fate::GoesLater(Why::NotForNode { profile: profile.to_owned(), node: (*node).to_owned() }),
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ProfileGone(profile) => write!(f, "VnicProfile {profile} was deleted"),
+            Self::NotInProfile(profile) => write!(f, "VnicProfile {profile} has no such VNIC any more"),
+            Self::NotForNode { profile, node } => write!(f, "VnicProfile {profile} is not for node {node} any more"),
+            Self::InstanceTerminated => f.write_str("its instance is terminated and its Node is gone"),
+        }
+    }
+}

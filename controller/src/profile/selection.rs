@@ -1,0 +1,203 @@
+//! Which nodes each VnicProfile is for: by its selector, and by the nodes' annotations where it allows them. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::VnicProfile;
+use kube::core::{Selector, SelectorExt};
+use vcn::Ocid;
+
+use super::observed::Observed;
+use crate::node::Node;
+
+/// All profiles that can be read, with their nodes.
+#[derive(Debug, Default)]
+pub struct Selections<'a> {
+    /// By name.
+    pub profiles: BTreeMap<&'a str, Selection<'a>>,
+    /// Profiles that cannot be read: a later version wrote them. Theirs is left as it is.
+    pub unreadable: BTreeSet<&'a str>,
+    /// The instances that have a Node, with its name.
+    pub instances: BTreeMap<Ocid, &'a str>,
+    /// What somebody should see to.
+    pub problems: Vec<NodeProblem<'a>>,
+}
+
+/// A profile's nodes.
+#[derive(Debug)]
+pub struct Selection<'a> {
+    /// The profile.
+    pub profile: &'a VnicProfile,
+    /// Why nothing is made, changed or removed, where that is so.
+    pub hold: Option<Hold>,
+    /// The nodes, by their instances.
+    pub nodes: BTreeMap<Ocid, &'a Node>,
+    /// Instances whose nodes' annotation cannot be read: they keep what they have.
+    pub undecided: BTreeSet<Ocid>,
+    /// Selected nodes that are no instance yet.
+    pub unborn: BTreeSet<&'a str>,
+    /// Selected nodes that never will be.
+    pub foreign: BTreeSet<&'a str>,
+}
+
+/// Why nothing is done for a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Somebody wants it so.
+    Paused,
+    /// Its selector makes no sense.
+    InvalidSelector(String),
+}
+
+/// What is wrong with a node's request, for an event on the Node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeProblem<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// A stable word.
+    pub reason: &'static str,
+    /// In words.
+    pub note: String,
+}
+
+/// The annotation cannot be read.
+pub const INVALID_ANNOTATION: &str = "InvalidVnicsAnnotation";
+/// The annotation names a profile that is not there.
+pub const UNKNOWN_PROFILE: &str = "UnknownVnicProfile";
+/// The annotation names a profile that does not allow it.
+pub const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
+/// The annotation names a profile that is for other nodes.
+pub const NOT_SELECTED: &str = "VnicProfileNotForNode";
+/// A profile is for the node, and it is no instance.
+pub const NO_INSTANCE: &str = "NodeIsNoInstance";
+/// A VNIC of this name is another's on the node.
+pub const NAME_CONFLICT: &str = "VnicNameConflict";
+
+/// Selects.
+#[must_use]
+pub fn select(observed: &Observed) -> Selections<'_> {
+    let mut all = Selections::default();
+    for profile in &observed.profiles {
+        match &profile.0 {
+            Ok(profile) => {
+                let name = profile.metadata.name.as_deref().unwrap_or_default();
+                all.profiles.insert(name, Selection::new(profile));
+            }
+            Err(unreadable) => {
+                all.unreadable.insert(unreadable.metadata.name.as_deref().unwrap_or_default());
+            }
+        }
+    }
+    let selectors: BTreeMap<&str, Selector> = all
+        .profiles
+        .iter_mut()
+        .filter_map(|(name, selection)| {
+            Selector::try_from(selection.profile.spec.node_selector.clone())
+                .map_err(|error| selection.hold = Some(Hold::InvalidSelector(error.to_string())))
+                .ok()
+                .map(|selector| (*name, selector))
+        })
+        .collect();
+    let mut nodes: Vec<&Node> = observed.nodes.iter().map(AsRef::as_ref).collect();
+    // Of two Nodes that claim to be one instance, always the same one counts.
+    nodes.sort_by_key(|node| node.name());
+    for node in nodes {
+        all.add(node, &selectors);
+    }
+    all.problems.sort();
+    all
+}
+
+impl<'a> Selections<'a> {
+    /// The node that a profile has for an instance.
+    #[must_use]
+    pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
+        Some(self.profiles.get(profile)?.nodes.get(instance)?.name())
+    }
+
+    fn add(&mut self, node: &'a Node, selectors: &BTreeMap<&str, Selector>) {
+        let instance = node.instance();
+        if let Ok(Some(instance)) = &instance {
+            self.instances.entry(instance.clone()).or_insert_with(|| node.name());
+        }
+        let wanted = node.wanted_profiles();
+        if let Err(error) = &wanted {
+            let note = format!("annotation {}: {error}; nothing is changed until it is right", api::VNICS_ANNOTATION);
+            self.problems.push(NodeProblem { node: node.name(), reason: INVALID_ANNOTATION, note });
+        }
+        let mut named: BTreeSet<&str> = wanted.iter().flatten().map(String::as_str).collect();
+        let none = BTreeMap::new();
+        let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+        for (name, selection) in &mut self.profiles {
+            let is_named = named.remove(name);
+            let Some(selector) = selectors.get(name) else { continue };
+            let (selected, by_annotation) = (selector.matches(labels), selection.profile.spec.allow_node_annotation);
+            if is_named && let Some((reason, note)) = refusal(name, by_annotation, selected) {
+                self.problems.push(NodeProblem { node: node.name(), reason, note });
+            }
+            if !selected {
+                continue;
+            }
+            let is_wanted = !by_annotation || is_named;
+            match &instance {
+                // Nothing is done by halves: what else it names may not be what was meant.
+                Ok(Some(instance)) if by_annotation && wanted.is_err() => {
+                    selection.undecided.insert(instance.clone());
+                }
+                Ok(Some(instance)) if is_wanted => {
+                    selection.nodes.entry(instance.clone()).or_insert(node);
+                }
+                Ok(None) if is_wanted => {
+                    selection.unborn.insert(node.name());
+                }
+                Err(error) if is_wanted => {
+                    selection.foreign.insert(node.name());
+                    let note = format!("VnicProfile {name} is for this Node, but its {error}");
+                    self.problems.push(NodeProblem { node: node.name(), reason: NO_INSTANCE, note });
+                }
+                _ => {}
+            }
+        }
+        for name in named {
+            let (reason, note) = match self.unreadable.contains(name) {
+                true => {
+                    (UNKNOWN_PROFILE, format!("VnicProfile {name} was written by a later version and cannot be read"))
+                }
+                false => (
+                    UNKNOWN_PROFILE,
+                    format!("annotation {} names VnicProfile {name}, which is not there", api::VNICS_ANNOTATION),
+                ),
+            };
+            self.problems.push(NodeProblem { node: node.name(), reason, note });
+        }
+    }
+}
+
+/// Why a node does not get a profile that it names.
+fn refusal(name: &str, by_annotation: bool, selected: bool) -> Option<(&'static str, String)> {
+    match (by_annotation, selected) {
+        // It gets it anyway.
+        (false, true) => None,
+        (false, false) => Some((
+            NOT_ALLOWED,
+            format!("VnicProfile {name} does not take requests by annotation: its allowNodeAnnotation is false"),
+        )),
+        (true, false) => Some((
+            NOT_SELECTED,
+            format!("VnicProfile {name} is for other Nodes: its nodeSelector does not match this one's labels"),
+        )),
+        (true, true) => None,
+    }
+}
+
+impl<'a> Selection<'a> {
+    fn new(profile: &'a VnicProfile) -> Self {
+        Self {
+            profile,
+            hold: profile.spec.paused.then_some(Hold::Paused),
+            nodes: BTreeMap::new(),
+            undecided: BTreeSet::new(),
+            unborn: BTreeSet::new(),
+            foreign: BTreeSet::new(),
+        }
+    }
+}

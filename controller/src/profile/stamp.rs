@@ -1,0 +1,247 @@
+//! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
+
+use std::collections::BTreeMap;
+
+use api::{INSTANCE_LABEL, PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use vcn::Ocid;
+
+/// A VnicAttachment that a profile wants on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stamp {
+    /// The object's name.
+    pub name: String,
+    /// The profile's name.
+    pub profile: String,
+    /// The node's name, for people: it is no part of the object.
+    pub node: String,
+    /// The profile, as the object's owner: when it is deleted, so is this.
+    pub owner: OwnerReference,
+    /// All of the object's spec.
+    pub spec: VnicAttachmentSpec,
+}
+
+/// How far an object that is there is what its stamp says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// It is.
+    None,
+    /// These can be changed.
+    Changeable(Vec<&'static str>),
+    /// These cannot: it must be replaced.
+    Fixed(Vec<&'static str>),
+}
+
+impl Stamp {
+    /// What a template makes for an instance.
+    #[must_use]
+    pub fn new(profile: &VnicProfile, template: &VnicTemplate, instance: &Ocid, node: &str) -> Self {
+        let profile_name = profile.metadata.name.clone().unwrap_or_default();
+        Self {
+            name: object_name(&profile_name, &template.name, instance),
+            node: node.to_owned(),
+            owner: OwnerReference {
+                api_version: VnicProfile::api_version(&()).into_owned(),
+                kind: VnicProfile::kind(&()).into_owned(),
+                name: profile_name.clone(),
+                uid: profile.metadata.uid.clone().unwrap_or_default(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            },
+            profile: profile_name,
+            spec: VnicAttachmentSpec {
+                instance_id: instance.clone(),
+                requested_addresses: Vec::new(),
+                vnic: template.clone(),
+            },
+        }
+    }
+
+    /// The object as it is to be written.
+    #[must_use]
+    pub fn object(&self) -> VnicAttachment {
+        let mut object = VnicAttachment::new(&self.name, self.spec.clone());
+        object.metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            labels: Some(self.labels()),
+            owner_references: Some(vec![self.owner.clone()]),
+            ..ObjectMeta::default()
+        };
+        object
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([(PROFILE_LABEL.to_owned(), self.profile.clone())]);
+        let unique = self.spec.instance_id.as_str().rsplit('.').next().unwrap_or_default();
+        // Sixty characters as a rule; a label's value has room for 63.
+        if unique.len() <= 63 {
+            labels.insert(INSTANCE_LABEL.to_owned(), unique.to_owned());
+        }
+        labels
+    }
+
+    /// How an object of the same name differs.
+    #[must_use]
+    pub fn difference(&self, object: &VnicAttachment) -> Difference {
+        let (there, wanted) = (&object.spec.vnic, &self.spec.vnic);
+        let fixed = [
+            ("purpose", there.purpose != wanted.purpose),
+            ("subnetId", there.subnet_id != wanted.subnet_id),
+            ("nicIndex", there.nic_index.unwrap_or(0) != wanted.nic_index.unwrap_or(0)),
+            ("assignPublicIp", there.assign_public_ip != wanted.assign_public_ip),
+        ];
+        let fixed = names(&fixed);
+        if !fixed.is_empty() {
+            return Difference::Fixed(fixed);
+        }
+        let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
+        let labels = object.metadata.labels.as_ref();
+        let labelled = self.labels().iter().all(|(key, value)| labels.and_then(|all| all.get(key)) == Some(value));
+        let changeable = [
+            ("nsgIds", there.nsg_ids != wanted.nsg_ids),
+            ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
+            ("ipv6Count", there.ipv6_count != wanted.ipv6_count),
+            ("allowedNamespaces", there.allowed_namespaces != wanted.allowed_namespaces),
+            ("routes", there.routes != wanted.routes),
+            ("mtu", there.mtu != wanted.mtu),
+            ("skipSourceDestCheck", there.skip_source_dest_check != wanted.skip_source_dest_check),
+            ("displayName", there.display_name != wanted.display_name),
+            ("freeformTags", there.freeform_tags != wanted.freeform_tags),
+            ("onDelete", there.on_delete != wanted.on_delete),
+            ("requestedAddresses", object.spec.requested_addresses != self.spec.requested_addresses),
+            ("labels", !labelled),
+            ("owner", !owners.iter().any(|owner| owner.uid == self.owner.uid && owner.controller == Some(true))),
+        ];
+        let changeable = names(&changeable);
+        match (changeable.is_empty(), object.spec == self.spec) {
+            (true, true) => Difference::None,
+            // A field that this function does not know, of a later version.
+            (true, false) => Difference::Changeable(vec!["spec"]),
+            (false, _) => Difference::Changeable(changeable),
+        }
+    }
+}
+
+/// The profile that an object was made from and that owns it.
+#[must_use]
+pub fn profile_of(object: &ObjectMeta) -> Option<&str> {
+    let label = object.labels.as_ref()?.get(PROFILE_LABEL)?;
+    let owner = controller_of(object)?;
+    (owner.kind == VnicProfile::kind(&()) && owner.name == *label).then_some(label)
+}
+
+/// Who controls an object.
+#[must_use]
+pub fn controller_of(object: &ObjectMeta) -> Option<&OwnerReference> {
+    object.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+}
+
+/// What a stamped object is called: always the same for the same profile, VNIC and instance, so that a controller that
+/// crashed makes nothing twice, and a node that returns by another name finds what it had. Dots cannot be in the parts.
+#[must_use]
+pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
+    format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().as_bytes()) & 0xffff_ffff_ffff)
+}
+
+/// FNV-1a, 64 bit: stable across versions and machines, which the standard library's hasher is not.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn names(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
+    fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> VnicProfile {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "storage", "uid": "p-1"},
+            "spec": {"nodeSelector": {}, "attachments": [
+                {"name": "net1", "purpose": "Attach", "subnetId": "ocid1.subnet.oc1.iad.s", "ipv4Count": 2}
+            ]}
+        }))
+        .unwrap()
+    }
+
+    fn stamp() -> Stamp {
+        let profile = profile();
+        let instance = "ocid1.instance.oc1.iad.anyhqlexample".parse().unwrap();
+        Stamp::new(&profile, &profile.spec.attachments[0], &instance, "10.0.0.2")
+    }
+
+    #[test]
+    fn it_is_written_with_its_owner_its_labels_and_nothing_of_others() {
+        let expected = serde_json::json!({
+            "apiVersion": "oke.oraclecloud.com/v1alpha1",
+            "kind": "VnicAttachment",
+            "metadata": {
+                "name": "storage.net1.5ee60e236e20",
+                "labels": {
+                    "oke.oraclecloud.com/profile": "storage",
+                    "oke.oraclecloud.com/instance": "anyhqlexample"
+                },
+                "ownerReferences": [{
+                    "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "name": "storage", "uid": "p-1",
+                    "controller": true
+                }]
+            },
+            "spec": {
+                "instanceId": "ocid1.instance.oc1.iad.anyhqlexample",
+                "name": "net1", "purpose": "Attach", "subnetId": "ocid1.subnet.oc1.iad.s", "ipv4Count": 2
+            }
+        });
+        let mut written = serde_json::to_value(stamp().object()).unwrap();
+        written.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn differences_are_named_and_those_that_need_another_object_come_first() {
+        let (stamp, mut object) = (stamp(), stamp().object());
+        assert_eq!(stamp.difference(&object), Difference::None);
+        object.metadata.labels.as_mut().unwrap().insert("mine".to_owned(), "kept".to_owned());
+        assert_eq!(stamp.difference(&object), Difference::None, "others' labels are others'");
+        object.spec.vnic.ipv4_count = 3;
+        object.spec.vnic.mtu = Some(1500);
+        object.metadata.owner_references = None;
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu", "owner"]));
+        object.spec.vnic.nic_index = Some(0);
+        assert_eq!(
+            stamp.difference(&object),
+            Difference::Changeable(vec!["ipv4Count", "mtu", "owner"]),
+            "0 is the default"
+        );
+        object.spec.vnic.nic_index = Some(1);
+        object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.other".parse().unwrap();
+        assert_eq!(stamp.difference(&object), Difference::Fixed(vec!["subnetId", "nicIndex"]));
+    }
+
+    #[test]
+    fn an_object_is_a_profiles_by_label_and_owner_both() {
+        let whole = stamp().object().metadata;
+        assert_eq!(profile_of(&whole), Some("storage"));
+        let released = ObjectMeta { owner_references: None, ..whole.clone() };
+        let unlabelled = ObjectMeta { labels: None, ..whole.clone() };
+        let mut elsewhere = whole;
+        elsewhere.labels.as_mut().unwrap().insert(PROFILE_LABEL.to_owned(), "other".to_owned());
+        for object in [released, unlabelled, elsewhere] {
+            assert_eq!(profile_of(&object), None, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_of_all_three_parts_and_fit() {
+        let vnic: VnicName = "b".repeat(63).parse().unwrap();
+        let instance: Ocid = format!("ocid1.instance.oc1.iad.{}", "x".repeat(60)).parse().unwrap();
+        let name = object_name(&"a".repeat(63), &vnic, &instance);
+        assert_eq!(name.len(), 140, "a DNS subdomain has up to 253");
+        let short: VnicName = "b".parse().unwrap();
+        let names = [object_name("a", &short, &instance), object_name("a-b", &short, &instance), name];
+        assert_ne!(names[0], names[1]);
+    }
+}

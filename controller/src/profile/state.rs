@@ -1,0 +1,97 @@
+//! How far a node is with the VNICs of a profile, by the conditions of its VnicAttachments. Pure.
+
+use api::condition::find;
+use api::{AttachmentReason, Condition, ConditionType, VnicAttachment};
+
+/// A node, or one of its VNICs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Whether the VNIC is attached; all of them, for a node.
+    pub attached: bool,
+    /// Whether it is as it was asked for, in all.
+    pub ready: bool,
+    /// What somebody must see to, worst first.
+    pub trouble: Option<Trouble>,
+}
+
+/// What somebody must see to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// Somebody else has the name.
+    Conflict(String),
+    /// A limit, a permission, a wrong field.
+    Failing(String),
+}
+
+impl State {
+    /// Nothing is missing.
+    pub const READY: Self = Self { attached: true, ready: true, trouble: None };
+    /// Nothing is there yet.
+    pub const ABSENT: Self = Self { attached: false, ready: false, trouble: None };
+
+    /// As ABSENT, and why.
+    #[must_use]
+    pub fn in_conflict(text: String) -> Self {
+        Self { trouble: Some(Trouble::Conflict(text)), ..Self::ABSENT }
+    }
+
+    /// As ABSENT, and what somebody must see to.
+    #[must_use]
+    pub fn failing(text: &str) -> Self {
+        Self { trouble: Some(Trouble::Failing(text.to_owned())), ..Self::ABSENT }
+    }
+
+    /// As the object's conditions say, as far as they are about its present spec.
+    #[must_use]
+    pub fn of(object: &VnicAttachment) -> Self {
+        let generation = object.metadata.generation;
+        let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let ready = find(conditions, ConditionType::Ready);
+        let is_current = |condition: &&Condition| condition.observed_generation >= generation;
+        let is_true = |condition: &Condition| condition.is_true();
+        if object.metadata.deletion_timestamp.is_some() {
+            return Self::ABSENT;
+        }
+        Self {
+            attached: find(conditions, ConditionType::Attached).is_some_and(is_true),
+            ready: ready.filter(is_current).is_some_and(is_true),
+            trouble: ready.and_then(trouble),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let trouble = match (self.trouble, other.trouble) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Self { attached: self.attached && other.attached, ready: self.ready && other.ready, trouble }
+    }
+}
+
+/// Whether an object says that its instance is terminated.
+#[must_use]
+pub fn is_terminated(object: &VnicAttachment) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let attached = find(conditions, ConditionType::Attached);
+    attached.and_then(|condition| AttachmentReason::from_word(&condition.reason)) == Some(AttachmentReason::NodeGone)
+}
+
+/// What does not pass by itself.
+fn trouble(ready: &Condition) -> Option<Trouble> {
+    use AttachmentReason as R;
+    let text =
+        || if ready.message.is_empty() { ready.reason.clone() } else { format!("{}: {}", ready.reason, ready.message) };
+    match R::from_word(&ready.reason)? {
+        R::NameTaken => Some(Trouble::Conflict(text())),
+        R::ShapeCapacity
+        | R::LimitReached
+        | R::SubnetFull
+        | R::AddressTaken
+        | R::InvalidSpec
+        | R::NotAuthorizedOrNotFound
+        | R::NotAuthenticated => Some(Trouble::Failing(text())),
+        _ => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! The status of a VnicProfile: how many nodes are how far, ten names at most, one reason. Pure. Nothing in it counts time
+//! or attempts, so that a profile at rest is not written.
+
+use api::condition::set;
+use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::plan::Report;
+use super::selection::Hold;
+use super::state::{State, Trouble};
+
+/// The most names in a status.
+const MOST_NAMES: usize = 10;
+
+/// The status, where it is another than the profile has.
+#[must_use]
+pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
+    let before = report.profile.status.clone().unwrap_or_default();
+    let generation = report.profile.metadata.generation;
+    let (reason, message) = reason(report);
+    let mut status = VnicProfileStatus {
+        observed_generation: generation,
+        conditions: before.conditions.clone(),
+        summary: Some(summary(report)),
+        failing_nodes: failing(report).map(|(node, _)| node.to_owned()).take(MOST_NAMES).collect(),
+    };
+    set(&mut status.conditions, Condition::new(ConditionType::Ready, reason, &message, generation, now));
+    (status != before).then_some(status)
+}
+
+fn summary(report: &Report<'_>) -> ProfileSummary {
+    let count = |fits: fn(&State) -> bool| {
+        u32::try_from(report.nodes.values().filter(|state| fits(state)).count()).unwrap_or(u32::MAX)
+    };
+    ProfileSummary {
+        matched: count(|_| true),
+        attached: count(|state| state.attached),
+        ready: count(|state| state.ready),
+        failed: count(|state| state.trouble.is_some()),
+    }
+}
+
+fn failing<'a>(report: &'a Report<'_>) -> impl Iterator<Item = (&'a str, &'a Trouble)> {
+    report.nodes.iter().filter_map(|(node, state)| Some((*node, state.trouble.as_ref()?)))
+}
+
+fn reason(report: &Report<'_>) -> (ProfileReason, String) {
+    let worst = failing(report).min_by_key(|(node, trouble)| (*trouble, *node));
+    let waiting = report.nodes.iter().find(|(_, state)| !state.ready);
+    match (report.hold, worst, &report.replacing, waiting) {
+        (Some(Hold::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
+        (Some(Hold::Paused), ..) => {
+            (ProfileReason::Paused, "spec.paused is true: nothing is made, changed or removed".to_owned())
+        }
+        (None, Some((_, Trouble::Conflict(text))), ..) => (ProfileReason::Conflict, text.clone()),
+        (None, Some((node, Trouble::Failing(text))), ..) => (ProfileReason::Failing, format!("{node}: {text}")),
+        (None, None, Some((_, Some(blocker))), _) => {
+            (ProfileReason::Replacing, format!("the next VNIC is replaced when {blocker} is ready"))
+        }
+        (None, None, Some((_, None)), _) => {
+            (ProfileReason::Replacing, "VNICs are being replaced one by one".to_owned())
+        }
+        (None, None, None, Some((node, _))) => {
+            (ProfileReason::Progressing, format!("{node} does not have all its VNICs yet"))
+        }
+        (None, None, None, None) if report.nodes.is_empty() => (ProfileReason::NoNodes, String::new()),
+        (None, None, None, None) => (ProfileReason::Ready, String::new()),
+    }
+}

@@ -1,0 +1,142 @@
+//! VnicProfiles by example: each folder of `profiles/` is a sentence with the objects that are there and what comes of them,
+//! in the words of `oke-node-controller plan`. A new case needs no code; `BLESS=1 cargo test -p oke-node-controller --test
+//! profiles` writes the plan of a case that has none, for you to read.
+//!
+//! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
+//! `unwanted.yaml`, where there is one, says for how many seconds an object was unwanted before.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use oke_node_controller::profile::observed::Observed;
+use oke_node_controller::profile::plan::plan;
+use oke_node_controller::profile::removal::Unwanted;
+use oke_node_controller::profile::selection::select;
+use oke_node_controller::profile::status;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+const GRACE: Duration = Duration::from_secs(600);
+
+fn objects(yaml: &str) -> Observed {
+    let mut observed = Observed::default();
+    for document in serde_yaml_ng::Deserializer::from_str(yaml) {
+        let mut value = Value::deserialize(document).unwrap();
+        match value["kind"].as_str().unwrap() {
+            "VnicProfile" => observed.profiles.push(Arc::new(serde_json::from_value(value).unwrap())),
+            "Node" => observed.nodes.push(Arc::new(serde_json::from_value(value).unwrap())),
+            "VnicAttachment" => {
+                shorthand(&mut value);
+                observed.attachments.push(Arc::new(serde_json::from_value(value).unwrap()));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    observed
+}
+
+/// Writes the conditions that the controller would have written.
+fn shorthand(attachment: &mut Value) {
+    let all = attachment.as_object_mut().unwrap();
+    let (attached, ready, reason) = match (all.remove("ready"), all.remove("reason")) {
+        (Some(_), _) => ("True", "True", "Ready".to_owned()),
+        (None, Some(reason)) => ("False", "False", reason.as_str().unwrap().to_owned()),
+        (None, None) => return,
+    };
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({ "type": kind, "status": status, "reason": reason, "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    };
+    let on_attached = if ready == "True" { "Attached" } else { &reason };
+    attachment["status"] = json!({ "conditions": [
+        condition("Attached", attached, on_attached), condition("Ready", ready, &reason)
+    ] });
+    attachment["metadata"]["generation"] = 1.into();
+}
+
+fn planned(case: &Path) -> String {
+    let observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
+    let now = Instant::now() + Duration::from_secs(100_000);
+    let before: BTreeMap<String, u64> = match fs::read_to_string(case.join("unwanted.yaml")) {
+        Ok(text) => serde_yaml_ng::from_str(&text).unwrap(),
+        Err(_) => BTreeMap::new(),
+    };
+    let before: Unwanted = before.into_iter().map(|(name, age)| (name, now - Duration::from_secs(age))).collect();
+    let selections = select(&observed);
+    let plan = plan(&observed, &selections, (&before, GRACE, now));
+    let mut text = String::new();
+    for step in &plan.steps {
+        writeln!(text, "{step}").unwrap();
+    }
+    if let Some(next) = plan.next {
+        writeln!(text, "look again after {:?}", next - now).unwrap();
+    }
+    for problem in &plan.problems {
+        writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
+    }
+    for (profile, report) in &plan.reports {
+        let Some(status) = status::changed(report, Time(Timestamp::UNIX_EPOCH)) else { continue };
+        let (condition, sum) = (&status.conditions[0], status.summary.unwrap());
+        write!(
+            text,
+            "{profile}: {} {}, {} matched, {} attached, {} ready, {} failed",
+            condition.status, condition.reason, sum.matched, sum.attached, sum.ready, sum.failed
+        )
+        .unwrap();
+        if !condition.message.is_empty() {
+            write!(text, "; {}", condition.message).unwrap();
+        }
+        if !status.failing_nodes.is_empty() {
+            write!(text, "; failing: {}", status.failing_nodes.join(" ")).unwrap();
+        }
+        writeln!(text).unwrap();
+    }
+    text
+}
+
+#[test]
+fn every_case_has_its_plan() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    assert!(cases.len() >= 20, "the cases were not found");
+    let mut wrong = String::new();
+    for case in cases {
+        let (path, text) = (case.join("plan.txt"), planned(&case));
+        if std::env::var_os("BLESS").is_some() && !path.exists() {
+            fs::write(&path, &text).unwrap();
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        if text != expected {
+            writeln!(wrong, "{}\n--- expected\n{expected}--- planned\n{text}", case.display()).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The same look gives the same plan, whatever the order in which the watches told of the objects.
+#[test]
+fn the_order_of_the_objects_does_not_matter() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    for case in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
+        let (now, before) = (Instant::now(), Unwanted::default());
+        let steps = |observed: &Observed| {
+            let selections = select(observed);
+            plan(observed, &selections, (&before, GRACE, now)).steps
+        };
+        let one = steps(&observed);
+        observed.profiles.reverse();
+        observed.nodes.reverse();
+        observed.attachments.reverse();
+        assert_eq!(steps(&observed), one, "{}", case.display());
+    }
+}
