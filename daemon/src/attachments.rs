@@ -114,11 +114,13 @@ fn look(sysctl_root: &Path) -> Result<Host, String> {
 
 fn of(allocation: &Allocation, host: &Host, pools: Option<&Pools>, now: BootTime) -> Attachment {
     let mut problems = Vec::new();
-    let network = network(allocation);
+    let pool_of = |id: &Ocid| pools.and_then(|pools| pools.vnics.iter().find(|vnic| vnic.vnic_id == *id));
+    let link_of = |id: &Ocid| pool_of(id).map(|vnic| vnic.link.clone());
+    let network = network(allocation, link_of);
     let state = match allocation.tentative_until {
         Some(until) if until < now => State::Void,
         Some(_) => State::Adding,
-        None => match host.observed.repairs(&network, &host.places) {
+        None => match host.observed.repairs(&network, allocation.mtu, &host.places) {
             Some(steps) => {
                 problems.extend(steps.iter().map(|step| format!("lacks on the host: {step}")));
                 State::Running
@@ -133,12 +135,12 @@ fn of(allocation: &Allocation, host: &Host, pools: Option<&Pools>, now: BootTime
         }
         State::Adding | State::Running => {}
     }
-    let mut links: Vec<&IfName> = allocation.addresses.iter().map(|held| &held.vnic_link).collect();
+    let mut links: Vec<&IfName> = network.addresses.iter().map(|address| &address.vnic_link).collect();
     links.dedup();
     problems.extend(links.iter().filter_map(|name| vnic_link(name, host)));
     for held in &allocation.addresses {
-        let pool = pools.and_then(|pools| pools.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id));
-        let known = pool.is_some_and(|vnic| vnic.families.iter().any(|(_, pool)| pool.contains(held.address)));
+        let known = pool_of(&held.vnic_id)
+            .is_some_and(|vnic| vnic.families.iter().any(|(_, pool)| pool.contains(held.address)));
         if !known {
             problems.push(format!("{} is in no pool of this node any more: nothing sends it here", held.address));
         }

@@ -12,8 +12,9 @@ pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duratio
 pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_secs(10) };
 
 /// How long events are gathered before the kernel is looked at. It grows while somebody undoes our repairs, so that two
-/// programs fighting do not take the machine; it stays below the second within which drift is repaired.
-pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(800) };
+/// programs fighting do not take the machine; it stays well below the second within which drift is repaired, because on a
+/// busy machine the look and the repair take their time, too.
+pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
 
 /// A number in 0.0–1.0. Good enough for jitter, and no dependency: the standard library seeds each `RandomState` from the
 /// system.

@@ -4,12 +4,12 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use netlink::{Event, Groups, Monitor, nft};
+use netlink::{Event, Groups, Monitor, Socket, nft};
 use resident::logging::chain;
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
-use crate::suspects::Suspects;
+use crate::suspects::{Sizes, Suspects};
 
 /// What the events were about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ pub struct Events {
     monitor: Monitor,
     readable: Readable,
     signs: Suspects,
+    sizes: Sizes,
     /// Nothing where the kernel has no nf_tables.
     nft: Option<Nft>,
 }
@@ -43,10 +44,17 @@ impl Events {
     /// # Errors
     /// When there is no socket to be had.
     pub fn open() -> io::Result<Self> {
-        let groups = Groups { links: true, addresses: true, routes: true, rules: true, neighbours: false };
-        let monitor = Monitor::open(groups).map_err(io::Error::other)?;
+        let monitor = Monitor::open(Groups::CONFIGURATION).map_err(io::Error::other)?;
+        // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
+        let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
         let nft = Nft::open()?;
-        Ok(Self { readable: Readable::new(monitor.as_fd())?, monitor, signs: Suspects::default(), nft })
+        Ok(Self {
+            readable: Readable::new(monitor.as_fd())?,
+            monitor,
+            signs: Suspects::default(),
+            sizes: Sizes::of(&links),
+            nft,
+        })
     }
 
     /// Waits for something worth a look. May be dropped while it waits; no event is lost for good, because whoever looks
@@ -55,9 +63,9 @@ impl Events {
     /// # Errors
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { monitor, signs, readable, nft } = self;
+        let Self { monitor, signs, sizes, readable, nft } = self;
         tokio::select! {
-            concern = readable.wait(|| read(monitor, signs)) => concern,
+            concern = readable.wait(|| read(monitor, (signs, sizes))) => concern,
             touched = Nft::touched(nft) => touched.map(|()| Concern { host: true, links: false }),
         }
     }
@@ -67,7 +75,7 @@ impl Events {
     /// # Errors
     /// When a socket is broken: open another.
     pub fn gathered(&mut self) -> io::Result<bool> {
-        let concern = read(&mut self.monitor, &mut self.signs)?;
+        let concern = read(&mut self.monitor, (&mut self.signs, &mut self.sizes))?;
         if let Some(nft) = &mut self.nft {
             nft.watch.drain().map_err(io::Error::other)?;
         }
@@ -80,22 +88,28 @@ impl Events {
     }
 }
 
+/// The most reads for one answer: whoever floods the kernel with changes does not keep the agent from everything else.
+const READS: usize = 16;
+
 /// Reads all that there is to read; nothing where none of it is worth a look.
-fn read(monitor: &mut Monitor, signs: &mut Suspects) -> io::Result<Option<Concern>> {
+fn read(monitor: &mut Monitor, (signs, sizes): (&mut Suspects, &mut Sizes)) -> io::Result<Option<Concern>> {
     let (mut host, mut links, mut suspicious) = (false, false, false);
-    loop {
+    for _ in 0..READS {
         let events = monitor.drain().map_err(io::Error::other)?;
         if events.is_empty() {
             return Ok((host || suspicious).then_some(Concern { host, links }));
         }
         for event in &events {
             suspicious |= signs.note(event);
+            suspicious |= sizes.changed(event).is_some_and(|link| signs.suspect(link));
             if concerns_host(event) {
                 host = true;
                 links |= matches!(event, Event::Link(..) | Event::Overrun);
             }
         }
     }
+    // There is more: a look at everything is as good as reading it.
+    Ok(Some(Concern { host: true, links: true }))
 }
 
 impl Nft {
@@ -129,7 +143,7 @@ fn concerns_host(event: &Event) -> bool {
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
         Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
         Event::Neighbour(..) => false,
-        Event::Overrun => true,
+        Event::Setting(_) | Event::Overrun => true,
     }
 }
 
@@ -139,7 +153,7 @@ fn is_link_local(address: std::net::IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use netlink::{Address, Change, Route, Rule};
+    use netlink::{Address, Change, Route, Rule, Setting, SettingKey, SettingOf};
     use vcn::TableId;
 
     use super::*;
@@ -159,6 +173,7 @@ mod tests {
 
     #[test]
     fn what_the_agent_keeps_is_worth_a_look() {
+        let setting = Setting { family: Family::Ipv4, of: SettingOf::All, key: SettingKey::Forwarding, value: 0 };
         for event in [
             Event::Link(Change::Present, link("ens5", 5)),
             address("10.0.33.7/32"),
@@ -167,6 +182,7 @@ mod tests {
             rule(RulePriorities::FROM_VNIC, PROTOCOL),
             rule(RulePriorities::METADATA, PROTOCOL),
             rule(RulePriorities::TO_PODS, PROTOCOL),
+            Event::Setting(setting),
             Event::Overrun,
         ] {
             assert!(concerns_host(&event), "{event:?}");

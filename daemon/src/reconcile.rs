@@ -12,6 +12,7 @@
 
 mod dead;
 mod installation;
+mod orphans;
 pub(crate) mod pods;
 mod stages;
 
@@ -55,6 +56,7 @@ pub struct Reconciler {
     installation: installation::Installation,
     pods: pods::Pods,
     dead: dead::Dead,
+    orphans: orphans::Orphans,
     interference: Interference,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
@@ -82,6 +84,12 @@ impl Reconciler {
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
+            orphans: orphans::Orphans::new(
+                &settings.state_dir,
+                &settings.sysctl_root,
+                boot.clone(),
+                settings.dead_after,
+            ),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
             boot,
             host: Host::new(&settings.sysctl_root),
@@ -100,6 +108,7 @@ impl Reconciler {
     pub fn adopt(&mut self, configuration: Configuration) {
         let Configuration { settings, conditions } = configuration;
         self.dead.keep_apart(settings.dead_after);
+        self.orphans.keep_apart(settings.dead_after);
         self.interference.allow(settings.may_write_drop_ins);
         self.settings = settings;
         self.misconfigured = conditions;
@@ -147,19 +156,22 @@ impl Reconciler {
         }
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
+        let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         // Where the pod network is somebody else's, he may have given the addresses to others.
         let freed = match ours {
             true => {
-                self.pods.stage(cause, &mut findings);
-                self.dead.stage(cause, &mut findings)
+                self.pods.stage(cause, wanted, &mut findings);
+                let freed = self.dead.stage(cause, wanted, &mut findings);
+                self.orphans.stage(cause, &mut findings);
+                freed
             }
             false => {
                 self.pods.rest();
                 self.dead.rest();
+                self.orphans.rest();
                 Vec::new()
             }
         };
-        let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         if let Some(network) = &network {
             let (conditions, changes) = self.interference.look(Subject { network, links: &links }, cause);
             findings.conditions.extend(conditions);

@@ -1,12 +1,12 @@
 //! Signs that something of a running pod's was taken away or changed: what is seen of it in the kernel's events. Most such
 //! signs are only a DEL at work; whether the pod is still there is for whoever looks into them to find out.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use datapath::pods::host_mac;
-use netlink::{Change, Event};
-use vcn::{HOST_LINK_PREFIX, IfName, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
+use netlink::{Change, Event, Link};
+use vcn::{HOST_LINK_PREFIX, IfName, Mtu, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
 
 /// The most signs of a kind that are kept; more than a full node's are a storm, and a look at everything is due anyway.
 const KEPT: usize = 4096;
@@ -57,10 +57,45 @@ impl Suspects {
         }
     }
 
+    /// Takes in that something is wrong with a pod's link; says whether that is news.
+    pub fn suspect(&mut self, link: IfName) -> bool {
+        keep(&mut self.links, link)
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.links.is_empty() && self.indices.is_empty()
+    }
+}
+
+/// The MTUs that the host ends of pods' links had when they were seen last, by their indices: an event tells the new one
+/// only, and what it should be depends on how ADD was configured.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes(HashMap<u32, Mtu>);
+
+impl Sizes {
+    /// As they are.
+    #[must_use]
+    pub fn of(links: &[Link]) -> Self {
+        let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));
+        Self(of_pods.map(|link| (link.index, link.mtu)).collect())
+    }
+
+    /// The link that has another MTU than before by an event.
+    pub fn changed(&mut self, event: &Event) -> Option<IfName> {
+        match event {
+            Event::Link(Change::Gone, link) => {
+                self.0.remove(&link.index);
+                None
+            }
+            Event::Link(Change::Present, link) if link.name.as_str().starts_with(HOST_LINK_PREFIX) => {
+                let known = self.0.contains_key(&link.index) || self.0.len() < KEPT;
+                let before = known.then(|| self.0.insert(link.index, link.mtu)).flatten()?;
+                (before != link.mtu).then(|| link.name.clone())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -127,6 +162,17 @@ mod tests {
             route(Change::Gone, TableId::MAIN, PROTOCOL),
         ];
         assert!(noted(&events).is_empty());
+    }
+
+    #[test]
+    fn a_link_whose_mtu_is_another_than_before_is_suspect_and_a_new_or_a_foreign_one_is_not() {
+        let of = |name: &str, change, mtu| Event::Link(change, netlink::Link { mtu: Mtu(mtu), ..link(name, 7) });
+        let mut sizes = Sizes::of(&[netlink::Link { mtu: Mtu(9000), ..link(NAME, 7) }]);
+        assert_eq!(sizes.changed(&of(NAME, Change::Present, 9000)), None);
+        assert_eq!(sizes.changed(&of(NAME, Change::Present, 1400)), Some(NAME.parse().unwrap()));
+        assert_eq!(sizes.changed(&of(NAME, Change::Gone, 1400)), None);
+        assert_eq!(sizes.changed(&of(NAME, Change::Present, 9000)), None, "another link of the same index");
+        assert_eq!(sizes.changed(&of("ens5", Change::Present, 1500)), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::pod::{self, LINK_LOCAL_GATEWAY, PodNetwork};
 use crate::{
@@ -32,13 +32,13 @@ pub struct Observed {
     proxies: HashSet<(IfName, IpAddr)>,
 }
 
-/// What the host's side of a pod must be: all of it that the record of the pod tells. The MTU it does not: that is as ADD
-/// was configured, and so is left as it is.
+/// What the host's side of a pod must be: all of it that the record of the pod tells. The record of an older ADD tells no
+/// `mtu`; then it is left as it is.
 #[must_use]
-pub fn desired(network: &PodNetwork) -> Vec<Object> {
+pub fn desired(network: &PodNetwork, mtu: Option<Mtu>) -> Vec<Object> {
     let host = pod::desired(network).into_iter().filter(|(place, _)| *place == Place::Host);
     host.map(|(_, object)| match object {
-        Object::Link(link) => Object::Link(LinkSpec { kind: LinkKind::Device, mtu: None, ..link }),
+        Object::Link(link) => Object::Link(LinkSpec { kind: LinkKind::Device, mtu, ..link }),
         other => other,
     })
     .collect()
@@ -69,7 +69,9 @@ impl Observed {
         let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
         found.gateways = gateways.filter_map(|address| names.get(&address.index).cloned()).collect();
         let proxies = socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() });
-        let proxies = proxies.map_err(during("proxy neighbours"))?.into_iter();
+        // One that somebody else made may go with him.
+        let ours = |it: &netlink::Neighbour| it.protocol == Some(PROTOCOL);
+        let proxies = proxies.map_err(during("proxy neighbours"))?.into_iter().filter(ours);
         found.proxies = proxies.filter_map(|it| Some((names.get(&it.index)?.clone(), it.address))).collect();
         for family in Family::ALL {
             let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: None, oif: None };
@@ -94,7 +96,7 @@ impl Observed {
     /// be mended. On success of the steps the host has all that [`desired`] says, but for proxies on VNIC links that are
     /// gone, and no other rule from the pod's addresses.
     #[must_use]
-    pub fn repairs(&self, network: &PodNetwork, places: &Places) -> Option<Vec<Step>> {
+    pub fn repairs(&self, network: &PodNetwork, mtu: Option<Mtu>, places: &Places) -> Option<Vec<Step>> {
         let ends = &network.ends;
         let link = self.links.get(&ends.host)?;
         // Without alias: its ADD said whose it is, so somebody took that away; the address still tells.
@@ -108,7 +110,7 @@ impl Observed {
             Object::Neighbour(proxy) => self.links.contains_key(&proxy.link),
             _ => true,
         };
-        let wanted: Vec<Object> = desired(network).into_iter().filter(asks).collect();
+        let wanted: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
         let observed: Vec<Object> = wanted.iter().flat_map(|object| self.there_is(object, places)).collect();
         let placed = |objects: Vec<Object>| objects.into_iter().map(|object| (Place::Host, object)).collect::<Vec<_>>();
         Some(plan(&placed(wanted), &placed(observed)))

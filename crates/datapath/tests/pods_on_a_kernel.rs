@@ -64,7 +64,7 @@ fn pod_number(number: u16) -> PodNetwork {
 
 fn todo(pods: &[PodNetwork], places: &mut Places) -> Vec<Step> {
     let observed = pods::Observed::look(places).unwrap();
-    pods.iter().filter_map(|pod| observed.repairs(pod, places)).flatten().collect()
+    pods.iter().filter_map(|pod| observed.repairs(pod, Some(pod.mtu), places)).flatten().collect()
 }
 
 fn texts(steps: &[Step]) -> Vec<String> {
@@ -125,7 +125,7 @@ fn a_host_end_that_udev_renumbered_or_somebody_lowered_is_as_before() {
         socket.change_link_named(&pod.ends.host, &[mac]).unwrap();
     });
     assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with(&format!("link set {} address {} up", ends.host, ends.host_mac)), "{said:#?}");
+    assert!(said[0].starts_with(&format!("link set {} address {} mtu 9000 up", ends.host, ends.host_mac)), "{said:#?}");
     let said = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Down]).unwrap());
     // With it went what it carried.
     for part in ["link set ", "addr add fe80::1/128", "route add 10.0.4.0 ", "route add 2001:db8:: "] {
@@ -154,6 +154,27 @@ fn proxies_of_the_pods_address_and_of_its_gateway_come_back() {
     });
     let host = pod_number(0).ends.host;
     assert_eq!(said, [format!("neigh add proxy 169.254.1.1 dev {host}"), "neigh add proxy 10.0.4.0 dev ens5".into()]);
+}
+
+/// Whoever made it may take it away again, and would not be told from us.
+#[test]
+fn a_proxy_that_somebody_else_put_in_the_place_of_ours_is_none_of_ours_until_it_is_marked() {
+    let said = mended(|socket, pod| {
+        let address = "10.0.4.0".parse().unwrap();
+        socket.delete_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
+        socket.add_neighbour(&Neighbour::proxy(socket_index("ens5"), address)).unwrap();
+        let other = Neighbour::proxy(socket_index("ens5"), pod_ipv6(pod)).by(4);
+        socket.delete_neighbour(&other).unwrap();
+        socket.add_neighbour(&other).unwrap();
+    });
+    assert_eq!(said, ["neigh add proxy 10.0.4.0 dev ens5", "neigh add proxy 2001:db8:: dev ens5"]);
+}
+
+#[test]
+fn a_host_end_whose_mtu_somebody_changed_gets_its_own_back() {
+    let said = mended(|socket, pod| socket.change_link_named(&pod.ends.host, &[LinkChange::Mtu(Mtu(1400))]).unwrap());
+    assert_eq!(said.len(), 1);
+    assert!(said[0].contains(" mtu 9000 up (was ") && said[0].contains(" mtu 1400 up"), "{said:#?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cni::AttachmentKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{IfName, Ocid, TableId};
+use vcn::{IfName, Mtu, Ocid, TableId};
 
 use crate::{BootId, BootTime, Error};
 
@@ -50,6 +50,9 @@ pub struct Allocation {
     /// The pod's namespace at ADD: a hint, because paths are reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<NetnsRecord>,
+    /// The MTU of its link, for whoever keeps that; versions before this one did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Mtu>,
 }
 
 /// An address and what carries it.

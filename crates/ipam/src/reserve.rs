@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cni::AttachmentKey;
-use vcn::{Family, IfName};
+use vcn::{Family, IfName, Mtu};
 
 use crate::address_map::{AddressMap, AddressSet};
 use crate::{
@@ -40,6 +40,8 @@ pub struct Request {
     pub host_link: IfName,
     /// Its namespace.
     pub netns: Option<NetnsRecord>,
+    /// The most that its link's MTU may be; its VNIC's where nothing is said.
+    pub mtu: Option<Mtu>,
 }
 
 /// What the asker got.
@@ -103,6 +105,7 @@ impl Allocations {
                 reason: pools.reason.clone(),
             }));
         };
+        let vnic_mtu = choice.vnic.mtu;
         let allocation = Allocation {
             key: request.key,
             addresses: choice.assigned(),
@@ -111,6 +114,7 @@ impl Allocations {
             pod: request.pod,
             host_link: request.host_link,
             netns: request.netns,
+            mtu: Some(request.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
         };
         let taken = |freed: &mut Freed| choice.addresses.iter().any(|(address, _)| *address == freed.address);
         let used: Vec<Freed> = self.freed.extract_if(.., taken).collect();
@@ -146,6 +150,7 @@ impl Allocations {
             pod: request.pod,
             host_link: request.host_link,
             netns: request.netns,
+            mtu: None,
         });
         true
     }

@@ -12,6 +12,7 @@ use crate::neighbour::Neighbour;
 use crate::nft::observed;
 use crate::route::Route;
 use crate::rule::Rule;
+use crate::setting::Setting;
 use crate::{conntrack, transport};
 
 /// A reader under test.
@@ -25,6 +26,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("route", route),
     ("rule", rule),
     ("neighbour", neighbour),
+    ("setting", |payload| drop(Setting::decode(payload))),
     ("conntrack", connection),
     ("nft_table", |payload| drop(observed::table(payload))),
     ("nft_chain", |payload| drop(observed::chain(payload, "vcn-native"))),

@@ -12,6 +12,7 @@ use crate::neighbour::Neighbour;
 use crate::netns::Netns;
 use crate::route::Route;
 use crate::rule::Rule;
+use crate::setting::Setting;
 use crate::transport::{messages, receive};
 
 /// Room for the events of a burst (110 pods start at once) between two reads. The kernel doubles it and limits it to
@@ -41,11 +42,14 @@ pub struct Groups {
     pub rules: bool,
     /// Neighbours: busy, the kernel's own learning included.
     pub neighbours: bool,
+    /// Settings of links and of all of them, both families: forwarding, rp_filter, proxies.
+    pub settings: bool,
 }
 
 impl Groups {
     /// All that a reconciler wants to hear: everything but neighbours.
-    pub const CONFIGURATION: Self = Self { links: true, addresses: true, routes: true, rules: true, neighbours: false };
+    pub const CONFIGURATION: Self =
+        Self { links: true, addresses: true, routes: true, rules: true, neighbours: false, settings: true };
 
     fn numbers(self) -> impl Iterator<Item = u32> {
         [
@@ -57,6 +61,8 @@ impl Groups {
             (self.rules, libc::RTNLGRP_IPV4_RULE),
             (self.rules, libc::RTNLGRP_IPV6_RULE),
             (self.neighbours, libc::RTNLGRP_NEIGH),
+            (self.settings, libc::RTNLGRP_IPV4_NETCONF),
+            (self.settings, libc::RTNLGRP_IPV6_NETCONF),
         ]
         .into_iter()
         .filter_map(|(wanted, group)| wanted.then_some(group))
@@ -76,6 +82,8 @@ pub enum Event {
     Rule(Change, Rule),
     /// A neighbour.
     Neighbour(Change, Neighbour),
+    /// A setting was written.
+    Setting(Setting),
     /// Events were lost (or one could not be read): look at everything again.
     Overrun,
 }
@@ -170,6 +178,7 @@ fn event(message_type: u16, payload: &[u8]) -> Result<Option<Event>, Cause> {
         24 => Route::decode(payload)?.map(|route| Event::Route(change, route)),
         28 => Neighbour::decode(payload)?.map(|neighbour| Event::Neighbour(change, neighbour)),
         32 => Rule::decode(payload)?.map(|rule| Event::Rule(change, rule)),
+        80 if change == Change::Present => Setting::decode(payload)?.map(Event::Setting),
         _ => None,
     })
 }

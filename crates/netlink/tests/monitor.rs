@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ipnetwork::IpNetwork;
 use netlink::{
-    Address, Change, Event, Groups, LinkKind, Monitor, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket,
+    Address, Change, Event, Groups, LinkKind, Monitor, Neighbour, Netns, NewLink, Peer, Route, Rule, Setting,
+    SettingKey, SettingOf, Socket, Sysctls,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{Family, IfName, MacAddr, Priority, TableId};
@@ -62,6 +64,30 @@ fn each_noun_is_told_of_when_it_comes_and_when_it_goes() {
 
     socket.delete_link_named(&name).unwrap();
     wait_for(&mut monitor, |event| matches!(event, Event::Link(Change::Gone, link) if link.name == name));
+}
+
+#[test]
+fn a_setting_is_told_of_when_it_is_written_and_not_when_a_link_is_born_with_it() {
+    let netns = Netns::create().unwrap();
+    let mut monitor = Monitor::open_in(&netns, Groups { settings: true, ..Groups::default() }).unwrap();
+    let link = NewLink { up: true, index: Some(10), ..NewLink::new(IfName::new("br0").unwrap(), LinkKind::Bridge) };
+    Socket::open_in(&netns).unwrap().add_link(&link).unwrap();
+    let write = |key: &[&str], value: &str| {
+        netns.run(|| Sysctls::new(Path::new("/proc/sys")).write(key, value).unwrap()).unwrap();
+    };
+    write(&["net", "ipv4", "conf", "br0", "rp_filter"], "2");
+    let setting = |family, of, key, value| Event::Setting(Setting { family, of, key, value });
+    let (of, key) = (SettingOf::Link(10), SettingKey::ReversePath);
+    // All that was told until then, so also of the link's birth.
+    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv4, of, key, 2)]);
+    write(&["net", "ipv6", "conf", "br0", "proxy_ndp"], "1");
+    let key = SettingKey::ProxyNeighbours;
+    assert_eq!(monitor.drain().unwrap(), [setting(Family::Ipv6, of, key, 1)]);
+    let now = netns.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap()).unwrap();
+    let other = 1 - now.trim().parse::<i32>().unwrap();
+    write(&["net", "ipv4", "ip_forward"], &other.to_string());
+    let told = monitor.drain().unwrap();
+    assert!(told.contains(&setting(Family::Ipv4, SettingOf::All, SettingKey::Forwarding, other)), "{told:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use datapath::host::HostVnic;
 use datapath::pod::LinkEnds;
 use datapath::{Object, Places, dismantle, plan, pod};
 use ipam::{Allocation, BootId, BootTime, Store};
@@ -52,7 +53,7 @@ impl Dead {
     }
 
     /// Ends what is dead, notes what seems so. Answers the addresses that were freed.
-    pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) -> Vec<IpAddr> {
+    pub(super) fn stage(&mut self, cause: Cause, vnics: &[HostVnic], findings: &mut Findings) -> Vec<IpAddr> {
         // Events come with every pod; the dead can wait for the timer.
         if matches!(cause, Cause::Kernel | Cause::Preview) {
             return Vec::new();
@@ -88,7 +89,7 @@ impl Dead {
             let since = known.map_or_else(Instant::now, |known| known.since);
             // The ADD of a lease that ran out has had longer than that already.
             if known.is_some_and(|known| known.since.elapsed() >= self.apart) || overdue(&allocation) {
-                match self.end(&allocation, &mut places, findings) {
+                match self.end(&allocation, vnics, &mut places, findings) {
                     Ok(addresses) => freed.extend(addresses),
                     Err(message) => {
                         let condition = Condition::degraded(Reason::AttachmentLeftOver, message);
@@ -112,6 +113,7 @@ impl Dead {
     fn end(
         &self,
         allocation: &Allocation,
+        vnics: &[HostVnic],
         places: &mut Places,
         findings: &mut Findings,
     ) -> Result<Vec<IpAddr>, String> {
@@ -121,7 +123,8 @@ impl Dead {
         if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
             return Ok(Vec::new());
         }
-        let recorded = pod::recorded(&pods::network(allocation), places).map_err(|error| chain(&error))?;
+        let network = pods::network(allocation, |id| pods::link_of(vnics, id));
+        let recorded = pod::recorded(&network, places).map_err(|error| chain(&error))?;
         // An ADD of the same attachment was faster than we. (One that was killed may have made its link.)
         let lasts = allocation.tentative_until.is_none();
         if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {

@@ -14,13 +14,14 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use datapath::host::HostVnic;
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::pods::Observed;
 use datapath::{Change, Object, Places, Step, dismantle};
 use ipam::{Allocation, Allocations, BootId, Store};
 use netlink::Socket;
 use resident::logging::chain;
-use vcn::{IfName, Mtu};
+use vcn::{IfName, Mtu, Ocid};
 
 use super::{Findings, stages};
 use crate::condition::{Condition, Reason};
@@ -96,7 +97,7 @@ impl Pods {
     }
 
     /// Repairs what was missing before, notes what is missing now.
-    pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) {
+    pub(super) fn stage(&mut self, cause: Cause, vnics: &[HostVnic], findings: &mut Findings) {
         // Whatever comes of this look, what the last one found missing has been looked at.
         let mut drift = match cause {
             Cause::Preview => HashMap::new(),
@@ -113,7 +114,7 @@ impl Pods {
         };
         let running: Vec<&Allocation> =
             held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).collect();
-        let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running) };
+        let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running, vnics) };
         let (broken, mut places) = match broken.and_then(|broken| Ok((broken, self.places()?))) {
             Ok(found) => found,
             Err(error) => {
@@ -182,11 +183,15 @@ impl Pods {
     }
 
     /// The pods that lack something, and what.
-    fn broken<'a>(&self, running: &[&'a Allocation]) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
+    fn broken<'a>(
+        &self,
+        running: &[&'a Allocation],
+        vnics: &[HostVnic],
+    ) -> Result<Vec<(&'a Allocation, Vec<Step>)>, datapath::Error> {
         let mut places = self.places()?;
         let observed = Observed::look(&mut places)?;
         let lacks = |allocation: &&'a Allocation| {
-            let steps = observed.repairs(&network(allocation), &places)?;
+            let steps = observed.repairs(&network(allocation, |id| link_of(vnics, id)), allocation.mtu, &places)?;
             (!steps.is_empty()).then_some((*allocation, steps))
         };
         Ok(running.iter().filter_map(lacks).collect())
@@ -259,19 +264,24 @@ fn concerns(signs: &Suspects, held: &Allocations) -> bool {
     })
 }
 
-/// What an allocation's network must be, as far as the host's side goes.
-pub(crate) fn network(allocation: &Allocation) -> PodNetwork {
+/// What an allocation's network must be, as far as the host's side goes. A VNIC's link may have been renamed since ADD: the
+/// name that `link_of` it says now is the one that counts.
+pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
-        vnic_link: assigned.vnic_link.clone(),
+        vnic_link: link_of(&assigned.vnic_id).unwrap_or_else(|| assigned.vnic_link.clone()),
         table: assigned.table,
     };
     PodNetwork {
         ends: LinkEnds::of(&allocation.key.to_string(), allocation.key.ifname.clone()),
-        // Not part of what is repaired.
-        mtu: Mtu::VCN,
+        mtu: allocation.mtu.unwrap_or(Mtu::VCN),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
+}
+
+/// The link that carries a VNIC now.
+pub(super) fn link_of(vnics: &[HostVnic], id: &Ocid) -> Option<IfName> {
+    vnics.iter().find(|host| host.vnic.id == *id).map(|host| host.placement.link().clone())
 }
 
 /// The address of an added object that does not go with the pod's link.

@@ -193,6 +193,7 @@ fn at_the_end_of_the_cooldown_connections_are_forgotten_again_and_the_address_is
         pod: None,
         host_link: name("vcn0123456789ab"),
         netns: None,
+        mtu: None,
     };
     let begun = Instant::now();
     let reserved = store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();

@@ -10,6 +10,7 @@ use crate::aftercare::{dual_stack_node, raise_neighbour};
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
+use crate::pods::left;
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_with_a_pod() -> (Node, Agent, Pod) {
@@ -96,6 +97,7 @@ fn raise_again(node: &Node) {
 #[test]
 fn a_vnics_link_that_was_renamed_is_followed() {
     let (node, agent, pod) = node_with_a_pod();
+    let whole = left(&node);
     ip(&node, "link set ens5 down");
     ip(&node, "link set ens5 name storage0");
     let followed = || node.pools()["vnics"][0]["link"] == "storage0";
@@ -103,6 +105,10 @@ fn a_vnics_link_that_was_renamed_is_followed() {
     assert!(took < Duration::from_secs(1), "{took:?}");
     mended("the link", (&node, &agent, &pod), |socket| socket.link(&name("storage0")).unwrap().up);
     assert_eq!(node.sysctl("net/ipv4/conf/storage0/rp_filter"), "2");
+    // With the link's carrier went what answers for the pod.
+    wait_for("the pod's proxies", || left(&node) == whole, || format!("{:#?} of {whole:#?}", left(&node)));
+    let (_, attachments) = node.run(&["attachments"]);
+    assert!(!attachments.contains("cut off"), "{attachments}");
     // And so do pods made from now on.
     let new = Pod::add(&node, "b");
     wait_for("a new pod to be connected", || new.is_connected(), || agent.log());

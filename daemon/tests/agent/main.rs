@@ -15,6 +15,7 @@ mod interference;
 mod links;
 mod metadata;
 mod node;
+mod orphans;
 mod outage;
 mod pod;
 mod pod_network;

@@ -25,7 +25,8 @@ impl Pod {
     pub(crate) fn add(node: &Node, container: &str) -> Self {
         let key = format!("vcn-native/{container}/eth0");
         let ends = LinkEnds::of(&key, name("eth0"));
-        let request = Request { key: key.parse().unwrap(), pod: None, host_link: ends.host.clone(), netns: None };
+        let request =
+            Request { key: key.parse().unwrap(), pod: None, host_link: ends.host.clone(), netns: None, mtu: None };
         let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
         let reserved = store(node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
         let mut allocation = reserved.allocation;

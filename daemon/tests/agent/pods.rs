@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
-use vcn::{Family, HOST_LINK_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::aftercare::dual_stack_node;
 use crate::node::{Agent, Node, wait_for};
@@ -23,7 +23,8 @@ pub(crate) fn left(node: &Node) -> Vec<String> {
     node.on(|socket| {
         let links = socket.links().unwrap();
         let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));
-        let mut lines: Vec<String> = of_pods.map(|it| format!("{} {:?} {}", it.name, it.mac, it.up)).collect();
+        let mut lines: Vec<String> =
+            of_pods.map(|it| format!("{} {:?} {} {:?}", it.name, it.mac, it.up, it.mtu)).collect();
         for family in Family::ALL {
             let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
             lines.extend(socket.routes(&filter).unwrap().iter().map(ToString::to_string));
@@ -112,6 +113,15 @@ fn routes_that_somebody_deleted_come_back_within_a_second() {
 fn a_host_end_that_somebody_lowered_is_raised_with_all_that_it_carried() {
     // The pod's own end has lost its carrier meanwhile, but nothing else.
     mended(|socket, pod| socket.change_link_named(pod.host_link(), &[LinkChange::Down]).unwrap());
+}
+
+#[test]
+fn a_host_end_that_somebody_gave_another_mtu_gets_its_own_back() {
+    let (_node, agent) = mended(|socket, pod| {
+        socket.change_link_named(pod.host_link(), &[LinkChange::Mtu(Mtu(1400))]).unwrap();
+        assert_eq!(socket.link(pod.host_link()).unwrap().mtu, Mtu(1400));
+    });
+    assert!(said(&agent, "link set vcn"), "{}", agent.log());
 }
 
 #[test]

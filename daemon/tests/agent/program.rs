@@ -1,5 +1,6 @@
 //! The program as a whole: repairs, hot-plug, and its end.
 
+use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use netlink::{LinkChange, Socket, nft};
 use vcn::Family;
 
+use crate::aftercare::dual_stack_node;
 use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
 
@@ -59,6 +61,27 @@ fn drift_is_repaired_within_a_second() {
         repairs.iter().any(|line| line["change"].as_str().unwrap().starts_with("rule add pref 1537")),
         "{repairs:?}"
     );
+}
+
+#[test]
+fn settings_that_somebody_wrote_are_put_back_within_a_second() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    for (setting, wrong) in [
+        ("net/ipv4/ip_forward", "0"),
+        ("net/ipv4/conf/ens3/rp_filter", "1"),
+        ("net/ipv4/conf/ens5/rp_filter", "1"),
+        ("net/ipv6/conf/all/forwarding", "0"),
+        ("net/ipv6/conf/ens5/proxy_ndp", "0"),
+    ] {
+        let right = node.sysctl(setting);
+        assert_ne!(right, wrong, "{setting}");
+        node.inside(|| fs::write(format!("/proc/sys/{setting}"), wrong).unwrap());
+        let took = wait_for(setting, || node.sysctl(setting) == right, || agent.log());
+        println!("{setting}: {took:?}");
+        assert!(took < Duration::from_secs(1), "{setting} took {took:?}");
+    }
 }
 
 #[test]

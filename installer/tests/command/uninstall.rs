@@ -52,8 +52,13 @@ impl Node {
         };
         let pools = Pools::new(boot.clone(), vec![vnic], None);
         let key: AttachmentKey = "vcn-native/0123abcd/eth0".parse().unwrap();
-        let request =
-            Request { key: key.clone(), pod: None, host_link: "vcn012345678901".parse().unwrap(), netns: None };
+        let request = Request {
+            key: key.clone(),
+            pod: None,
+            host_link: "vcn012345678901".parse().unwrap(),
+            netns: None,
+            mtu: None,
+        };
         Store::new(&state, boot)
             .update(|all| {
                 all.reserve(&pools, request, BootTime::now()?)?;

@@ -182,6 +182,7 @@ fn asked(request: &AddRequest<Conf>, netns: &Netns) -> Request {
         pod,
         host_link: node::ends(&request.key).host,
         netns: Some(NetnsRecord { path: request.netns.clone(), dev: id.dev, inode: id.inode }),
+        mtu: request.conf.mtu,
     }
 }
 

@@ -109,7 +109,8 @@ impl<'a> Node<'a> {
                 held.rest(addresses, self.now);
             }
             let adopt = |(key, addresses): (&AttachmentKey, &Vec<IpAddr>)| {
-                let request = Request { key: key.clone(), pod: None, host_link: ends(key).host, netns: None };
+                let host_link = ends(key).host;
+                let request = Request { key: key.clone(), pod: None, host_link, netns: None, mtu: None };
                 held.adopt(pools, request, addresses, self.now)
             };
             let stays = |(key, _): &(&AttachmentKey, &Vec<IpAddr>)| !going.contains(key);
@@ -128,7 +129,8 @@ pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
     LinkEnds::of(&key.to_string(), key.ifname.clone())
 }
 
-/// What an allocation's network must be. Without pools the MTU is a guess; nobody who takes a network down asks for it.
+/// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
+/// nobody who takes a network down asks for it.
 pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
@@ -139,7 +141,7 @@ pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Con
     let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
     PodNetwork {
         ends: ends(&allocation.key),
-        mtu: conf.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu)),
+        mtu: allocation.mtu.unwrap_or_else(|| conf.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
 }

@@ -167,7 +167,7 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
         let pod = PodRecord { namespace: "default".into(), name: "web-7c5ddbdf54-x2x7q".into(), uid: None };
         let path = "/var/run/netns/cni-5d3a9d1c-1b5e-7d0e-5a2b-9c1f0e7d6b5a".into();
         let netns = NetnsRecord { path, dev: 4, inode: 4_026_532_201 };
-        let request = Request { key: key.clone(), pod: Some(pod), host_link, netns: Some(netns) };
+        let request = Request { key: key.clone(), pod: Some(pod), host_link, netns: Some(netns), mtu: None };
         match held.reserve(&pools, request, long_ago) {
             Err(ipam::Error::Exhausted(_)) => Ok(false),
             Err(error) => Err(error.into()),

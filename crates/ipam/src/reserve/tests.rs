@@ -49,7 +49,7 @@ fn key(id: &str) -> AttachmentKey {
 }
 
 fn request(id: &str) -> Request {
-    Request { key: key(id), pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None }
+    Request { key: key(id), pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None, mtu: None }
 }
 
 fn add(held: &mut Allocations, pools: &Pools, id: &str, now: BootTime) -> Vec<String> {

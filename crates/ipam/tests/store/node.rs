@@ -33,7 +33,7 @@ pub(crate) fn request(id: &str) -> Request {
         container_id: ContainerId::new(id).unwrap(),
         ifname: IfName::new("eth0").unwrap(),
     };
-    Request { key, pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None }
+    Request { key, pod: None, host_link: IfName::new("vcn0").unwrap(), netns: None, mtu: None }
 }
 
 pub(crate) fn reserve(store: &Store, pools: &Pools, id: &str) -> Result<Reservation, Error> {

@@ -1,0 +1,75 @@
+//! What is ours and of no pod goes, nobody else's does, and no pod loses anything.
+
+use netlink::{LinkChange, Neighbour, Rule};
+use vcn::{Family, PROTOCOL, RulePriorities, TableId};
+
+use crate::aftercare::dual_stack_node;
+use crate::node::{Agent, Node, name, wait_for};
+use crate::pod::Pod;
+use crate::pods::left;
+
+fn node_and_agent() -> (Node, Agent) {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    (node, agent)
+}
+
+fn rule(from: &str, protocol: u8) -> Rule {
+    let from = Some(from.parse().unwrap());
+    Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(1000), protocol) }
+}
+
+#[test]
+fn rules_and_proxies_of_no_pod_go_and_those_of_pods_and_of_others_stay() {
+    let (node, agent) = node_and_agent();
+    let (pod, adding) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
+    adding.reopen(&node);
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.add_rule(&rule("10.0.33.41/32", 4)).unwrap();
+        socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.41".parse().unwrap())).unwrap();
+    });
+    let before = left(&node);
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.add_rule(&rule("10.0.33.40/32", PROTOCOL)).unwrap();
+        socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.40".parse().unwrap()).by(PROTOCOL)).unwrap();
+    });
+    assert_eq!(left(&node).len(), before.len() + 2);
+    wait_for("them to go", || left(&node) == before, || format!("{:#?} of {before:#?}\n{}", left(&node), agent.log()));
+    let said = |text: &str| agent.events("host.repaired").iter().any(|line| line["change"] == text);
+    assert!(said("rule del pref 1536 from 10.0.33.40 lookup 1000 (of no pod)"), "{}", agent.log());
+    assert!(said("neigh del proxy 10.0.33.40 dev ens5 (of no pod)"), "{}", agent.log());
+    assert!(pod.is_connected());
+}
+
+/// As after a lost record: the next ADD makes it anew from what the kernel has.
+#[test]
+fn a_pod_whose_record_was_lost_keeps_everything() {
+    let (node, agent) = node_and_agent();
+    let pod = Pod::add(&node, "a");
+    let whole = left(&node);
+    pod.release(&node);
+    let looks = || node.passes("timer");
+    let begun = looks();
+    wait_for("four looks", || looks() >= begun + 4, || agent.log());
+    assert_eq!(left(&node), whole);
+    assert!(pod.is_connected());
+}
+
+#[test]
+fn a_pod_that_goes_after_its_vnics_link_was_renamed_leaves_nothing() {
+    let (node, agent) = node_and_agent();
+    let nothing = left(&node);
+    let pod = Pod::add(&node, "a");
+    // While it is up, or its proxies would go with its carrier.
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.change_link(index, &[LinkChange::Rename(name("storage0"))]).unwrap();
+    });
+    // DEL knows the link by its old name.
+    pod.del(&node);
+    assert_ne!(left(&node), nothing);
+    wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
+}
