@@ -1,0 +1,81 @@
+//! What the one with the lease does: watches, and the workers that they wake.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use resident::reload::Configuration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::board::{Board, Role};
+use crate::events::{Events, Reporter};
+use crate::settings::Settings;
+use crate::store::{Store, follow_attachments, follow_nodes};
+
+/// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
+const SYSTEM: &str = "kube-system";
+/// For the API server to answer one question.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What it needs.
+#[expect(missing_debug_implementations, reason = "the client has none")]
+pub struct Leader {
+    /// The API server.
+    pub client: Client,
+    /// What this process is called.
+    pub identity: String,
+    /// What it shows.
+    pub board: Arc<Board>,
+    /// The configuration, as it changes.
+    pub configurations: watch::Receiver<Configuration<Settings>>,
+}
+
+/// Works for ever.
+///
+/// # Errors
+/// When it cannot: the OCI client cannot be set up, a task ended.
+pub async fn run(leader: Leader) -> anyhow::Result<()> {
+    let Leader { client, identity, board, configurations } = leader;
+    let settings = configurations.borrow().settings.clone();
+    let store = Arc::new(Store::default());
+    let (events, writer) = Events::new();
+    let (attachments_read, mut attachments) = watch::channel(false);
+    let (nodes_read, mut nodes) = watch::channel(false);
+    let _ = (events, settings);
+    let working = async {
+        for known in [&mut attachments, &mut nodes] {
+            known.wait_for(|known| *known).await.context("reading what there is to do")?;
+        }
+        board.set_role(Role::Working);
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    tokio::select! {
+        () = follow_attachments(client.clone(), store.clone(), attachments_read, |_| {}) => bail!("the watch of VnicAttachments ended"),
+        () = follow_nodes(client.clone(), store.clone(), nodes_read, |_| {}) => bail!("the watch of Nodes ended"),
+        () = writer.run(client, Reporter { instance: identity }) => bail!("the task that writes events ended"),
+        ended = working => ended,
+    }
+}
+
+/// What the cluster is called in tags: as configured, or the uid of kube-system. Asked for until there is an answer.
+pub async fn cluster_id(client: &Client, configured: Option<String>) -> String {
+    if let Some(id) = configured {
+        return id;
+    }
+    let api: Api<Namespace> = Api::all(client.clone());
+    loop {
+        let problem = match timeout(ANSWER, api.get(SYSTEM)).await {
+            Ok(Ok(namespace)) => match namespace.metadata.uid {
+                Some(uid) => return uid,
+                None => "it has no uid".to_owned(),
+            },
+            Ok(Err(error)) => resident::logging::chain(&error),
+            Err(_) => format!("no answer within {ANSWER:?}"),
+        };
+        tracing::warn!(event = "cluster.unknown", problem, "reading the namespace {SYSTEM} (or set CLUSTER_ID)");
+        sleep(Duration::from_secs(5)).await;
+    }
+}

@@ -1,0 +1,15 @@
+//! Entry point: run, say what went wrong.
+
+use std::process::ExitCode;
+
+use oke_node_controller::run;
+
+fn main() -> ExitCode {
+    match run(std::env::args_os()) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("oke-node-controller: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

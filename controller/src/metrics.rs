@@ -1,0 +1,277 @@
+//! What Prometheus is told. Counters grow where things happen; gauges of the objects are set when somebody scrapes.
+
+mod labels;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use oci::{Attempt, Kind, Observer, Standing};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use resident::metrics::{Book, Described};
+
+use crate::work::Depth;
+use labels::{Build, Call, Object, OfOperation, Outcome, Queue, Step};
+
+/// A call takes 0.05 to 5 s.
+const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
+/// A VNIC takes 5 to 60 s, unless something is in its way.
+const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 1800.0];
+/// A look at an instance is a handful of calls.
+const PASS_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+type Number = Gauge<f64, AtomicU64>;
+
+/// How many objects there are, by whether they are ready (`True`, `False`, `Unknown`) and why.
+pub type Census = BTreeMap<(String, String), u64>;
+
+/// What is known only when somebody asks.
+pub struct Now {
+    /// The queue.
+    pub depth: Depth,
+    /// The objects.
+    pub census: Census,
+    /// The budget of requests.
+    pub budget: Standing,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    described: Vec<Described>,
+    leads: Gauge,
+    calls: Family<Call, Counter>,
+    call_seconds: Seconds<OfOperation>,
+    budget: Number,
+    paused: Number,
+    queue: Family<Queue, Gauge>,
+    queue_waited: Number,
+    objects: Family<Object, Gauge>,
+    attach_seconds: Histogram,
+    detached_behind: Counter,
+    passes: Family<Outcome, Counter>,
+    pass_seconds: Histogram,
+    steps: Family<Step, Counter>,
+    writes: Family<Step, Counter>,
+    unclaimed: Gauge,
+    configurations: Family<Outcome, Counter>,
+    now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
+    /// A scrape clears and sets what another one reads.
+    scrape: Mutex<()>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut book = Book::new("oke_node_controller");
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
+        book.family("build_info", "The controller's version", &build);
+        let metrics = Self {
+            leads: Gauge::default(),
+            calls: Family::default(),
+            call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
+            budget: Number::default(),
+            paused: Number::default(),
+            queue: Family::default(),
+            queue_waited: Number::default(),
+            objects: Family::default(),
+            attach_seconds: Histogram::new(ATTACH_SECONDS),
+            detached_behind: Counter::default(),
+            passes: Family::default(),
+            pass_seconds: Histogram::new(PASS_SECONDS),
+            steps: Family::default(),
+            writes: Family::default(),
+            unclaimed: Gauge::default(),
+            configurations: Family::default(),
+            now: OnceLock::new(),
+            scrape: Mutex::default(),
+            registry: Registry::default(),
+            described: Vec::new(),
+        };
+        book.single("leads", "Whether this one has the lease", &metrics.leads);
+        book.family(
+            "oci_calls",
+            "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer)",
+            &metrics.calls,
+        );
+        book.family(
+            "oci_call_seconds",
+            "How long such an attempt took, waits for the budget not included",
+            &metrics.call_seconds,
+        );
+        book.single("oci_budget", "Requests per second that the controller allows itself now", &metrics.budget);
+        book.single("oci_paused_seconds", "For how long nothing is asked of the OCI API", &metrics.paused);
+        book.family("queue_instances", "Instances in the queue; due: nobody has had time yet", &metrics.queue);
+        book.single(
+            "queue_waited_seconds",
+            "How long the instance that is due longest has waited",
+            &metrics.queue_waited,
+        );
+        book.family("attachments", "VnicAttachments, by their condition Ready and its reason", &metrics.objects);
+        book.single(
+            "attach_seconds",
+            "From the request to attach a VNIC until it was attached and seen so",
+            &metrics.attach_seconds,
+        );
+        book.single(
+            "detached_out_of_band",
+            "VNICs that somebody else detached, and that are attached again",
+            &metrics.detached_behind,
+        );
+        book.family("passes", "Looks at an instance, by how they ended", &metrics.passes);
+        book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
+        book.family("steps", "Steps that were taken in the cloud, by kind and result", &metrics.steps);
+        book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
+        book.single(
+            "unclaimed_vnics",
+            "VNICs with this cluster's tags whose VnicAttachment is not there, on instances that were looked at",
+            &metrics.unclaimed,
+        );
+        book.family(
+            "configuration_readings",
+            "Changes of the configuration file that were taken over (ok) or refused (error)",
+            &metrics.configurations,
+        );
+        let Book { registry, described, .. } = book;
+        Self { registry, described, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Every metric there is.
+    #[must_use]
+    pub fn described(&self) -> &[Described] {
+        &self.described
+    }
+
+    /// Who tells how things are now. The first one stays.
+    pub fn ask(&self, now: impl Fn() -> Now + Send + Sync + 'static) {
+        let _ = self.now.set(Box::new(now));
+    }
+
+    /// Notes whether this process has the lease.
+    pub fn leads(&self, leads: bool) {
+        self.leads.set(i64::from(leads));
+    }
+
+    /// Counts a look at an instance.
+    pub fn passed(&self, result: &'static str, took: Duration) {
+        self.passes.get_or_create(&Outcome { result }).inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a step in the cloud.
+    pub fn stepped(&self, kind: &'static str, done: bool) {
+        self.steps.get_or_create(&Step { kind, result: word(done) }).inc();
+    }
+
+    /// Counts a write to the API server.
+    pub fn wrote(&self, kind: &'static str, done: bool) {
+        self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
+    }
+
+    /// A VNIC that was asked for is there.
+    pub fn attached(&self, took: Duration) {
+        self.attach_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Somebody else detached a VNIC.
+    pub fn detached_out_of_band(&self) {
+        self.detached_behind.inc();
+    }
+
+    /// Notes how many VNICs are ours and nobody's.
+    pub fn unclaimed(&self, count: usize) {
+        self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a configuration that was read anew.
+    pub fn configuration_read(&self, right: bool) {
+        self.configurations.get_or_create(&Outcome { result: word(right) }).inc();
+    }
+
+    /// Sets the gauges and writes everything in Prometheus' text format.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Now { depth, census, budget }) = self.now.get().map(|now| now()) {
+            let Depth { due, working, later, failing, waited } = depth;
+            for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
+                self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            self.queue_waited.set(waited.as_secs_f64());
+            self.budget.set(budget.rate);
+            self.paused.set(budget.paused.as_secs_f64());
+            self.objects.clear();
+            for ((ready, reason), count) in census {
+                self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Observer for Metrics {
+    fn attempted(&self, attempt: Attempt) {
+        let Attempt { operation, status, failure, took } = attempt;
+        let status = match (status, failure) {
+            (Some(status), _) => status.to_string(),
+            (None, None) => "200".to_owned(),
+            (None, Some(Kind::Login)) => "login".to_owned(),
+            (None, Some(_)) => "none".to_owned(),
+        };
+        self.calls.get_or_create(&Call { operation, status }).inc();
+        self.call_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+const fn word(done: bool) -> &'static str {
+    if done { "ok" } else { "error" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_objects_are_told() {
+        let metrics = Metrics::default();
+        let attempt =
+            Attempt { operation: "AttachVnic", status: Some(429), failure: None, took: Duration::from_millis(30) };
+        metrics.attempted(attempt);
+        metrics.attempted(Attempt { status: None, failure: Some(Kind::Unavailable), ..attempt });
+        metrics.ask(|| Now {
+            depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
+            census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
+            budget: Standing { rate: 20.0, paused: Duration::ZERO },
+        });
+        let text = metrics.text();
+        for line in [
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="429"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="none"} 1"#,
+            r#"oke_node_controller_oci_call_seconds_count{operation="AttachVnic"} 2"#,
+            r#"oke_node_controller_queue_instances{state="due"} 3"#,
+            "oke_node_controller_queue_waited_seconds 2.0",
+            r#"oke_node_controller_attachments{ready="False",reason="SubnetFull"} 7"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

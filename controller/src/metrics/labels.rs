@@ -1,0 +1,13 @@
+//! The labels of our metrics.
+
+use resident::labels;
+
+labels! {
+    Build { version: String }
+    Call { operation: &'static str, status: String }
+    OfOperation { operation: &'static str }
+    Queue { state: &'static str }
+    Object { ready: String, reason: String }
+    Outcome { result: &'static str }
+    Step { kind: &'static str, result: &'static str }
+}

@@ -1,0 +1,172 @@
+//! Wiring: which tasks there are and what they share.
+//!
+//! ```text
+//!   run ─▶ server (health, metrics), configuration ─▶ lease ─▶ lead: watches ─▶ store ─▶ queue ─▶ workers
+//!                                                       └─ lost: the process ends at once
+//! ```
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::FromArgMatches as _;
+use kube::Client;
+use resident::config::explain;
+use resident::reload::{Configuration, Live, Trouble};
+use resident::{command_line, logging, reload, server};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::args::{self, Args, Command, DEFAULT_CONFIG};
+use crate::board::{Board, Role};
+use crate::chance::chance;
+use crate::lead::{self, Leader};
+use crate::lease::Lease;
+use crate::settings::Settings;
+
+/// For one request to the API server, but for watches.
+const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How it ended, for scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Fine.
+    Fine = 0,
+    /// Called or configured wrongly.
+    Usage = 2,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When it cannot be done, or the lease was lost.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
+    let keys = args::keys();
+    let arguments = arguments.into_iter().collect();
+    let read = command_line::read::<Args>((&keys, DEFAULT_CONFIG), arguments, command_line::environment());
+    let (matches, layers) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
+            // `… | head` closes the pipe, which is no failure.
+            let _ = error.print();
+            return Ok(exit);
+        }
+    };
+    let command = match matches.subcommand() {
+        Some(_) => Command::from_arg_matches(&matches)?,
+        None => Command::Run,
+    };
+    if let Command::Config(asked) = command {
+        let (text, right) = explain::tell::<Settings>(&keys, &layers, &asked)?;
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        return Ok(if right { Exit::Fine } else { Exit::Usage });
+    }
+    let read = layers.read(&keys);
+    let values = read.values.clone();
+    match read.settings(&keys) {
+        Ok(settings) => stay(Live::new(layers, values, settings)).map(|()| Exit::Fine),
+        Err(problems) => {
+            problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
+            eprintln!(
+                "oke-node-controller: nothing was started; `oke-node-controller config --explain` tells every key"
+            );
+            Ok(Exit::Usage)
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+fn stay(live: Live<Settings>) -> anyhow::Result<()> {
+    logging::start(live.current().settings.log_level);
+    // The second call of a process fails, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .build()
+        .context("starting the runtime")?;
+    let result = runtime.block_on(controller(live));
+    // Whatever is in flight is found again by whoever comes next; waiting would only outlast the lease.
+    runtime.shutdown_background();
+    result
+}
+
+async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
+    let settings = live.current().settings.clone();
+    let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let board = Arc::new(Board::default());
+    let port = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
+    let (configurations_in, configurations) = watch::channel(live.current().clone());
+    let identity = settings.lease.identity.clone().unwrap_or_else(identity);
+    let client = kubernetes().await?;
+    let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone());
+    tracing::info!(
+        event = "controller.started",
+        version = env!("CARGO_PKG_VERSION"),
+        identity,
+        listen = %settings.listen,
+        lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
+    );
+    let work = async {
+        lease.acquire(|| board.set_role(Role::Standby)).await;
+        board.set_role(Role::Reading);
+        tracing::info!(event = "lease.acquired");
+        let leader = Leader { client, identity, board: board.clone(), configurations };
+        tokio::select! {
+            lost = lease.keep() => Err(lost.context("the lease is lost")),
+            ended = lead::run(leader) => Err(match ended {
+                Ok(()) => anyhow::anyhow!("the work ended"),
+                Err(error) => error,
+            }),
+        }
+    };
+    let metrics = board.metrics.clone();
+    let reloading = reload::run(live, |read: &Configuration<Settings>| {
+        metrics.configuration_read(!matches!(read.trouble, Some(Trouble::Invalid(_))));
+        if let Some(Trouble::Invalid(message) | Trouble::RestartNeeded(message)) = &read.trouble {
+            tracing::warn!(event = "config.trouble", message);
+        }
+        logging::set(read.settings.log_level);
+        configurations_in.send_replace(read.clone());
+    });
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+        ended = work => ended?,
+        ended = reloading => ended.context("watching the configuration")?,
+        () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
+    }
+    tracing::info!(event = "controller.stopping");
+    lease.release().await;
+    Ok(())
+}
+
+async fn kubernetes() -> anyhow::Result<Client> {
+    let mut config = kube::Config::infer().await.context("finding the API server")?;
+    config.connect_timeout = Some(Duration::from_secs(5));
+    config.write_timeout = Some(KUBERNETES_TIMEOUT);
+    config.headers.push((
+        hyper::header::USER_AGENT,
+        hyper::header::HeaderValue::from_static(concat!("oke-node-controller/", env!("CARGO_PKG_VERSION"))),
+    ));
+    Client::try_from(config).context("setting up the Kubernetes client")
+}
+
+/// A name that no other process has.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}_{}_{:06}", host.trim(), std::process::id(), (chance() * 999_999.0).round())
+}

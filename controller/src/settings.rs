@@ -1,0 +1,248 @@
+//! The settings, validated: the only configuration that the rest of the controller sees.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use oci::Rates;
+use resident::config::Configured;
+use thiserror::Error;
+use tracing::Level;
+
+use crate::args::{Options, Principal};
+
+/// Where things are and what the operator wants.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where health and metrics are served.
+    pub listen: SocketAddr,
+    /// The least that is logged.
+    pub log_level: Level,
+    /// The lease.
+    pub lease: LeaseSettings,
+    /// What the cluster is called in tags, where it was said.
+    pub cluster_id: Option<String>,
+    /// The OCI API.
+    pub oci: OciSettings,
+    /// The most instances that are worked on at once.
+    pub workers: usize,
+    /// How often and how soon things are looked at.
+    pub pace: Pace,
+}
+
+/// Which lease, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What this process is called, where it was said.
+    pub identity: Option<String>,
+    /// How long it is good without being renewed.
+    pub duration: Duration,
+}
+
+/// How the OCI API is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OciSettings {
+    /// Who the controller is.
+    pub principal: Principal,
+    /// The API key's file and profile.
+    pub config_file: (PathBuf, String),
+    /// The region, where it was said.
+    pub region: Option<String>,
+    /// The realm's domain, where it was said.
+    pub realm_domain: Option<String>,
+    /// The core services, where it was said.
+    pub endpoint: Option<String>,
+    /// The federation service, where it was said.
+    pub auth_endpoint: Option<String>,
+    /// Whose certificates are believed; the public authorities' where nothing was said.
+    pub ca_file: Option<PathBuf>,
+    /// The metadata service.
+    pub metadata_url: String,
+    /// Bounds of the budget.
+    pub rates: Rates,
+}
+
+/// How often and how soon things are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// When nothing seems to happen.
+    pub resync: Duration,
+    /// While something is on its way.
+    pub poll: Duration,
+    /// The longest pause between attempts at what fails.
+    pub retry_most: Duration,
+}
+
+/// Why the options make no settings.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// A duration that is none.
+    #[error("{option} is {seconds}, which is not between {least} and {most} seconds")]
+    Interval {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        seconds: f64,
+        /// The least.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
+    /// A rate that is none.
+    #[error("--requests-per-second is {0}, which is not between 0.5 and 1000")]
+    Rate(f64),
+    /// Nobody would work.
+    #[error("--workers is {0}, which is not between 1 and 512")]
+    Workers(u16),
+    /// A name that cannot be one.
+    #[error("{option} is {text:?}, which is not 1 to {most} letters, digits, '-', '.' or '_'")]
+    Name {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        text: String,
+        /// The most characters.
+        most: usize,
+    },
+}
+
+/// The fewest requests per second: so that there is always an answer to learn from.
+const LEAST_RATE: f64 = 0.5;
+/// A tag's value in OCI has up to 256 characters; uids have 36.
+const LONGEST_CLUSTER_ID: usize = 128;
+const LONGEST_NAME: usize = 253;
+
+impl Settings {
+    /// Checks options as typed.
+    ///
+    /// # Errors
+    /// When one makes no sense.
+    pub fn new(options: Options) -> Result<Self, SettingsError> {
+        let Options { workers, requests_per_second: rate, .. } = options;
+        if !(LEAST_RATE..=1000.0).contains(&rate) {
+            return Err(SettingsError::Rate(rate));
+        }
+        if !(1..=512).contains(&workers) {
+            return Err(SettingsError::Workers(workers));
+        }
+        let lease = LeaseSettings {
+            namespace: name("--namespace", options.namespace, LONGEST_NAME)?,
+            name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
+            identity: said(options.identity).map(|text| name("--identity", text, LONGEST_NAME)).transpose()?,
+            duration: interval("--lease-seconds", options.lease_seconds, (1.0, 300.0))?,
+        };
+        let cluster_id = said(options.cluster_id);
+        let cluster_id = cluster_id.map(|text| name("--cluster-id", text, LONGEST_CLUSTER_ID)).transpose()?;
+        let oci = OciSettings {
+            principal: options.principal,
+            config_file: (home(options.oci_config_file), options.oci_profile),
+            region: said(options.region),
+            realm_domain: said(options.realm_domain),
+            endpoint: said(options.endpoint),
+            auth_endpoint: said(options.auth_endpoint),
+            ca_file: options.ca_file.filter(|path| !path.as_os_str().is_empty()),
+            metadata_url: options.metadata_url,
+            rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },
+        };
+        let pace = Pace {
+            resync: interval("--resync-seconds", options.resync_seconds, (1.0, 86_400.0))?,
+            poll: interval("--poll-seconds", options.poll_seconds, (0.05, 60.0))?,
+            retry_most: interval("--retry-most-seconds", options.retry_most_seconds, (1.0, 3600.0))?,
+        };
+        Ok(Self {
+            listen: options.listen,
+            log_level: options.log_level.into(),
+            lease,
+            cluster_id,
+            oci,
+            workers: usize::from(workers),
+            pace,
+        })
+    }
+}
+
+impl Configured for Settings {
+    type Options = Options;
+    type Error = SettingsError;
+
+    fn configured(options: Options) -> Result<Self, SettingsError> {
+        Self::new(options)
+    }
+}
+
+/// A manifest that leaves a value empty means "not set".
+fn said(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}
+
+fn name(option: &'static str, text: String, most: usize) -> Result<String, SettingsError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if (1..=most).contains(&text.len()) && text.chars().all(fits) {
+        Ok(text)
+    } else {
+        Err(SettingsError::Name { option, text, most })
+    }
+}
+
+fn interval(option: &'static str, seconds: f64, (least, most): (f64, f64)) -> Result<Duration, SettingsError> {
+    if (least..=most).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(SettingsError::Interval { option, seconds, least, most })
+    }
+}
+
+fn home(path: PathBuf) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+        (Ok(below), Some(home)) => PathBuf::from(home).join(below),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn read(arguments: &[&str]) -> Result<Settings, SettingsError> {
+        let command = ["oke-node-controller"].iter().chain(arguments);
+        Settings::new(Args::try_parse_from(command).unwrap().options)
+    }
+
+    #[test]
+    fn nothing_typed_is_a_valid_setting() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.oci.principal, Principal::WorkloadIdentity);
+        assert_eq!(settings.pace.resync, Duration::from_mins(5));
+        assert_eq!(settings.oci.rates.burst, 5.0);
+    }
+
+    #[test]
+    fn what_makes_no_sense_names_its_option() {
+        for (arguments, option) in [
+            (["--lease-seconds", "0.5"], "--lease-seconds"),
+            (["--resync-seconds", "NaN"], "--resync-seconds"),
+            (["--poll-seconds", "61"], "--poll-seconds"),
+            (["--requests-per-second", "0"], "--requests-per-second"),
+            (["--workers", "0"], "--workers"),
+            (["--cluster-id", "a b"], "--cluster-id"),
+            (["--lease-name", "ä"], "--lease-name"),
+        ] {
+            let message = read(&arguments).unwrap_err().to_string();
+            assert!(message.contains(option), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_not_set() {
+        let settings = read(&["--cluster-id=", "--identity=", "--region="]).unwrap();
+        assert_eq!((settings.cluster_id, settings.lease.identity), (None, None));
+        assert_eq!(settings.oci.region, None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Nodes, as far as the controller needs them. Synchronous and pure.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use api::{VNICS_ANNOTATION, instance_of};
+use kube::core::Object;
+use serde::Deserialize;
+use vcn::Ocid;
+
+/// A Node as it comes: what is not named here is not even read.
+pub type NodeObject = Object<NodeSpec, Unread>;
+
+/// Of a Node's spec, what is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// Which machine it is.
+    #[serde(rename = "providerID")]
+    pub provider_id: Option<String>,
+}
+
+/// What is not read: addresses, images, conditions, most of a Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Unread {}
+
+/// A Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its name.
+    pub name: String,
+    /// Its uid, for events.
+    pub uid: Option<String>,
+    /// The instance that it is, where its providerID names one.
+    pub instance: Option<Ocid>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The annotation that asks for VNICs, where it has one.
+    pub vnics: Option<String>,
+    /// Whether it is being deleted.
+    pub leaving: bool,
+}
+
+/// All that are known.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    nodes: HashMap<String, NodeView>,
+    names: HashMap<Ocid, String>,
+}
+
+impl NodeView {
+    /// What is kept of a Node.
+    #[must_use]
+    pub fn of(object: NodeObject) -> Self {
+        let metadata = object.metadata;
+        let annotations = metadata.annotations.unwrap_or_default();
+        Self {
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid,
+            instance: object.spec.provider_id.as_deref().and_then(|id| instance_of(id).ok()),
+            labels: metadata.labels.unwrap_or_default(),
+            vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
+            leaving: metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+impl Nodes {
+    /// The Node that an instance is.
+    #[must_use]
+    pub fn of(&self, instance: &Ocid) -> Option<&NodeView> {
+        self.nodes.get(self.names.get(instance)?)
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &NodeView> {
+        self.nodes.values()
+    }
+
+    /// One is new or changed. Returns the instances that this is about.
+    pub fn apply(&mut self, node: NodeView) -> BTreeSet<Ocid> {
+        if self.nodes.get(&node.name) == Some(&node) {
+            return BTreeSet::new();
+        }
+        let mut touched = self.delete(&node.name);
+        if let Some(instance) = &node.instance {
+            self.names.insert(instance.clone(), node.name.clone());
+            touched.insert(instance.clone());
+        }
+        self.nodes.insert(node.name.clone(), node);
+        touched
+    }
+
+    /// One is gone.
+    pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
+        let Some(instance) = self.nodes.remove(name).and_then(|node| node.instance) else { return BTreeSet::new() };
+        // An instance that came back under another name keeps that one.
+        if self.names.get(&instance).is_some_and(|current| current == name) {
+            self.names.remove(&instance);
+        }
+        BTreeSet::from([instance])
+    }
+
+    /// These are all there are.
+    pub fn replace(&mut self, all: Vec<NodeView>) -> BTreeSet<Ocid> {
+        let mut gone: BTreeSet<String> = self.nodes.keys().cloned().collect();
+        let mut touched = BTreeSet::new();
+        for node in all {
+            gone.remove(&node.name);
+            touched.extend(self.apply(node));
+        }
+        for name in gone {
+            touched.extend(self.delete(&name));
+        }
+        touched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, instance: &str) -> NodeView {
+        let object = serde_json::json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": name, "uid": "u", "annotations": { VNICS_ANNOTATION: "storage", "other": "x" } },
+            "spec": { "providerID": format!("oci://{instance}"), "podCIDR": "10.1.0.0/24" },
+            "status": { "capacity": { "cpu": "4" } },
+        });
+        NodeView::of(serde_json::from_value(object).unwrap())
+    }
+
+    const ONE: &str = "ocid1.instance.oc1.iad.one";
+
+    #[test]
+    fn a_node_is_found_by_its_instance_and_what_is_kept_is_little() {
+        let mut nodes = Nodes::default();
+        let instance: Ocid = ONE.parse().unwrap();
+        assert_eq!(nodes.apply(node("a", ONE)), BTreeSet::from([instance.clone()]));
+        assert_eq!(nodes.apply(node("a", ONE)), BTreeSet::new(), "a heartbeat");
+        let expected = NodeView {
+            name: "a".to_owned(),
+            uid: Some("u".to_owned()),
+            instance: Some(instance.clone()),
+            vnics: Some("storage".to_owned()),
+            ..NodeView::default()
+        };
+        assert_eq!(nodes.of(&instance), Some(&expected));
+    }
+
+    #[test]
+    fn an_instance_that_came_back_under_another_name_keeps_it() {
+        let mut nodes = Nodes::default();
+        let instance: Ocid = ONE.parse().unwrap();
+        nodes.apply(node("a", ONE));
+        nodes.apply(node("b", ONE));
+        nodes.delete("a");
+        assert_eq!(nodes.of(&instance).map(|node| node.name.as_str()), Some("b"));
+        assert_eq!(nodes.replace(Vec::new()), BTreeSet::from([instance.clone()]));
+        assert_eq!(nodes.of(&instance), None);
+    }
+}

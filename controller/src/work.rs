@@ -1,0 +1,122 @@
+//! Which instance is worked on when: at most one worker per instance, at most so many instances at once, pauses that grow
+//! while something fails, for ever. The queue itself is pure; [`run`] is its clock.
+
+mod queue;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use oci::Backoff;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+pub use queue::{Depth, Queue};
+
+/// What is to become of a key that was worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// As it should be: at the next regular look.
+    Settled(Duration),
+    /// Something is on its way: look again then.
+    Soon(Duration),
+    /// It failed: after a pause that grows.
+    Failed,
+    /// There is nothing left to look after.
+    Gone,
+}
+
+/// Who works.
+pub trait Worker<K>: Send + Sync + 'static {
+    /// Does what there is to do about a key.
+    fn work(&self, key: K) -> impl Future<Output = Next> + Send;
+}
+
+/// A queue that tasks share. Clones are the same queue.
+#[derive(Debug)]
+pub struct Work<K>(Arc<Shared<K>>);
+
+#[derive(Debug)]
+struct Shared<K> {
+    queue: Mutex<Queue<K>>,
+    news: Notify,
+}
+
+impl<K> Clone for Work<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
+    /// An empty one.
+    #[must_use]
+    pub fn new(retry: Backoff) -> Self {
+        Self(Arc::new(Shared { queue: Mutex::new(Queue::new(retry)), news: Notify::new() }))
+    }
+
+    /// Asks for a key to be looked at now; a pause for its failures is cut short, for something changed.
+    pub fn now(&self, key: K) {
+        self.queue().add(key, Instant::now());
+        self.0.news.notify_one();
+    }
+
+    /// Asks for a key to be looked at after a while, if not before.
+    pub fn after(&self, key: K, pause: Duration) {
+        self.queue().add(key, Instant::now() + pause);
+        self.0.news.notify_one();
+    }
+
+    /// How much is waiting.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        self.queue().depth(Instant::now())
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<K>> {
+        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has everything worked on, at most `workers` keys at once, for ever. `chance` gives numbers in 0.0–1.0.
+pub async fn run<K, W>(work: Work<K>, worker: Arc<W>, workers: usize, chance: impl Fn() -> f64)
+where
+    K: Clone + Debug + Eq + Hash + Ord + Send + 'static,
+    W: Worker<K>,
+{
+    let mut tasks: JoinSet<(K, Next)> = JoinSet::new();
+    loop {
+        while tasks.len() < workers {
+            let Some(key) = work.queue().take(Instant::now()) else { break };
+            let worker = worker.clone();
+            tasks.spawn(async move {
+                // In a task of its own, so that a panic is one key's failure.
+                let inner = {
+                    let key = key.clone();
+                    tokio::spawn(async move { worker.work(key).await })
+                };
+                let next = inner.await.unwrap_or_else(|error| {
+                    tracing::error!(event = "work.panicked", ?key, %error);
+                    Next::Failed
+                });
+                (key, next)
+            });
+        }
+        let due = work.queue().next_due().filter(|_| tasks.len() < workers);
+        tokio::select! {
+            () = work.0.news.notified() => {}
+            () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {}
+            Some(ended) = tasks.join_next() => {
+                if let Ok((key, next)) = ended {
+                    work.queue().done(&key, next, Instant::now(), chance());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
