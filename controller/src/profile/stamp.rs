@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{INSTANCE_LABEL, PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use kube::api::ObjectMeta;
@@ -73,13 +73,7 @@ impl Stamp {
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = BTreeMap::from([(PROFILE_LABEL.to_owned(), self.profile.clone())]);
-        let unique = self.spec.instance_id.as_str().rsplit('.').next().unwrap_or_default();
-        // Sixty characters as a rule; a label's value has room for 63.
-        if unique.len() <= 63 {
-            labels.insert(INSTANCE_LABEL.to_owned(), unique.to_owned());
-        }
-        labels
+        BTreeMap::from([(PROFILE_LABEL.to_owned(), self.profile.clone())])
     }
 
     /// How an object of the same name differs.
@@ -182,8 +176,7 @@ mod tests {
             "metadata": {
                 "name": "storage.net1.5ee60e236e20",
                 "labels": {
-                    "oke.oraclecloud.com/profile": "storage",
-                    "oke.oraclecloud.com/instance": "anyhqlexample"
+                    "oke.oraclecloud.com/profile": "storage"
                 },
                 "ownerReferences": [{
                     "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "name": "storage", "uid": "p-1",

@@ -47,14 +47,15 @@ impl State {
         let generation = object.metadata.generation;
         let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         let ready = find(conditions, ConditionType::Ready);
-        let is_current = |condition: &&Condition| condition.observed_generation >= generation;
+        let observed = object.status.as_ref().and_then(|status| status.observed_generation);
+        let is_current = observed >= generation;
         let is_true = |condition: &Condition| condition.is_true();
         if object.metadata.deletion_timestamp.is_some() {
             return Self::ABSENT;
         }
         Self {
             attached: find(conditions, ConditionType::Attached).is_some_and(is_true),
-            ready: ready.filter(is_current).is_some_and(is_true),
+            ready: is_current && ready.is_some_and(is_true),
             trouble: ready.and_then(trouble),
         }
     }

@@ -24,7 +24,7 @@ pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
         summary: Some(summary(report)),
         failing_nodes: failing(report).map(|(node, _)| node.to_owned()).take(MOST_NAMES).collect(),
     };
-    set(&mut status.conditions, Condition::new(ConditionType::Ready, reason, &message, generation, now));
+    set(&mut status.conditions, Condition::new(ConditionType::Ready, reason, &message, now));
     (status != before).then_some(status)
 }
 

@@ -1,4 +1,7 @@
 //! Conditions of our resources: what is true of an object now, since when, and the stable word for why.
+//!
+//! All of an object's conditions are found out and written together, so `status.observedGeneration` is theirs too; one on
+//! each would be said four times in every object.
 #![expect(unreachable_pub, reason = "KubeSchema writes a public copy of each struct into a function")]
 
 use std::fmt;
@@ -27,16 +30,13 @@ pub struct Condition {
     /// A stable word for why: docs/resources.md.
     #[schemars(schema_with = "schema::some_text::<64>")]
     pub reason: String,
-    /// The reason in words, for people.
+    /// The reason in words, for people; absent where the word says it all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::text::<200>")]
     pub message: String,
     /// When the status last became another.
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Time,
-    /// The generation of the spec that it is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::generation")]
-    pub observed_generation: Option<i64>,
 }
 
 /// Which condition.
@@ -62,16 +62,15 @@ pub enum ConditionStatus {
 }
 
 impl Condition {
-    /// A condition that holds or not as its reason says, for the spec's `generation`, as of `now`. A long message is cut.
+    /// A condition that holds or not as its reason says, as of `now`. A long message is cut.
     #[must_use]
-    pub fn new(kind: ConditionType, reason: impl Reason, message: &str, generation: Option<i64>, now: Time) -> Self {
+    pub fn new(kind: ConditionType, reason: impl Reason, message: &str, now: Time) -> Self {
         Self {
             kind: kind.as_str().to_owned(),
             status: reason.status().as_str().to_owned(),
             reason: reason.as_str().to_owned(),
             message: cut(message),
             last_transition_time: now,
-            observed_generation: generation,
         }
     }
 
@@ -86,6 +85,23 @@ impl Condition {
 #[must_use]
 pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.kind == kind.as_str())
+}
+
+/// Puts conditions that were found out together in their places. A message that Ready has too is said there alone, where
+/// the column shows it. Returns whether anything is another now: if not, there is nothing to write.
+pub fn set_all(conditions: &mut Vec<Condition>, new: impl IntoIterator<Item = Condition>) -> bool {
+    let mut new: Vec<Condition> = new.into_iter().collect();
+    let ready = find(&new, ConditionType::Ready).map(|ready| ready.message.clone());
+    for condition in &mut new {
+        if condition.kind != ConditionType::Ready.as_str() && Some(&condition.message) == ready.as_ref() {
+            condition.message.clear();
+        }
+    }
+    let mut changed = false;
+    for condition in new {
+        changed |= set(conditions, condition);
+    }
+    changed
 }
 
 /// Puts a condition in its place. The time of the last transition stays where the status does. Returns whether anything
@@ -156,7 +172,7 @@ mod tests {
     }
 
     fn attached(reason: AttachmentReason, message: &str, second: i64) -> Condition {
-        Condition::new(ConditionType::Attached, reason, message, Some(3), at(second))
+        Condition::new(ConditionType::Attached, reason, message, at(second))
     }
 
     #[test]
@@ -171,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn a_message_is_said_once() {
+        let ready = |message| Condition::new(ConditionType::Ready, SubnetFull, message, at(100));
+        let mut conditions = Vec::new();
+        assert!(set_all(&mut conditions, [attached(SubnetFull, "no address", 100), ready("no address")]));
+        assert_eq!(conditions, [attached(SubnetFull, "", 100), ready("no address")]);
+        assert!(!set_all(&mut conditions, [attached(SubnetFull, "no address", 200), ready("no address")]));
+        assert!(set_all(&mut conditions, [attached(SubnetFull, "no block", 300), ready("no address")]));
+        assert_eq!(conditions, [attached(SubnetFull, "no block", 100), ready("no address")]);
+    }
+
+    #[test]
     fn a_long_message_is_cut_to_what_the_schema_allows() {
         let message = attached(SubnetFull, &"é".repeat(500), 1).message;
         assert_eq!((message.chars().count(), message.chars().last()), (MESSAGE_MAX, Some('…')));
@@ -181,7 +208,7 @@ mod tests {
         let written = serde_json::to_value(attached(Attaching, "asked for", 0)).unwrap();
         let expected = serde_json::json!({
             "type": "Attached", "status": "False", "reason": "Attaching", "message": "asked for",
-            "lastTransitionTime": "1970-01-01T00:00:00Z", "observedGeneration": 3
+            "lastTransitionTime": "1970-01-01T00:00:00Z"
         });
         assert_eq!(written, expected);
     }

@@ -14,8 +14,6 @@ pub const VNIC_FINALIZER: &str = "oke.oraclecloud.com/vnic";
 
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
-/// On a VnicAttachment made from a profile: the last part of the instance's OCID, as NativePodNetworks are named.
-pub const INSTANCE_LABEL: &str = "oke.oraclecloud.com/instance";
 
 /// The one field manager of the controller's writes.
 pub const FIELD_MANAGER: &str = "oke-node-manager-controller";

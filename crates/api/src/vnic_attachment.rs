@@ -4,7 +4,6 @@
 
 use std::net::IpAddr;
 
-use ipnetwork::IpNetwork;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use vcn::{MacAddr, Ocid};
@@ -45,7 +44,7 @@ pub struct VnicAttachmentSpec {
     /// The OCID of the instance: its identity, which outlives its Node's name and address. Cannot be changed.
     #[schemars(schema_with = "schema::instance")]
     pub instance_id: Ocid,
-    /// Addresses that must be among those counted by ipv4Count and ipv6Count, at most 8.
+    /// Addresses that must be among those counted by ipv4Count and ipv6Count, at most 8; any if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::addresses")]
     pub requested_addresses: Vec<IpAddr>,
@@ -71,10 +70,6 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<253>")]
     pub node_name: Option<String>,
-    /// The OCID of the attachment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::any_ocid")]
-    pub attachment_id: Option<Ocid>,
     /// The OCID of the VNIC, once it is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_ocid")]
@@ -87,10 +82,6 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<0, 4094>")]
     pub vlan_tag: Option<u16>,
-    /// The subnet's block that its own address is in, one per family.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::texts::<2, 43>")]
-    pub subnet_cidrs: Vec<IpNetwork>,
     /// Its own address in each family that its subnet has, IPv4 first: the host's, never a pod's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<2, 39>")]

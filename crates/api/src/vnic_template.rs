@@ -53,7 +53,7 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// What the host reaches by it beside its subnet, at most 32 routes.
+    /// What the host reaches by it beside its subnet, at most 32 routes; none if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
@@ -71,7 +71,7 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::some_text::<255>")]
     pub display_name: Option<String>,
-    /// Its free-form tags, at most 7, beside three of the controller's.
+    /// Its free-form tags, at most 7 beside three of the controller's; none if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::freeform_tags")]
     pub freeform_tags: BTreeMap<String, String>,

@@ -8,6 +8,7 @@
 //!        ├─▶ admin(), node("n1"), user(…), token(account, bound) ──▶ Identity
 //!        ├─▶ client(&identity) ──▶ kube::Client       kubeconfig(&identity), in_cluster(&identity, folder)
 //!        ├─▶ apply(path): manifests, as `kubectl apply --server-side` does
+//!        ├─▶ stored(key): what etcd holds of an object
 //!        └─▶ stop(), start_again(), restart(); expire() for 410, throttle(user) for 429
 //! ```
 //!
@@ -36,6 +37,7 @@ mod arguments;
 mod assets;
 mod authority;
 mod error;
+mod etcd;
 mod folder;
 mod identity;
 mod keeper;

@@ -15,6 +15,7 @@ use crate::arguments::{Listen, file};
 use crate::assets::Assets;
 use crate::authority::Authority;
 use crate::error::{During, Error, Result};
+use crate::etcd;
 use crate::folder::Folder;
 use crate::identity::Identity;
 use crate::keeper::{Keeper, Site};
@@ -202,6 +203,15 @@ impl ApiServer {
         apply::apply_object(&self.client(&self.admin)?, object).await
     }
 
+    /// What etcd holds of an object, byte for byte, by its key: `/registry/GROUP/PLURAL/[NAMESPACE/]NAME` for custom
+    /// resources.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn stored(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        etcd::value(self.listen.etcd, key).await
+    }
+
     /// Kills kube-apiserver: nobody answers at the address. etcd stays.
     ///
     /// # Errors
@@ -233,7 +243,7 @@ impl ApiServer {
     /// When etcd refuses, and as [`ApiServer::start`].
     pub async fn expire(&self) -> Result<()> {
         weather::move_on(&self.client(&self.admin)?).await?;
-        weather::compact(self.listen.etcd).await?;
+        etcd::compact(self.listen.etcd).await?;
         // Its watch cache remembers what etcd has forgotten.
         self.restart()
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http_body_util::StreamBody;
@@ -20,7 +19,6 @@ use tokio::task::JoinHandle;
 use crate::apply::apply_object;
 use crate::error::{During, Error, Result};
 
-const ETCD_WITHIN: Duration = Duration::from_secs(10);
 const OCCUPIED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const THROTTLED: &str = "kube-harness-throttled";
@@ -34,23 +32,6 @@ pub(crate) async fn move_on(client: &Client) -> Result<()> {
     let name = made.metadata.name.unwrap_or_default();
     maps.delete(&name, &DeleteParams::default()).await.during(|| format!("delete ConfigMap {name}"))?;
     Ok(())
-}
-
-/// Makes etcd forget every revision but the newest.
-pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {
-    let everything = json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
-    let answer = ask(etcd, "range", &everything).await?;
-    let revision = answer.pointer("/header/revision").and_then(Value::as_str);
-    let revision = revision.ok_or_else(|| Error::Invalid(format!("etcd says no revision: {answer}")))?;
-    ask(etcd, "compaction", &json!({ "revision": revision, "physical": true })).await.map(drop)
-}
-
-async fn ask(etcd: SocketAddr, operation: &str, request: &Value) -> Result<Value> {
-    let doing = || format!("ask etcd for {operation}");
-    let client = reqwest::Client::builder().timeout(ETCD_WITHIN).no_proxy().build().during(doing)?;
-    let sent = client.post(format!("http://{etcd}/v3/kv/{operation}")).json(request).send().await;
-    let answer = sent.and_then(reqwest::Response::error_for_status).during(doing)?;
-    answer.json().await.during(doing)
 }
 
 /// The user whose one request, which never ends, takes the only seat.

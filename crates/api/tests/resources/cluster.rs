@@ -1,0 +1,104 @@
+//! The API server of these tests, with our definitions, and objects tried on it.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use kube_harness::ApiServer;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+const WITHIN: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A complaint of the API server: the field, list indices left out, and what is wrong with it.
+pub(crate) type Complaint = (String, String);
+
+/// The shared server, once our definitions are served.
+pub(crate) async fn server() -> &'static ApiServer {
+    static APPLIED: OnceLock<Mutex<bool>> = OnceLock::new();
+    let server = ApiServer::shared().unwrap();
+    let mut applied = APPLIED.get_or_init(Mutex::default).lock().await;
+    if !*applied {
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/crds.yaml");
+        server.apply(&crds).await.unwrap();
+        *applied = true;
+    }
+    server
+}
+
+/// A client of an administrator.
+pub(crate) async fn client() -> Client {
+    let server = server().await;
+    server.client(server.admin()).unwrap()
+}
+
+/// The objects of a kind, by what they say of themselves.
+pub(crate) fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(api::GROUP, api::VERSION, kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// What the API server says to a new object. Nothing is made.
+pub(crate) async fn try_create(client: &Client, object: &Value) -> Result<Value, Vec<Complaint>> {
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let outcome = of(client, object).create(&dry, &typed(object)).await;
+    outcome.map(|made| serde_json::to_value(made).unwrap()).map_err(complaints)
+}
+
+/// What the API server says to `new` in the place of `old`, which is made for that and taken away again.
+pub(crate) async fn try_replace(client: &Client, old: &Value, new: &Value) -> Result<Value, Vec<Complaint>> {
+    let api = of(client, old);
+    let made = api.create(&PostParams::default(), &typed(old)).await.unwrap();
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    let name = made.metadata.name.unwrap();
+    // Null takes a field away that `new` has not.
+    let outcome = api.patch(&name, &dry, &Patch::Merge(&difference(old, new))).await;
+    api.delete(&name, &Default::default()).await.unwrap();
+    outcome.map(|made| serde_json::to_value(made).unwrap()).map_err(complaints)
+}
+
+fn of(client: &Client, object: &Value) -> Api<DynamicObject> {
+    api(client, object["kind"].as_str().unwrap())
+}
+
+pub(crate) fn typed(object: &Value) -> DynamicObject {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else { return new.clone() };
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let kept = after.iter().map(|(key, value)| (key.clone(), difference(&old[key], value)));
+    gone.chain(kept).collect()
+}
+
+fn complaints(error: kube::Error) -> Vec<Complaint> {
+    let kube::Error::Api(status) = error else { panic!("{error}") };
+    assert_eq!(status.code, 422, "{status:?}");
+    let causes = status.details.unwrap().causes;
+    causes.into_iter().map(|cause| (without_indices(&cause.field), cause.message)).collect()
+}
+
+/// The object itself is `<nil>` there.
+fn without_indices(field: &str) -> String {
+    let field = if field == "<nil>" { "" } else { field };
+    let mut parts = field.split('[');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |path, part| format!("{path}[]{}", part.split_once(']').map_or("", |(_, rest)| rest)))
+}
+
+/// Tries until there is an outcome.
+pub(crate) async fn wait_for<T>(what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        if let Some(found) = outcome().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

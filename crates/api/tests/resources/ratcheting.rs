@@ -1,0 +1,54 @@
+//! Objects from before a rule became stricter: what was wrong already does not stand in the way of other changes.
+
+use kube::api::{Patch, PatchParams, PostParams};
+use kube_harness::ApiServer;
+use serde_json::{Value, json};
+
+use crate::cluster::{api, typed, wait_for};
+use crate::sample::{attachment, with};
+
+/// The definition, as a version without bounds and rules for routes would have had it.
+fn laxer() -> Value {
+    let mut crd = serde_json::to_value(&api::crd::all()[0]).unwrap();
+    let routes = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/routes/items";
+    let routes = crd.pointer_mut(routes).unwrap().as_object_mut().unwrap();
+    routes.remove("x-kubernetes-validations");
+    let destination = routes["properties"]["destination"].as_object_mut().unwrap();
+    destination.remove("x-kubernetes-validations");
+    crd
+}
+
+#[tokio::test]
+async fn an_older_object_that_breaks_a_newer_rule_can_still_be_changed_elsewhere() {
+    let server = ApiServer::start().unwrap();
+    let client = server.client(server.admin()).unwrap();
+    server.apply_object(typed_crd(laxer())).await.unwrap();
+    let attachments = api(&client, "VnicAttachment");
+    let object = with(attachment("older"), json!({ "routes": [{ "destination": "0.0.0.0/0" }], "mtu": 9000 }));
+    attachments.create(&PostParams::default(), &typed(&object)).await.unwrap();
+
+    server.apply_object(typed_crd(serde_json::to_value(&api::crd::all()[0]).unwrap())).await.unwrap();
+    let change = |spec: Value| {
+        let attachments = attachments.clone();
+        async move {
+            let patch = Patch::Merge(json!({ "spec": spec }));
+            attachments.patch("older", &PatchParams::default(), &patch).await.map_err(|error| error.to_string())
+        }
+    };
+    // The definition takes a moment to be the new one. Another value each time: one that was taken is not looked at again.
+    let mut other = 0..=255;
+    let refusal = wait_for("the stricter rules hold", async || {
+        let destination = format!("10.0.{}.1/16", other.next().unwrap());
+        change(json!({ "routes": [{ "destination": destination }] })).await.err()
+    });
+    let refusal = refusal.await;
+    assert!(refusal.contains("must be a CIDR block without host bits"), "{refusal}");
+    change(json!({ "mtu": 1500 })).await.unwrap();
+    change(json!({ "routes": [{ "destination": "10.1.0.0/16" }] })).await.unwrap();
+}
+
+fn typed_crd(mut crd: Value) -> Value {
+    crd["apiVersion"] = json!("apiextensions.k8s.io/v1");
+    crd["kind"] = json!("CustomResourceDefinition");
+    crd
+}

@@ -1,0 +1,260 @@
+//! Each validation rule of the definitions: an object that it lets through and one that it refuses, so that none is
+//! always true and none always false.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Complaint, client, try_create, try_replace};
+use crate::sample::{attachment, ocid, profile, with, with_template};
+
+/// A new object, or one in the place of another.
+enum Try {
+    Create(Value),
+    Replace(Value, Value),
+}
+use Try::{Create, Replace};
+
+struct Case {
+    field: &'static str,
+    message: &'static str,
+    accepted: Try,
+    refused: Try,
+}
+
+const FIXED: &str = "cannot be changed: make another VnicAttachment";
+const ADDRESS: &str = "must be an IPv4 or IPv6 address";
+const BLOCK: &str = "must be a CIDR block without host bits, such as 10.1.0.0/16 or fd00:1::/48";
+const DEFAULT: &str = "must not be a default route, whole or in pieces: /8 is the widest for IPv4, /7 for IPv6";
+const LINK_LOCAL: &str = "must not be link-local: that traffic is the host's own";
+const FAMILY: &str = "via and destination must be of one family";
+const NAMESPACES: &str = "allowedNamespaces are for purpose Attach only";
+const TAG_KEY: &str = "keys are 1 to 100 printable ASCII characters without spaces and periods";
+const OUR_TAG: &str = "keys that begin with oke-node-manager/ are the controller's own";
+
+/// A case of one field of a VnicAttachment: a value that passes, and one that does not.
+fn field(field: &'static str, message: &'static str, accepted: Value, refused: Value) -> Case {
+    let object = |spec| Create(with(attachment("rules"), spec));
+    Case { field, message, accepted: object(accepted), refused: object(refused) }
+}
+
+/// A case of a field that cannot be changed: other fields can.
+fn fixed(name: &'static str, path: &'static str, before: Value, after: Value) -> Case {
+    let old = with(attachment(&format!("rules-{}", name.to_lowercase())), json!({ name: before }));
+    let accepted = with(old.clone(), json!({ "displayName": "another" }));
+    let refused = with(old.clone(), json!({ name: after }));
+    Case { field: path, message: FIXED, accepted: Replace(old.clone(), accepted), refused: Replace(old, refused) }
+}
+
+/// A case of one field of a VnicProfile's template.
+fn template(field: &'static str, message: &'static str, accepted: Value, refused: Value) -> Case {
+    let object = |template| Create(with_template(profile("rules"), template));
+    Case { field, message, accepted: object(accepted), refused: object(refused) }
+}
+
+fn route(destination: &str) -> Value {
+    json!({ "routes": [{ "destination": destination }] })
+}
+
+fn via(destination: &str, via: &str) -> Value {
+    json!({ "routes": [{ "destination": destination, "via": via }] })
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = fixed_fields();
+    cases.extend(attachment_fields());
+    cases.extend(template_fields());
+    cases.extend(profile_fields());
+    cases
+}
+
+fn fixed_fields() -> Vec<Case> {
+    vec![
+        fixed("instanceId", "spec.instanceId", json!(ocid("instance", 1)), json!(ocid("instance", 2))),
+        fixed("subnetId", "spec.subnetId", json!(ocid("subnet", 1)), json!(ocid("subnet", 2))),
+        fixed("name", "spec.name", json!("storage"), json!("backup")),
+        fixed("purpose", "spec.purpose", json!("Host"), json!("Pods")),
+        fixed("nicIndex", "spec.nicIndex", Value::Null, json!(1)),
+        fixed("assignPublicIp", "spec.assignPublicIp", json!(true), Value::Null),
+        // Said or not, it is the same.
+        Case {
+            accepted: Replace(
+                attachment("rules-said"),
+                with(attachment("rules-said"), json!({ "nicIndex": 0, "assignPublicIp": false })),
+            ),
+            ..fixed("nicIndex", "spec.nicIndex", json!(1), json!(0))
+        },
+    ]
+}
+
+fn attachment_fields() -> Vec<Case> {
+    let many_v4 = "has more IPv4 addresses than ipv4Count says";
+    let many_v6 = "has more IPv6 addresses than ipv6Count says";
+    let requested =
+        |v4: u8, v6: u8, addresses: Value| json!({ "ipv4Count": v4, "ipv6Count": v6, "requestedAddresses": addresses });
+    let both = json!(["10.0.0.5", "fd00::5"]);
+    let two = json!(["10.0.0.5", "10.0.0.6"]);
+    let two_v6 = json!(["fd00::5", "fd00::6"]);
+    let (destination, next) = ("spec.routes[].destination", "spec.routes[].via");
+    vec![
+        field("spec.requestedAddresses", many_v4, requested(1, 1, both.clone()), requested(1, 9, two.clone())),
+        field("spec.requestedAddresses", many_v4, requested(2, 0, two), json!({ "requestedAddresses": ["10.0.0.5"] })),
+        field("spec.requestedAddresses", many_v6, requested(1, 1, both), requested(9, 1, two_v6)),
+        field(
+            "spec.requestedAddresses[]",
+            ADDRESS,
+            requested(1, 0, json!(["10.0.0.5"])),
+            requested(1, 0, json!(["10.0.0.256"])),
+        ),
+        field(
+            "spec.requestedAddresses[]",
+            ADDRESS,
+            requested(0, 1, json!(["fd00::5"])),
+            requested(0, 1, json!(["fd00::5%eth0"])),
+        ),
+        field(destination, BLOCK, route("10.1.0.0/16"), route("10.1.0.1/16")),
+        field(destination, BLOCK, route("fd00:1::/48"), route("10.1.0.0")),
+        field(destination, DEFAULT, route("10.0.0.0/8"), route("0.0.0.0/0")),
+        field(destination, DEFAULT, route("fc00::/7"), route("::/0")),
+        field(destination, DEFAULT, route("172.0.0.0/8"), route("128.0.0.0/1")),
+        field(destination, LINK_LOCAL, route("169.253.0.0/16"), route("169.254.169.254/32")),
+        field(destination, LINK_LOCAL, route("fec0::/10"), route("fe80::/64")),
+        field(next, ADDRESS, via("10.1.0.0/16", "10.0.0.9"), via("10.1.0.0/16", "router")),
+        field(next, FAMILY, via("fd00:1::/48", "fd00::9"), via("10.1.0.0/16", "fd00::9")),
+        field(
+            "spec.allowedNamespaces",
+            NAMESPACES,
+            json!({ "purpose": "Attach", "allowedNamespaces": ["a"] }),
+            json!({ "purpose": "Pods", "allowedNamespaces": ["a"] }),
+        ),
+        field(
+            "spec.freeformTags",
+            TAG_KEY,
+            json!({ "freeformTags": { "cost-center/1": "x" } }),
+            json!({ "freeformTags": { "a b": "x" } }),
+        ),
+        field(
+            "spec.freeformTags",
+            TAG_KEY,
+            json!({ "freeformTags": { "k".repeat(100): "x" } }),
+            json!({ "freeformTags": { "a.b": "x" } }),
+        ),
+        field(
+            "spec.freeformTags",
+            TAG_KEY,
+            json!({ "freeformTags": {} }),
+            json!({ "freeformTags": { "k".repeat(101): "x" } }),
+        ),
+        field(
+            "spec.freeformTags",
+            OUR_TAG,
+            json!({ "freeformTags": { "oke-node": "x" } }),
+            json!({ "freeformTags": { "OKE-node-manager/uid": "x" } }),
+        ),
+    ]
+}
+
+fn template_fields() -> Vec<Case> {
+    let (destination, next) = ("spec.attachments[].routes[].destination", "spec.attachments[].routes[].via");
+    let tags = "spec.attachments[].freeformTags";
+    vec![
+        template(destination, BLOCK, route("10.1.0.0/16"), route("10.1.0.1/16")),
+        template(destination, DEFAULT, route("10.0.0.0/8"), route("0.0.0.0/0")),
+        template(destination, LINK_LOCAL, route("10.0.0.0/8"), route("169.254.0.0/16")),
+        template(next, ADDRESS, via("10.1.0.0/16", "10.0.0.9"), via("10.1.0.0/16", "10.0.0")),
+        template(next, FAMILY, via("10.1.0.0/16", "10.0.0.9"), via("fd00:1::/48", "10.0.0.9")),
+        template(
+            "spec.attachments[].allowedNamespaces",
+            NAMESPACES,
+            json!({ "purpose": "Attach", "allowedNamespaces": ["a"] }),
+            json!({ "purpose": "Host", "allowedNamespaces": ["a"] }),
+        ),
+        template(tags, TAG_KEY, json!({ "freeformTags": { "a": "x" } }), json!({ "freeformTags": { "a.b": "x" } })),
+        template(
+            tags,
+            OUR_TAG,
+            json!({ "freeformTags": { "a": "x" } }),
+            json!({ "freeformTags": { "oke-node-manager/name": "x" } }),
+        ),
+    ]
+}
+
+fn profile_fields() -> Vec<Case> {
+    let selector = |operator: &str, values: Value| {
+        let expression = json!({ "key": "pool", "operator": operator, "values": values });
+        Create(with(profile("rules"), json!({ "nodeSelector": { "matchExpressions": [expression] } })))
+    };
+    let expressions = "spec.nodeSelector.matchExpressions[]";
+    let values = "values are for In and NotIn, which need at least one";
+    let named = "a VnicProfile's name is a DNS label: it becomes a label's value";
+    vec![
+        Case {
+            field: expressions,
+            message: values,
+            accepted: selector("In", json!(["a"])),
+            refused: selector("NotIn", json!([])),
+        },
+        Case {
+            field: expressions,
+            message: values,
+            accepted: selector("Exists", json!([])),
+            refused: selector("Exists", json!(["a"])),
+        },
+        Case {
+            field: "",
+            message: named,
+            accepted: Create(profile(&"p".repeat(63))),
+            refused: Create(profile(&"p".repeat(64))),
+        },
+        Case { field: "", message: named, accepted: Create(profile("p-1")), refused: Create(profile("p.1")) },
+    ]
+}
+
+#[tokio::test]
+async fn every_rule_lets_one_object_through_and_refuses_another() {
+    let client = client().await;
+    for case in cases() {
+        let accepted = try_it(&client, &case.accepted).await;
+        assert!(accepted.is_ok(), "{} {}: {:?}", case.field, case.message, accepted.err());
+        let complaints = try_it(&client, &case.refused).await.unwrap_err();
+        let complains =
+            complaints.iter().any(|(field, message)| field == case.field && message.ends_with(case.message));
+        assert!(complains, "{} {}: {complaints:?}", case.field, case.message);
+    }
+}
+
+#[test]
+fn no_rule_is_without_a_case() {
+    let tried: BTreeSet<Complaint> =
+        cases().iter().map(|case| (case.field.to_owned(), case.message.to_owned())).collect();
+    let mut rules = BTreeSet::new();
+    for crd in api::crd::all() {
+        for version in crd.spec.versions {
+            let schema = serde_json::to_value(version.schema.unwrap().open_api_v3_schema).unwrap();
+            collect("", &schema, &mut rules);
+        }
+    }
+    assert_eq!(tried, rules);
+}
+
+async fn try_it(client: &kube::Client, object: &Try) -> Result<Value, Vec<Complaint>> {
+    match object {
+        Create(object) => try_create(client, object).await,
+        Replace(old, new) => try_replace(client, old, new).await,
+    }
+}
+
+/// The rules at and below a schema: the field that they complain of, and their words.
+fn collect(path: &str, schema: &Value, rules: &mut BTreeSet<Complaint>) {
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        let field = rule["fieldPath"].as_str().unwrap_or_default();
+        rules.insert((format!("{path}{field}"), rule["message"].as_str().unwrap().to_owned()));
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let dot = if path.is_empty() { "" } else { "." };
+        collect(&format!("{path}{dot}{name}"), property, rules);
+    }
+    if schema["items"].is_object() {
+        collect(&format!("{path}[]"), &schema["items"], rules);
+    }
+}
