@@ -65,7 +65,7 @@ pub fn note_drop_in(data_dir: &Path, below_root: &str) -> Result<(), Error> {
     let text = text.map_err(|source| Error::Record { path: path.clone(), source })?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
     made.map_err(|source| Error::Place { target: path.clone(), action: "creating its directory", source })?;
-    place(NewFile { target: &path, contents: format!("{text}\n").as_bytes(), mode: MODE })
+    place(NewFile::ours(&path, format!("{text}\n").as_bytes(), MODE))
 }
 
 /// Removes all that are ours below the host's root. One that was written and whose directory is not to be seen from here is

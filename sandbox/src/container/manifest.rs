@@ -38,7 +38,7 @@ struct PodSpec {
     #[serde(default, rename = "hostIPC")]
     host_ipc: bool,
     #[serde(default)]
-    init_containers: Vec<serde::de::IgnoredAny>,
+    init_containers: Vec<ContainerSpec>,
     #[serde(default)]
     security_context: PodSecurity,
     containers: Vec<ContainerSpec>,
@@ -137,14 +137,23 @@ struct ConfigMap {
     optional: bool,
 }
 
+/// Which container of a DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The only one.
+    Only,
+    /// The only one that runs before the others.
+    Init,
+}
+
 /// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
-pub(super) fn read(manifest: &str, patches: &[&str]) -> Result<Container, String> {
+pub(super) fn read(manifest: &str, patches: &[&str], which: Which) -> Result<Container, String> {
     let mut set = daemon_set(manifest)?;
     for patch in patches {
         merge(&mut set, daemon_set(patch)?);
     }
     let set: DaemonSet = serde_yaml_ng::from_value(set).map_err(|error| error.to_string())?;
-    container(set)
+    container(set, which)
 }
 
 fn daemon_set(manifest: &str) -> Result<Value, String> {
@@ -181,16 +190,19 @@ fn merge(base: &mut Value, patch: Value) {
     }
 }
 
-fn container(set: DaemonSet) -> Result<Container, String> {
+fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
     let PodSpec { host_network, host_pid, host_ipc, init_containers, security_context, containers, volumes } =
         set.spec.template.spec;
-    let [container] = <[ContainerSpec; 1]>::try_from(containers).map_err(|all| format!("{} containers", all.len()))?;
+    if which == Which::Only && !init_containers.is_empty() {
+        return Err("it has init containers".into());
+    }
+    let all = if which == Which::Init { init_containers } else { containers };
+    let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
     let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
     for (refused, what) in [
         (!host_network, "a network of its own"),
         (host_pid, "hostPID"),
         (host_ipc, "hostIPC"),
-        (!init_containers.is_empty(), "init containers"),
         (security.privileged, "privileged"),
         (security.allow_privilege_escalation, "allowPrivilegeEscalation"),
         (security.run_as_user != ROOT || security.run_as_group != ROOT, "another user than root"),
@@ -257,7 +269,7 @@ fn volume(mount: Mount, volumes: &[VolumeSpec]) -> Result<Volume, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::NODE_AGENT;
+    use crate::container::{NODE_AGENT, UNINSTALL};
 
     #[test]
     fn what_is_not_emulated_is_refused() {
@@ -275,8 +287,18 @@ mod tests {
         ] {
             let changed = NODE_AGENT.replacen(from, to, 1);
             assert_ne!(changed, NODE_AGENT, "{from}");
-            let error = read(&changed, &[]).unwrap_err();
+            let error = read(&changed, &[], Which::Only).unwrap_err();
             assert!(error.contains(why), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn an_init_container_is_read_by_itself_only_where_it_is_asked_for() {
+        assert_eq!(read(UNINSTALL, &[], Which::Only).unwrap_err(), "it has init containers");
+        assert_eq!(read(NODE_AGENT, &[], Which::Init).unwrap_err(), "0 containers");
+        assert_eq!(
+            read(UNINSTALL, &[], Which::Init).unwrap().command,
+            ["/usr/local/bin/oke-cni-installer", "uninstall"]
+        );
     }
 }
