@@ -51,11 +51,10 @@ fn shorthand(attachment: &mut Value) {
         (None, Some(reason)) => ("False", "False", reason.as_str().unwrap().to_owned()),
         (None, None) => return,
     };
-    let condition = |kind: &str, status: &str, reason: &str| json!({ "type": kind, "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let condition = |kind: &str, status: &str, reason: &str| json!({ "type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" });
     let on_attached = if ready == "True" { "Attached" } else { &reason };
-    attachment["status"] = json!({ "observedGeneration": 1, "conditions": [
-        condition("Attached", attached, on_attached), condition("Ready", ready, &reason)
-    ] });
+    let conditions = [condition("Attached", attached, on_attached), condition("Ready", ready, &reason)];
+    attachment["status"] = json!({ "observedGeneration": 1, "conditions": conditions });
     attachment["metadata"]["generation"] = 1.into();
 }
 
