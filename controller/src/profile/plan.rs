@@ -187,6 +187,18 @@ impl<'a> Plan<'a> {
     }
 }
 
+impl Step {
+    /// The profile that it is for; none where that is gone.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
+            Self::Remove { why: Why::NotInProfile(profile) | Why::NotForNode { profile, .. }, .. } => Some(profile),
+            Self::Remove { why: Why::ProfileGone(_) | Why::InstanceTerminated, .. } => None,
+        }
+    }
+}
+
 impl Target {
     fn of(object: &VnicAttachment) -> Self {
         Self { name: object.metadata.name.clone().unwrap_or_default(), uid: object.metadata.uid.clone() }
