@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,6 +19,7 @@ use oke_node_controller::profile::plan::plan;
 use oke_node_controller::profile::removal::Unwanted;
 use oke_node_controller::profile::selection::select;
 use oke_node_controller::profile::status;
+use oke_node_controller::store::{NodeObject, NodeView, Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -27,20 +27,32 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_secs(600);
 
 fn objects(yaml: &str) -> Observed {
-    let mut observed = Observed::default();
+    let store = Store::default();
     for document in serde_yaml_ng::Deserializer::from_str(yaml) {
         let mut value = Value::deserialize(document).unwrap();
         match value["kind"].as_str().unwrap() {
-            "VnicProfile" => observed.profiles.push(Arc::new(serde_json::from_value(value).unwrap())),
-            "Node" => observed.nodes.push(Arc::new(serde_json::from_value(value).unwrap())),
+            "VnicProfile" => store.profiles_mut().apply(serde_json::from_value(value).unwrap()),
+            "Node" => drop(store.nodes_mut().apply(NodeView::of(node(value)))),
             "VnicAttachment" => {
                 shorthand(&mut value);
-                observed.attachments.push(Arc::new(serde_json::from_value(value).unwrap()));
+                let name = value["metadata"]["name"].as_str().unwrap().to_owned();
+                match serde_json::from_value(value) {
+                    Ok(object) => drop(store.attachments_mut().apply(object)),
+                    // As the watch does with what a later version wrote.
+                    Err(_) => store.attachments_mut().cannot_read(name),
+                }
             }
             other => panic!("{other}"),
         }
     }
-    observed
+    Observed::of(&store)
+}
+
+/// A Node as the API server sends it.
+fn node(mut short: Value) -> NodeObject {
+    short["apiVersion"] = "v1".into();
+    short.as_object_mut().unwrap().entry("spec").or_insert(json!({}));
+    serde_json::from_value(short).unwrap()
 }
 
 /// Writes the conditions that the controller would have written.

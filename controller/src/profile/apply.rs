@@ -33,15 +33,13 @@ pub enum ApplyError {
 }
 
 /// Carries out all steps, whatever becomes of others. On success of a step the object is as it says, or being deleted.
-/// Returns those that failed.
-pub async fn apply<'s>(client: &Client, steps: &'s [Step]) -> Vec<(&'s Step, ApplyError)> {
+pub async fn apply<'s>(client: &Client, steps: &'s [Step]) -> Vec<(&'s Step, Result<(), ApplyError>)> {
     let api: Api<VnicAttachment> = Api::all(client.clone());
     let carried = steps.iter().map(|step| {
         let api = &api;
         async move { (step, carry_out(api, step).await) }
     });
-    let outcomes = stream::iter(carried).buffer_unordered(AT_ONCE);
-    outcomes.filter_map(async |(step, outcome)| Some((step, outcome.err()?))).collect().await
+    stream::iter(carried).buffer_unordered(AT_ONCE).collect().await
 }
 
 /// Writes a profile's status. On success it is this one.

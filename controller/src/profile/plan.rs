@@ -188,6 +188,17 @@ impl<'a> Plan<'a> {
 }
 
 impl Step {
+    /// What it does, as metrics say it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Make(_) => "make",
+            Self::Change { .. } => "change",
+            Self::Replace { .. } => "replace",
+            Self::Remove { .. } => "remove",
+        }
+    }
+
     /// The profile that it is for; none where that is gone.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {

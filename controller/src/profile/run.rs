@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource};
-use tokio::sync::Notify;
+use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::apply::{ApplyError, apply, write_status};
@@ -17,6 +17,8 @@ use super::removal::Unwanted;
 use super::selection::select;
 use super::status;
 use crate::events::{Events, Level, News};
+use crate::metrics::Metrics;
+use crate::store::Store;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
 const PACE: Duration = Duration::from_secs(1);
@@ -27,20 +29,25 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
+/// For how long a node that is not selected any more keeps its VNICs: a label that comes and goes with a rollout, or a
+/// mistake that is noticed, costs nothing.
+pub const GRACE: Duration = Duration::from_mins(10);
+
 /// What it needs.
-pub struct Profiles<L, C> {
+#[expect(missing_debug_implementations, reason = "the client has none")]
+pub struct Profiles {
     /// The API server.
     pub client: Client,
-    /// Looks; none as long as not everything was read.
-    pub look: L,
-    /// Told of every change.
-    pub changed: Arc<Notify>,
+    /// What there is; read whole before this runs.
+    pub store: Arc<Store>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// Where news go.
     pub events: Events,
     /// For how long a node that is not selected any more keeps its VNICs.
     pub grace: Duration,
     /// 0.0–1.0, for jitter.
-    pub chance: C,
+    pub chance: fn() -> f64,
 }
 
 /// What remains from one pass to the next. All of it may be lost.
@@ -52,21 +59,16 @@ struct Memory {
     failures: u32,
 }
 
-impl<L: Fn() -> Option<Observed>, C: Fn() -> f64> Profiles<L, C> {
+impl Profiles {
     /// Works until dropped.
     pub async fn run(self) {
         let mut memory = Memory::default();
         loop {
-            let Some(observed) = (self.look)() else {
-                self.changed.notified().await;
-                continue;
-            };
-            let next = self.pass(&observed, &mut memory).await;
-            drop(observed);
+            let next = self.pass(&Observed::of(&self.store), &mut memory).await;
             sleep(self.pause(memory.failures)).await;
             if memory.failures == 0 {
                 tokio::select! {
-                    () = self.changed.notified() => {}
+                    () = self.store.changed().notified() => {}
                     () = sleep_until(next) => {}
                 }
             }
@@ -79,17 +81,24 @@ impl<L: Fn() -> Option<Observed>, C: Fn() -> f64> Profiles<L, C> {
         let selections = select(observed);
         let plan = plan(observed, &selections, (&memory.unwanted, self.grace, now));
         self.tell(observed, &plan, memory);
+        let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
+        self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
         for step in &plan.steps {
             tracing::info!(event = "profile.step", %step);
         }
         let mut failed = 0_u32;
-        for (step, error) in apply(&self.client, &plan.steps).await {
-            failed += 1;
-            self.complain(&plan, step, &error);
+        for (step, outcome) in apply(&self.client, &plan.steps).await {
+            self.metrics.wrote(step.kind(), outcome.is_ok());
+            if let Err(error) = outcome {
+                failed += 1;
+                self.complain(&plan, step, &error);
+            }
         }
         for (profile, report) in &plan.reports {
             let Some(status) = status::changed(report, Time(Timestamp::now())) else { continue };
-            if let Err(error) = write_status(&self.client, profile, &status).await {
+            let written = write_status(&self.client, profile, &status).await;
+            self.metrics.wrote("profile_status", written.is_ok());
+            if let Err(error) = written {
                 failed += 1;
                 tracing::warn!(event = "profile.status", profile, error = chain(&error));
             }
@@ -107,8 +116,8 @@ impl<L: Fn() -> Option<Observed>, C: Fn() -> f64> Profiles<L, C> {
         let before = std::mem::take(&mut memory.told);
         let new = || plan.problems.iter().filter(|problem| !before.contains(&key(problem)));
         let names: BTreeSet<&str> = new().map(|problem| problem.node).collect();
-        let nodes = observed.nodes.iter().filter(|node| names.contains(node.name()));
-        let nodes: BTreeMap<&str, _> = nodes.map(|node| (node.name(), node)).collect();
+        let nodes = observed.nodes.iter().filter(|node| names.contains(node.name.as_str()));
+        let nodes: BTreeMap<&str, _> = nodes.map(|node| (node.name.as_str(), node)).collect();
         for problem in new() {
             let Some(node) = nodes.get(problem.node) else { continue };
             self.events.tell(News {
@@ -144,15 +153,4 @@ impl<L: Fn() -> Option<Observed>, C: Fn() -> f64> Profiles<L, C> {
         let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
         whole.mul_f64(0.5 + (self.chance)().clamp(0.0, 1.0) / 2.0).max(PACE)
     }
-}
-
-/// An error with its causes, as one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut story = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        story = format!("{story}: {error}");
-        cause = error.source();
-    }
-    story
 }

@@ -44,9 +44,9 @@ async fn what_is_at_rest_is_not_written() {
         (objects[0].metadata.resource_version.clone(), profile.metadata.resource_version)
     };
     let before = versions().await;
-    let passes = scene.passes();
+    let looks = scene.looks();
     scene
-        .wait_for("three looks more", async || (scene.passes() >= passes + 3).then_some(()).or_else(|| scene.nudge()))
+        .wait_for("three looks more", async || (scene.looks() >= looks + 3).then_some(()).or_else(|| scene.nudge()))
         .await;
     assert_eq!(versions().await, before);
 }
@@ -117,10 +117,10 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics_and_one_that_lost_its_la
     let uid = scene.objects("leaves", 1).await[0].metadata.uid.clone();
     scene.delete::<Node>("leaves-1").await;
     scene.profile_says("leaves", "NoNodes").await;
-    let (away, passes) = (Instant::now(), scene.passes());
+    let (away, looks) = (Instant::now(), scene.looks());
     scene
         .wait_for("looks beyond the grace", async || {
-            (away.elapsed() > GRACE * 2 && scene.passes() > passes).then_some(()).or_else(|| scene.nudge())
+            (away.elapsed() > GRACE * 2 && scene.looks() > looks).then_some(()).or_else(|| scene.nudge())
         })
         .await;
     assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid, "the Node is away");
@@ -178,8 +178,8 @@ async fn a_terminated_instances_object_goes_when_its_node_is_gone() {
     scene.profile("ends", json!({})).await;
     let object = scene.objects("ends", 1).await.remove(0);
     scene.make(&object, "NodeGone").await;
-    let passes = scene.passes();
-    scene.wait_for("a look", async || (scene.passes() > passes + 1).then_some(()).or_else(|| scene.nudge())).await;
+    let looks = scene.looks();
+    scene.wait_for("a look", async || (scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())).await;
     assert_eq!(scene.objects("ends", 1).await[0].metadata.uid, object.metadata.uid, "the Node is still there");
     scene.delete::<Node>("ends-1").await;
     scene.objects("ends", 0).await;

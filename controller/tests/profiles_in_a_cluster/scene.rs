@@ -2,27 +2,23 @@
 //! its own, by a label.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api::{PROFILE_LABEL, VnicAttachment, VnicProfile};
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::DeserializeGuard;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, Client, Resource};
 use kube_harness::ApiServer;
 use oke_node_controller::events::{Events, Reporter};
-use oke_node_controller::node;
-use oke_node_controller::profile::observed::Observed;
+use oke_node_controller::metrics::Metrics;
 use oke_node_controller::profile::run::Profiles;
+use oke_node_controller::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// How long a node that lost its label keeps its VNICs here.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -30,9 +26,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 /// The controller, on a thread of its own with a runtime of its own: tests come and go.
 struct Running {
-    changed: Arc<Notify>,
-    passes: Arc<AtomicUsize>,
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
 }
+
+static RUNNING: OnceLock<Running> = OnceLock::new();
 
 pub(crate) struct Scene {
     client: Client,
@@ -45,54 +43,42 @@ pub(crate) fn ocid(name: &str) -> String {
 }
 
 fn running() -> &'static Running {
-    static RUNNING: OnceLock<Running> = OnceLock::new();
     RUNNING.get_or_init(|| {
-        let running = Running { changed: Arc::default(), passes: Arc::default() };
-        let (changed, passes) = (running.changed.clone(), running.passes.clone());
+        let (store, metrics): (Arc<Store>, Arc<Metrics>) = Default::default();
         let (ready, is_ready) = std::sync::mpsc::channel();
+        let its = (store.clone(), metrics.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(controller(changed, passes, ready));
+            runtime.block_on(controller(its.0, its.1, ready));
         });
         is_ready.recv_timeout(WITHIN).expect("the controller starts");
-        running
+        Running { store, metrics }
     })
 }
 
-async fn controller(changed: Arc<Notify>, passes: Arc<AtomicUsize>, ready: std::sync::mpsc::Sender<()>) {
+async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::mpsc::Sender<()>) {
     let server = ApiServer::shared().unwrap();
     for crd in api::crd::all() {
         server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
     }
-    let client = server.client(server.admin()).unwrap();
-    let profiles = follow::<DeserializeGuard<VnicProfile>>(&client, &changed);
-    let nodes = follow::<node::Node>(&client, &changed);
-    let attachments = follow::<DeserializeGuard<VnicAttachment>>(&client, &changed);
-    profiles.wait_until_ready().await.unwrap();
-    nodes.wait_until_ready().await.unwrap();
-    attachments.wait_until_ready().await.unwrap();
-    let (events, writer) = Events::new();
-    let look = move || {
-        passes.fetch_add(1, Ordering::SeqCst);
-        Some(Observed { profiles: profiles.state(), nodes: nodes.state(), attachments: attachments.state() })
+    let client = || server.client(server.admin()).unwrap();
+    let (read, mut is_read): (Vec<_>, Vec<_>) = (0..3).map(|_| watch::channel(false)).unzip();
+    let [attachments, nodes, profiles] = <[_; 3]>::try_from(read).unwrap();
+    let (events, writer) = Events::new(metrics.events_lost());
+    let work = async {
+        for read in &mut is_read {
+            read.wait_for(|read| *read).await.unwrap();
+        }
+        ready.send(()).unwrap();
+        Profiles { client: client(), store: store.clone(), metrics, events, grace: GRACE, chance: || 0.5 }.run().await;
     };
-    ready.send(()).unwrap();
-    let controller = Profiles { client: client.clone(), look, changed, events, grace: GRACE, chance: || 0.5 };
-    tokio::join!(controller.run(), writer.run(client, Reporter { instance: "test".to_owned() }));
-}
-
-fn follow<K>(client: &Client, changed: &Arc<Notify>) -> reflector::Store<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    let (store, writer) = reflector::store();
-    let stream = watcher(Api::<K>::all(client.clone()), watcher::Config::default()).default_backoff().reflect(writer);
-    let changed = changed.clone();
-    tokio::spawn(stream.for_each(move |_| {
-        changed.notify_one();
-        futures::future::ready(())
-    }));
-    store
+    tokio::join!(
+        follow_attachments(client(), store.clone(), attachments, |_| {}),
+        follow_nodes(client(), store.clone(), nodes, |_| {}),
+        follow_profiles(client(), store.clone(), profiles),
+        writer.run(client(), Reporter { instance: "test".to_owned() }),
+        work,
+    );
 }
 
 impl Scene {
@@ -203,13 +189,13 @@ impl Scene {
     }
 
     /// How often the controller has looked.
-    pub(crate) fn passes(&self) -> usize {
-        running().passes.load(Ordering::SeqCst)
+    pub(crate) fn looks(&self) -> u64 {
+        running().metrics.looks()
     }
 
     /// Makes it look again.
     pub(crate) fn nudge<T>(&self) -> Option<T> {
-        running().changed.notify_one();
+        running().store.changed().notify_one();
         None
     }
 
