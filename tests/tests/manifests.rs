@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use k8s_openapi::Metadata;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -20,9 +22,10 @@ use serde_json::Value;
 
 /// Any object of a manifest.
 enum Object {
+    /// One whose fields are Kubernetes', and which says nothing of the agent.
+    Other,
     DaemonSet(Box<DaemonSet>),
     ServiceAccount(Box<ServiceAccount>),
-    CustomResourceDefinition,
 }
 
 const AGENT: &str = "oke-node-agent";
@@ -50,14 +53,19 @@ fn objects() -> Vec<Object> {
 
 fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
+        Some("ClusterRole") => other::<ClusterRole>(document),
+        Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
+        Some("ValidatingAdmissionPolicy") => other::<ValidatingAdmissionPolicy>(document),
+        Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
         Some("DaemonSet") => Object::DaemonSet(Box::new(strictly(document))),
         Some("ServiceAccount") => Object::ServiceAccount(Box::new(strictly(document))),
-        Some("CustomResourceDefinition") => {
-            strictly::<CustomResourceDefinition>(document);
-            Object::CustomResourceDefinition
-        }
         other => panic!("no test knows the kind {other:?}"),
     }
+}
+
+fn other<T: DeserializeOwned + Serialize>(document: Value) -> Object {
+    strictly::<T>(document);
+    Object::Other
 }
 
 /// Reads an object, and sees to it that nothing of it was passed over: written again, it is the same.
