@@ -64,8 +64,8 @@ advice! {
         "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
     VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too.",
         "Disable the program that the message names for secondary VNICs; for ocid, `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/.";
-    DropInFailed: "A drop-in for a network manager could not be written, although HOST_DROP_INS allows it.",
-        "HOST_ROOT must be the host's root, mounted writable where the message says.";
+    DropInFailed: "A drop-in for a network manager could not be written, although HOST_DROP_INS allows it, or not be removed, although it no longer does.",
+        "HOST_ROOT must be the host's root, mounted writable where the message says; or remove the file by hand.";
     AttachmentLeftOver: "A pod is gone, and not all of its network could be removed.",
         "The message names what stays and the kernel's answer; it is tried again. Its addresses stay taken until then.";
     LeftInPlace: "The pod network of this node is somebody else's now, and what ours made before is still there.",

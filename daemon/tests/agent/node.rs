@@ -166,12 +166,12 @@ impl Node {
         self.start(self.container(), more)
     }
 
-    /// Starts the agent where drop-ins may be written.
-    pub(crate) fn agent_with_drop_ins(&self) -> Agent {
+    /// Starts the agent where drop-ins can be written; whether they may is `allow` or `deny`.
+    pub(crate) fn agent_with_drop_ins(&self, permission: &str) -> Agent {
         let container = DROP_INS.iter().fold(self.container(), |container, below| {
             container.with_volume(&self.path("host").join(below), &std::path::Path::new("/host").join(below))
         });
-        self.start(container, &["--host-drop-ins", "allow"])
+        self.start(container, &["--host-drop-ins", permission])
     }
 
     /// Starts the agent without a capability.
