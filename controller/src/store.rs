@@ -184,7 +184,7 @@ where
 }
 
 /// An object, or the name of one that cannot be read.
-fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
+pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
     match object.0 {
         Ok(mut object) => {
             // A third of the object, and of no use here.

@@ -84,8 +84,8 @@ fn planned(case: &Path) -> String {
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
     }
-    if let Some(next) = plan.next {
-        writeln!(text, "look again after {:?}", next - now).unwrap();
+    for step in &plan.later {
+        writeln!(text, "in {:?}: {step}", plan.next.unwrap() - now).unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
