@@ -9,6 +9,7 @@
 
 mod told;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,14 +53,14 @@ pub enum Level {
 pub struct Events {
     queue: Sender<News>,
     told: Arc<Mutex<Told>>,
-    lost: Counter,
+    lost: Arc<AtomicU64>,
 }
 
 /// The other end: writes what is told.
 #[derive(Debug)]
 pub struct Writer {
     queue: Receiver<News>,
-    lost: Counter,
+    lost: Arc<AtomicU64>,
 }
 
 /// Who tells, as events say it.
@@ -84,11 +84,12 @@ const LONGEST_NOTE: usize = 1000;
 const NAMESPACE: &str = "default";
 
 impl Events {
-    /// Both ends; what is lost is counted there.
+    /// Both ends.
     #[must_use]
-    pub fn new(lost: Counter) -> (Self, Writer) {
+    pub fn new() -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
-        let events = Self { queue: sender, told: Arc::default(), lost: lost.clone() };
+        let lost = Arc::new(AtomicU64::new(0));
+        let events = Self { queue: sender, told: Arc::default(), lost: Arc::clone(&lost) };
         (events, Writer { queue: receiver, lost })
     }
 
@@ -97,8 +98,14 @@ impl Events {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_new(&news, Instant::now()) && self.queue.try_send(news).is_err() {
-            self.lost.inc();
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// How many were dropped so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -116,7 +123,7 @@ impl Writer {
                 Err(_) => Some(format!("no answer within {DEADLINE:?}")),
             };
             if let Some(problem) = problem {
-                self.lost.inc();
+                self.lost.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(reason = news.reason, note = news.note, problem, "an event was not written");
             }
             sleep(PACE).await;
@@ -196,14 +203,13 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_when_nothing_is_written() {
-        let lost: Counter = Counter::default();
-        let (events, writer) = Events::new(lost.clone());
+        let (events, writer) = Events::new();
         for number in 0..QUEUE + 5 {
             events.tell(news(&number.to_string()));
         }
-        assert_eq!(lost.get(), 5);
+        assert_eq!(events.lost(), 5);
         drop(writer);
         events.tell(news("after the end"));
-        assert_eq!(lost.get(), 6);
+        assert_eq!(events.lost(), 6);
     }
 }

@@ -26,7 +26,6 @@ use crate::board::{Board, Role};
 use crate::chance::chance;
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
-use crate::plan_command;
 use crate::settings::Settings;
 
 /// For one request to the API server, but for watches.
@@ -69,14 +68,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     }
     let read = layers.read(&keys);
     let values = read.values.clone();
-    match read.settings::<Settings>(&keys) {
-        Ok(settings) => {
-            let done = match command {
-                Command::Plan(asked) => in_runtime(plan_command::run(settings, asked.output)),
-                _ => in_runtime(controller(Live::new(layers, values, settings))),
-            };
-            done.map(|()| Exit::Fine)
-        }
+    match read.settings(&keys) {
+        Ok(settings) => stay(Live::new(layers, values, settings)).map(|()| Exit::Fine),
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
             eprintln!(
@@ -93,7 +86,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn stay(live: Live<Settings>) -> anyhow::Result<()> {
+    logging::start(live.current().settings.log_level);
     // The second call of a process fails, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -101,7 +95,7 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
         .max_blocking_threads(4)
         .build()
         .context("starting the runtime")?;
-    let result = runtime.block_on(work);
+    let result = runtime.block_on(controller(live));
     // Whatever is in flight is found again by whoever comes next; waiting would only outlast the lease.
     runtime.shutdown_background();
     result
@@ -109,7 +103,6 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
 
 async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
     let settings = live.current().settings.clone();
-    logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let board = Arc::new(Board::default());
@@ -161,7 +154,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn kubernetes() -> anyhow::Result<Client> {
+async fn kubernetes() -> anyhow::Result<Client> {
     let mut config = kube::Config::infer().await.context("finding the API server")?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.write_timeout = Some(KUBERNETES_TIMEOUT);
