@@ -67,7 +67,7 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), then machine and fuzz, stop
 
 # One kernel with nf_tables, IPVS and VLANs: what runs here and in the guest by halves, and what needs all three.
 machine: setup ## Run the tests of return paths on a kernel of Debian's, under qemu
-	cargo build --package oke-node-agent --package vcn-native --package sandbox --bins
+	cargo build --package oke-node-agent --package installer --package vcn-native --package sandbox --bins
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package tests --no-fail-fast --test return_paths --test ipvs -- --include-ignored
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use resident::args::{ConfigArgs, LogLevel};
+use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::{AT_START, Keys};
 
@@ -48,6 +48,8 @@ Examples:
   oke-node-controller config --explain                     every key: default, unit, meaning
   oke-node-controller config --check controller.conf       before it is rolled out: everything that is wrong with it")]
     Config(ConfigArgs),
+    /// Say what would be done now, and change nothing
+    Plan(Output),
 }
 
 /// Who the controller is towards the OCI API.

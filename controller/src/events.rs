@@ -9,7 +9,6 @@
 
 mod told;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,14 +53,14 @@ pub enum Level {
 pub struct Events {
     queue: Sender<News>,
     told: Arc<Mutex<Told>>,
-    lost: Arc<AtomicU64>,
+    lost: Counter,
 }
 
 /// The other end: writes what is told.
 #[derive(Debug)]
 pub struct Writer {
     queue: Receiver<News>,
-    lost: Arc<AtomicU64>,
+    lost: Counter,
 }
 
 /// Who tells, as events say it.
@@ -84,12 +84,11 @@ const LONGEST_NOTE: usize = 1000;
 const NAMESPACE: &str = "default";
 
 impl Events {
-    /// Both ends.
+    /// Both ends; what is lost is counted there.
     #[must_use]
-    pub fn new() -> (Self, Writer) {
+    pub fn new(lost: Counter) -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
-        let lost = Arc::new(AtomicU64::new(0));
-        let events = Self { queue: sender, told: Arc::default(), lost: Arc::clone(&lost) };
+        let events = Self { queue: sender, told: Arc::default(), lost: lost.clone() };
         (events, Writer { queue: receiver, lost })
     }
 
@@ -98,14 +97,8 @@ impl Events {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_new(&news, Instant::now()) && self.queue.try_send(news).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost.inc();
         }
-    }
-
-    /// How many were dropped so far.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -123,7 +116,7 @@ impl Writer {
                 Err(_) => Some(format!("no answer within {DEADLINE:?}")),
             };
             if let Some(problem) = problem {
-                self.lost.fetch_add(1, Ordering::Relaxed);
+                self.lost.inc();
                 tracing::warn!(reason = news.reason, note = news.note, problem, "an event was not written");
             }
             sleep(PACE).await;
@@ -203,13 +196,14 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_when_nothing_is_written() {
-        let (events, writer) = Events::new();
+        let lost: Counter = Counter::default();
+        let (events, writer) = Events::new(lost.clone());
         for number in 0..QUEUE + 5 {
             events.tell(news(&number.to_string()));
         }
-        assert_eq!(events.lost(), 5);
+        assert_eq!(lost.get(), 5);
         drop(writer);
         events.tell(news("after the end"));
-        assert_eq!(events.lost(), 6);
+        assert_eq!(lost.get(), 6);
     }
 }

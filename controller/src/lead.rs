@@ -11,9 +11,11 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::board::{Board, Role};
+use crate::chance::chance;
 use crate::events::{Events, Reporter};
+use crate::profile::run::{GRACE, Profiles};
 use crate::settings::Settings;
-use crate::store::{Store, follow_attachments, follow_nodes};
+use crate::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
 const SYSTEM: &str = "kube-system";
@@ -41,20 +43,31 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let Leader { client, identity, board, configurations } = leader;
     let settings = configurations.borrow().settings.clone();
     let store = Arc::new(Store::default());
-    let (events, writer) = Events::new();
+    let (events, writer) = Events::new(board.metrics.events_lost());
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
+    let (profiles_read, mut profiles) = watch::channel(false);
+    let stamping = Profiles {
+        client: client.clone(),
+        store: store.clone(),
+        metrics: board.metrics.clone(),
+        events: events.clone(),
+        grace: GRACE,
+        chance,
+    };
     let _ = (events, settings);
     let working = async {
-        for known in [&mut attachments, &mut nodes] {
+        for known in [&mut attachments, &mut nodes, &mut profiles] {
             known.wait_for(|known| *known).await.context("reading what there is to do")?;
         }
         board.set_role(Role::Working);
-        std::future::pending::<anyhow::Result<()>>().await
+        stamping.run().await;
+        bail!("the task that serves VnicProfiles ended")
     };
     tokio::select! {
         () = follow_attachments(client.clone(), store.clone(), attachments_read, |_| {}) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(client.clone(), store.clone(), nodes_read, |_| {}) => bail!("the watch of Nodes ended"),
+        () = follow_profiles(client.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         () = writer.run(client, Reporter { instance: identity }) => bail!("the task that writes events ended"),
         ended = working => ended,
     }

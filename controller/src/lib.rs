@@ -21,7 +21,7 @@ pub mod events;
 pub mod lead;
 pub mod lease;
 pub mod metrics;
-pub mod node;
+pub mod plan_command;
 pub mod profile;
 pub mod run;
 pub mod settings;

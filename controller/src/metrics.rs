@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use api::ProfileSummary;
 use oci::{Attempt, Kind, Observer, Standing};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,7 +19,7 @@ use prometheus_client::registry::Registry;
 use resident::metrics::{Book, Described};
 
 use crate::work::Depth;
-use labels::{Build, Call, Object, OfOperation, Outcome, Queue, Step};
+use labels::{Build, Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step};
 
 /// A call takes 0.05 to 5 s.
 const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
@@ -62,6 +63,10 @@ pub struct Metrics {
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
     unclaimed: Gauge,
+    looks: Counter,
+    profile_nodes: Family<ProfileNodes, Gauge>,
+    node_problems: Family<Problem, Gauge>,
+    events_lost: Counter,
     configurations: Family<Outcome, Counter>,
     now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
     /// A scrape clears and sets what another one reads.
@@ -90,6 +95,10 @@ impl Default for Metrics {
             steps: Family::default(),
             writes: Family::default(),
             unclaimed: Gauge::default(),
+            looks: Counter::default(),
+            profile_nodes: Family::default(),
+            node_problems: Family::default(),
+            events_lost: Counter::default(),
             configurations: Family::default(),
             now: OnceLock::new(),
             scrape: Mutex::default(),
@@ -135,6 +144,19 @@ impl Default for Metrics {
             "VNICs with this cluster's tags whose VnicAttachment is not there, on instances that were looked at",
             &metrics.unclaimed,
         );
+        book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);
+        book.family(
+            "profile_nodes",
+            "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
+             (failed)",
+            &metrics.profile_nodes,
+        );
+        book.family(
+            "node_problems",
+            "What is wrong with Nodes' requests for VNICs, as events say it",
+            &metrics.node_problems,
+        );
+        book.single("events_lost", "Events that could not be written", &metrics.events_lost);
         book.family(
             "configuration_readings",
             "Changes of the configuration file that were taken over (ok) or refused (error)",
@@ -193,6 +215,40 @@ impl Metrics {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// Counts a look at the VnicProfiles: how many nodes of each are how far, and what is wrong on nodes, by its word.
+    pub fn looked<'a>(
+        &self,
+        profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
+        problems: impl Iterator<Item = &'static str>,
+    ) {
+        self.looks.inc();
+        // What is gone must not be told for ever.
+        let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        self.profile_nodes.clear();
+        for (profile, ProfileSummary { matched, attached, ready, failed }) in profiles {
+            for (state, count) in [("matched", matched), ("attached", attached), ("ready", ready), ("failed", failed)] {
+                let labels = ProfileNodes { profile: profile.to_owned(), state };
+                self.profile_nodes.get_or_create(&labels).set(count.into());
+            }
+        }
+        self.node_problems.clear();
+        for reason in problems {
+            self.node_problems.get_or_create(&Problem { reason }).inc();
+        }
+    }
+
+    /// Where events that could not be written are counted.
+    #[must_use]
+    pub fn events_lost(&self) -> Counter {
+        self.events_lost.clone()
+    }
+
+    /// How many looks at the VnicProfiles there were.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
     /// Counts a configuration that was read anew.
     pub fn configuration_read(&self, right: bool) {
         self.configurations.get_or_create(&Outcome { result: word(right) }).inc();
@@ -249,6 +305,19 @@ const fn word(done: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_that_is_gone_is_told_no_more() {
+        let metrics = Metrics::default();
+        let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
+        metrics.looked([("gone", sum), ("here", sum)].into_iter(), ["UnknownVnicProfile"; 2].into_iter());
+        let line = r#"oke_node_controller_node_problems{reason="UnknownVnicProfile"} 2"#;
+        assert!(metrics.text().contains(line), "{}", metrics.text());
+        metrics.looked([("here", sum)].into_iter(), std::iter::empty());
+        let text = metrics.text();
+        assert!(text.contains(r#"oke_node_controller_profile_nodes{profile="here",state="ready"} 1"#), "{text}");
+        assert!(!text.contains("gone") && !text.contains("UnknownVnicProfile"), "{text}");
+    }
 
     #[test]
     fn calls_and_objects_are_told() {

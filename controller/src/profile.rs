@@ -8,11 +8,13 @@
 //!                                                           └──▶ events on Nodes
 //! ```
 
+pub mod apply;
 pub mod claims;
 pub mod observed;
 pub mod plan;
 pub mod removal;
 pub mod rollout;
+pub mod run;
 pub mod selection;
 pub mod stamp;
 pub mod state;

@@ -26,6 +26,7 @@ use crate::board::{Board, Role};
 use crate::chance::chance;
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
+use crate::plan_command;
 use crate::settings::Settings;
 
 /// For one request to the API server, but for watches.
@@ -68,8 +69,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     }
     let read = layers.read(&keys);
     let values = read.values.clone();
-    match read.settings(&keys) {
-        Ok(settings) => stay(Live::new(layers, values, settings)).map(|()| Exit::Fine),
+    match read.settings::<Settings>(&keys) {
+        Ok(settings) => {
+            let done = match command {
+                Command::Plan(asked) => in_runtime(plan_command::run(settings, asked.output)),
+                _ => in_runtime(controller(Live::new(layers, values, settings))),
+            };
+            done.map(|()| Exit::Fine)
+        }
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
             eprintln!(
@@ -86,8 +93,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-fn stay(live: Live<Settings>) -> anyhow::Result<()> {
-    logging::start(live.current().settings.log_level);
+fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     // The second call of a process fails, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,7 +101,7 @@ fn stay(live: Live<Settings>) -> anyhow::Result<()> {
         .max_blocking_threads(4)
         .build()
         .context("starting the runtime")?;
-    let result = runtime.block_on(controller(live));
+    let result = runtime.block_on(work);
     // Whatever is in flight is found again by whoever comes next; waiting would only outlast the lease.
     runtime.shutdown_background();
     result
@@ -103,6 +109,7 @@ fn stay(live: Live<Settings>) -> anyhow::Result<()> {
 
 async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
     let settings = live.current().settings.clone();
+    logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let board = Arc::new(Board::default());
@@ -154,7 +161,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn kubernetes() -> anyhow::Result<Client> {
+pub(crate) async fn kubernetes() -> anyhow::Result<Client> {
     let mut config = kube::Config::infer().await.context("finding the API server")?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.write_timeout = Some(KUBERNETES_TIMEOUT);

@@ -1,24 +1,29 @@
-//! What the API server told: VnicAttachments by instance, and Nodes by instance, kept by watches. One task each writes,
-//! everybody reads; nothing here asks.
+//! What the API server told: VnicAttachments and Nodes by instance, VnicProfiles by name, kept by watches. One task each
+//! writes, everybody reads; nothing here asks.
 
 mod attachments;
 mod nodes;
+mod profiles;
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use api::VnicAttachment;
+use api::{VnicAttachment, VnicProfile};
 use futures::StreamExt;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, ResourceExt};
-use tokio::sync::watch;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
 pub use attachments::Attachments;
 pub use nodes::{NodeObject, NodeView, Nodes};
+pub use profiles::Profiles;
 
 /// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.
 const WATCH_SECONDS: u32 = 240;
@@ -27,11 +32,13 @@ const PAGE: u32 = 500;
 /// For how long a watch may fail before it is said again.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
-/// Both.
+/// All of it.
 #[derive(Debug, Default)]
 pub struct Store {
     attachments: RwLock<Attachments>,
     nodes: RwLock<Nodes>,
+    profiles: RwLock<Profiles>,
+    changed: Notify,
 }
 
 impl Store {
@@ -43,6 +50,21 @@ impl Store {
     /// The Nodes.
     pub fn nodes(&self) -> RwLockReadGuard<'_, Nodes> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The VnicProfiles.
+    pub fn profiles(&self) -> RwLockReadGuard<'_, Profiles> {
+        self.profiles.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told of every change, a status included, once by whomever waits.
+    pub const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// To change the VnicProfiles, for the watch and for tests.
+    pub fn profiles_mut(&self) -> RwLockWriteGuard<'_, Profiles> {
+        self.profiles.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// To change the VnicAttachments, for the watch and for tests.
@@ -62,32 +84,30 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object that a later version wrote may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    let mut stream = pin!(watcher(api, config()).default_backoff());
-    let mut listed: Option<Vec<VnicAttachment>> = None;
-    let mut trouble = Trouble::of("VnicAttachments");
-    while let Some(event) = stream.next().await {
-        let Some(event) = trouble.passed(event) else { continue };
-        let instances = match event {
-            Event::Init => {
-                listed = Some(Vec::new());
-                continue;
+    follow(api, "VnicAttachments", read, |news| {
+        let mut all = store.attachments_mut();
+        let instances = match news {
+            News::All(objects) => {
+                let (objects, unreadable): (Vec<_>, Vec<_>) =
+                    objects.into_iter().map(readable).partition(Result::is_ok);
+                let instances = all.replace(objects.into_iter().flatten().collect());
+                unreadable.into_iter().filter_map(Result::err).for_each(|name| all.cannot_read(name));
+                instances
             }
-            Event::InitApply(object) => {
-                listed.get_or_insert_default().extend(readable(object));
-                continue;
-            }
-            Event::InitDone => store.attachments_mut().replace(listed.take().unwrap_or_default()),
-            Event::Apply(object) => match readable(object) {
-                Some(object) => store.attachments_mut().apply(object),
-                None => continue,
+            News::One(object) => match readable(object) {
+                Ok(object) => all.apply(object),
+                Err(name) => {
+                    all.cannot_read(name);
+                    BTreeSet::new()
+                }
             },
-            Event::Delete(object) => store.attachments_mut().delete(&object.name_any()),
+            News::Gone(name) => all.delete(&name),
         };
+        drop(all);
+        store.changed.notify_one();
         instances.into_iter().for_each(&touched);
-        if listed.is_none() {
-            read.send_replace(true);
-        }
-    }
+    })
+    .await;
 }
 
 /// Follows the Nodes for ever, without what is not needed of them; `touched` is told of every instance whose Node came, went
@@ -95,50 +115,86 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    let mut stream = pin!(kube_watcher(api).default_backoff());
-    let mut listed: Option<Vec<NodeView>> = None;
-    let mut trouble = Trouble::of("Nodes");
+    follow(api, "Nodes", read, |news| {
+        let mut all = store.nodes_mut();
+        let before = all.changes();
+        let instances = match news {
+            News::All(objects) => all.replace(objects.into_iter().map(NodeView::of).collect()),
+            News::One(object) => all.apply(NodeView::of(object)),
+            News::Gone(name) => all.delete(&name),
+        };
+        // A heartbeat is no news.
+        if all.changes() != before {
+            store.changed.notify_one();
+        }
+        drop(all);
+        instances.into_iter().for_each(&touched);
+    })
+    .await;
+}
+
+/// Follows the VnicProfiles for ever.
+pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
+    let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
+    follow(api, "VnicProfiles", read, |news| {
+        let mut all = store.profiles_mut();
+        match news {
+            News::All(objects) => all.replace(objects),
+            News::One(object) => all.apply(object),
+            News::Gone(name) => all.delete(&name),
+        }
+        drop(all);
+        store.changed.notify_one();
+    })
+    .await;
+}
+
+/// What a watch tells.
+enum News<K> {
+    /// These are all there are.
+    All(Vec<K>),
+    /// One is new or changed.
+    One(K),
+    /// The one of this name is gone.
+    Gone(String),
+}
+
+/// Reads a watch for ever. A list is told whole, so that nobody takes half of one for all; `read` is told after the first.
+async fn follow<K>(api: Api<K>, what: &'static str, read: watch::Sender<bool>, mut take: impl FnMut(News<K>))
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+    let mut stream = pin!(watcher(api, config).default_backoff());
+    let mut listed: Option<Vec<K>> = None;
+    let mut trouble = Trouble::of(what);
     while let Some(event) = stream.next().await {
         let Some(event) = trouble.passed(event) else { continue };
-        let instances = match event {
-            Event::Init => {
-                listed = Some(Vec::new());
-                continue;
-            }
-            Event::InitApply(object) => {
-                listed.get_or_insert_default().push(NodeView::of(object));
-                continue;
-            }
-            Event::InitDone => store.nodes_mut().replace(listed.take().unwrap_or_default()),
-            Event::Apply(object) => store.nodes_mut().apply(NodeView::of(object)),
-            Event::Delete(object) => store.nodes_mut().delete(&object.name_any()),
-        };
-        instances.into_iter().for_each(&touched);
+        match event {
+            Event::Init => listed = Some(Vec::new()),
+            Event::InitApply(object) => listed.get_or_insert_default().push(object),
+            Event::InitDone => take(News::All(listed.take().unwrap_or_default())),
+            Event::Apply(object) => take(News::One(object)),
+            Event::Delete(object) => take(News::Gone(object.name_any())),
+        }
         if listed.is_none() {
-            read.send_replace(true);
+            read.send_if_modified(|read| !std::mem::replace(read, true));
         }
     }
 }
 
-fn kube_watcher(api: Api<NodeObject>) -> impl futures::Stream<Item = watcher::Result<Event<NodeObject>>> + Send {
-    watcher(api, config())
-}
-
-fn config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE)
-}
-
-fn readable(object: DeserializeGuard<VnicAttachment>) -> Option<VnicAttachment> {
+/// An object, or the name of one that cannot be read.
+pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
     match object.0 {
         Ok(mut object) => {
             // A third of the object, and of no use here.
             object.metadata.managed_fields = None;
-            Some(object)
+            Ok(object)
         }
         Err(invalid) => {
             let name = invalid.metadata.name.unwrap_or_default();
             tracing::warn!(event = "object.unreadable", name, error = invalid.error, "it is left alone");
-            None
+            Err(name)
         }
     }
 }

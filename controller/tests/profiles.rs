@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,6 +19,7 @@ use oke_node_controller::profile::plan::plan;
 use oke_node_controller::profile::removal::Unwanted;
 use oke_node_controller::profile::selection::select;
 use oke_node_controller::profile::status;
+use oke_node_controller::store::{NodeObject, NodeView, Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -27,20 +27,32 @@ use tokio::time::Instant;
 const GRACE: Duration = Duration::from_secs(600);
 
 fn objects(yaml: &str) -> Observed {
-    let mut observed = Observed::default();
+    let store = Store::default();
     for document in serde_yaml_ng::Deserializer::from_str(yaml) {
         let mut value = Value::deserialize(document).unwrap();
         match value["kind"].as_str().unwrap() {
-            "VnicProfile" => observed.profiles.push(Arc::new(serde_json::from_value(value).unwrap())),
-            "Node" => observed.nodes.push(Arc::new(serde_json::from_value(value).unwrap())),
+            "VnicProfile" => store.profiles_mut().apply(serde_json::from_value(value).unwrap()),
+            "Node" => drop(store.nodes_mut().apply(NodeView::of(node(value)))),
             "VnicAttachment" => {
                 shorthand(&mut value);
-                observed.attachments.push(Arc::new(serde_json::from_value(value).unwrap()));
+                let name = value["metadata"]["name"].as_str().unwrap().to_owned();
+                match serde_json::from_value(value) {
+                    Ok(object) => drop(store.attachments_mut().apply(object)),
+                    // As the watch does with what a later version wrote.
+                    Err(_) => store.attachments_mut().cannot_read(name),
+                }
             }
             other => panic!("{other}"),
         }
     }
-    observed
+    Observed::of(&store)
+}
+
+/// A Node as the API server sends it.
+fn node(mut short: Value) -> NodeObject {
+    short["apiVersion"] = "v1".into();
+    short.as_object_mut().unwrap().entry("spec").or_insert(json!({}));
+    serde_json::from_value(short).unwrap()
 }
 
 /// Writes the conditions that the controller would have written.
@@ -51,11 +63,10 @@ fn shorthand(attachment: &mut Value) {
         (None, Some(reason)) => ("False", "False", reason.as_str().unwrap().to_owned()),
         (None, None) => return,
     };
-    let condition = |kind: &str, status: &str, reason: &str| json!({ "type": kind, "status": status, "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let condition = |kind: &str, status: &str, reason: &str| json!({ "type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" });
     let on_attached = if ready == "True" { "Attached" } else { &reason };
-    attachment["status"] = json!({ "observedGeneration": 1, "conditions": [
-        condition("Attached", attached, on_attached), condition("Ready", ready, &reason)
-    ] });
+    let conditions = [condition("Attached", attached, on_attached), condition("Ready", ready, &reason)];
+    attachment["status"] = json!({ "observedGeneration": 1, "conditions": conditions });
     attachment["metadata"]["generation"] = 1.into();
 }
 
@@ -73,8 +84,8 @@ fn planned(case: &Path) -> String {
     for step in &plan.steps {
         writeln!(text, "{step}").unwrap();
     }
-    if let Some(next) = plan.next {
-        writeln!(text, "look again after {:?}", next - now).unwrap();
+    for step in &plan.later {
+        writeln!(text, "in {:?}: {step}", plan.next.unwrap() - now).unwrap();
     }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();

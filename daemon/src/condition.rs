@@ -71,7 +71,7 @@ pub enum Reason {
     NetworkManagerInterferes,
     /// Somebody else configures a VNIC, too.
     VnicConfiguredTwice,
-    /// A drop-in for a network manager could not be written.
+    /// A drop-in for a network manager could not be written or removed.
     DropInFailed,
     /// A pod is gone, but not all of its network.
     AttachmentLeftOver,

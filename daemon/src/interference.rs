@@ -86,6 +86,8 @@ impl Interference {
                     }
                 }
             }
+        } else {
+            self.take_back(cause, &mut found, &mut changes);
         }
         // Looked at before they were written: what is told is what the programs read when they started.
         found.extend(networkd.conditions.into_iter().chain(manager.conditions));
@@ -94,6 +96,29 @@ impl Interference {
             self.found.clone_from(&found);
         }
         (found, changes)
+    }
+}
+
+impl Interference {
+    /// Removes what was written when it was allowed.
+    fn take_back(&self, cause: Cause, found: &mut Vec<Condition>, changes: &mut Vec<Changed>) {
+        let failed =
+            |error: &DropInError, about: &str| Condition::degraded(Reason::DropInFailed, chain(error)).about(about);
+        let left = match drop_ins::left_over(&self.root, &self.data_dir) {
+            Ok(left) => left,
+            Err(error) => return found.push(failed(&error, "drop-ins")),
+        };
+        for below in left {
+            let removed = match cause {
+                Cause::Preview => Ok(true),
+                _ => drop_ins::remove(&self.root, &self.data_dir, &below),
+            };
+            match removed {
+                Ok(true) => changes.push(Changed::new("drop-in", format!("remove /{below}"))),
+                Ok(false) => {}
+                Err(error) => found.push(failed(&error, &below)),
+            }
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::host::HostVnic;
+use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
 
@@ -71,7 +72,6 @@ pub struct Reconciler {
 struct Findings {
     changes: Vec<crate::pass::Changed>,
     conditions: Vec<Condition>,
-    settings: Vec<installer::SettingChange>,
 }
 
 impl Reconciler {
@@ -147,13 +147,9 @@ impl Reconciler {
         findings.conditions.extend(conditions);
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
-        let attempt = stages::Attempt { cause, clean, spared, failed: &mut self.failed };
+        let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
+        let attempt = stages::Attempt { cause, clean, spared, note: &note, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
-        if !preview
-            && let Err(error) = installer::note_settings(&self.settings.data_dir, &self.boot, &findings.settings)
-        {
-            findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
-        }
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
@@ -182,7 +178,7 @@ impl Reconciler {
         if pod_network.install {
             stages::pods(world, offers, usable, &mut findings.conditions);
         }
-        let Findings { changes, mut conditions, settings: _ } = findings;
+        let Findings { changes, mut conditions } = findings;
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
         Pass {

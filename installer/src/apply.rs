@@ -75,7 +75,7 @@ impl Applier<'_> {
                     return Err(Error::SourceChanged { path: source.clone() });
                 }
                 self.remember_binary(target, *digest, *replaces, failures)?;
-                place(NewFile { target, contents: &contents, mode: BINARY_MODE })
+                place(NewFile::ours(target, &contents, BINARY_MODE))
             }
             Step::SetMode { target, .. } => fs::set_permissions(target, Permissions::from_mode(BINARY_MODE))
                 .map_err(failed(target, "setting its mode")),
@@ -154,7 +154,7 @@ impl Applier<'_> {
                 return failures.pop().map_or(Ok(()), Err);
             }
         }
-        let placed = place_unless(NewFile { target, contents: contents.as_bytes(), mode: *mode }, &unless);
+        let placed = place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless);
         match (&placed, purpose) {
             (Ok(()), Purpose::Unchain) => {
                 self.record.configurations.remove(name);

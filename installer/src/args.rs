@@ -45,7 +45,10 @@ pub enum Command {
     ///
     /// Refuses with exit status 75 while pods of our network live here or the node agent runs, which would put everything
     /// back. It may be repeated: what is gone already is fine. Exit status 1: something stays, and is named.
-    Uninstall(UninstallArgs),
+    Uninstall(Box<UninstallArgs>),
+    /// Do nothing until told to end: keeps a pod there, ready, whose init container did the work (uninstall.yaml)
+    #[command(hide = true)]
+    Idle,
 }
 
 /// How to uninstall.

@@ -61,11 +61,32 @@ pub fn note_drop_in(data_dir: &Path, below_root: &str) -> Result<(), Error> {
         return Ok(());
     }
     notes.version = notes.version.max(VERSION);
-    let text = serde_json::to_string_pretty(&notes);
-    let text = text.map_err(|source| Error::Record { path: path.clone(), source })?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
     made.map_err(|source| Error::Place { target: path.clone(), action: "creating its directory", source })?;
-    place(NewFile { target: &path, contents: format!("{text}\n").as_bytes(), mode: MODE })
+    keep(&path, &notes)
+}
+
+/// Which are noted as written, from the host's root.
+///
+/// # Errors
+/// When the notes cannot be read.
+pub fn noted_drop_ins(data_dir: &Path) -> Result<BTreeSet<String>, Error> {
+    let mut written = read(&data_dir.join(FILE))?.written;
+    written.retain(|below| is_below_etc(below));
+    Ok(written)
+}
+
+/// Notes that one is gone.
+///
+/// # Errors
+/// When the notes cannot be read or kept.
+pub fn forget_drop_in(data_dir: &Path, below_root: &str) -> Result<(), Error> {
+    let path = data_dir.join(FILE);
+    let mut notes = read(&path)?;
+    if !notes.written.remove(below_root) {
+        return Ok(());
+    }
+    keep(&path, &notes)
 }
 
 /// Removes all that are ours below the host's root. One that was written and whose directory is not to be seen from here is
@@ -101,8 +122,17 @@ pub(crate) fn remove(data_dir: &Path, root: &Path, forced: bool, removal: &mut R
     }
 }
 
+fn keep(path: &Path, notes: &Notes) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(notes);
+    let text = text.map_err(|source| Error::Record { path: path.to_owned(), source })?;
+    place(NewFile::ours(path, format!("{text}\n").as_bytes(), MODE))
+}
+
 /// By its first line; one that is being written may not have come to the end of it. `None` where there is no file.
-fn is_ours(path: &Path) -> io::Result<Option<bool>> {
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_ours(path: &Path) -> io::Result<Option<bool>> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -154,6 +184,17 @@ mod tests {
         fs::write(&path, "{").unwrap();
         note_drop_in(data.path(), NETWORKD).unwrap();
         assert_eq!(read(&path).unwrap().written, BTreeSet::from([NETWORKD.to_owned()]));
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten_and_the_others_stay_noted() {
+        let data = tempfile::tempdir().unwrap();
+        for below in [NETWORKD, NETWORKD_PODS] {
+            note_drop_in(data.path(), below).unwrap();
+        }
+        forget_drop_in(data.path(), NETWORKD).unwrap();
+        forget_drop_in(data.path(), NETWORK_MANAGER).unwrap();
+        assert_eq!(noted_drop_ins(data.path()).unwrap(), BTreeSet::from([NETWORKD_PODS.to_owned()]));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod tests;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::{Digest, Error};
@@ -19,12 +19,24 @@ const SUFFIX: &str = ".tmp";
 /// Written between two looks at the fault, in bytes.
 const CHUNK: usize = 64 << 10;
 
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
+
 /// A file to put in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
     pub(crate) target: &'a Path,
     pub(crate) contents: &'a [u8],
     pub(crate) mode: u32,
+    /// User and group, where they are not to be ours.
+    pub(crate) owner: Option<(u32, u32)>,
+}
+
+impl<'a> NewFile<'a> {
+    /// Owned by whoever we are.
+    pub(crate) const fn ours(target: &'a Path, contents: &'a [u8], mode: u32) -> Self {
+        Self { target, contents, mode, owner: None }
+    }
 }
 
 /// The moments at which a test may let it fail or die.
@@ -70,7 +82,7 @@ fn place_with(
     unless: &dyn Fn() -> Result<(), Error>,
     fault: &mut dyn FnMut(Moment) -> io::Result<()>,
 ) -> Result<(), Error> {
-    let NewFile { target, contents, mode } = file;
+    let NewFile { target, contents, mode, owner } = file;
     let failed = |action| move |source| Error::Place { target: target.to_path_buf(), action, source };
     let directory = target.parent().unwrap_or_else(|| Path::new("/"));
     let (temporary, mut written) =
@@ -91,11 +103,30 @@ fn place_with(
     if read_back != Digest::of(contents) {
         return Err(Error::Corrupt { target: target.to_path_buf() });
     }
+    if let Some(owner) = owner {
+        give(&temporary.path, owner, mode).map_err(failed("giving it to its owner"))?;
+    }
     at(Moment::Verified, "reading it back")?;
     unless()?;
     temporary.rename_to(target).map_err(failed("renaming it"))?;
     at(Moment::Renamed, "flushing its directory to disk")?;
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
+}
+
+/// Gives a file to its owner. Last of all: what is somebody else's, root without further rights can neither read nor change.
+fn give(path: &Path, (user, group): (u32, u32), mode: u32) -> io::Result<()> {
+    let file = File::open(path)?;
+    let now = file.metadata()?;
+    if (now.uid(), now.gid()) == (user, group) {
+        // A container may lack the right to change owners, and mostly needs none.
+        return Ok(());
+    }
+    fchown(&file, Some(user), Some(group))?;
+    if mode & SET_ID != 0 {
+        // Changing the owner takes these away.
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    file.sync_all()
 }
 
 /// Process ids would say nothing: two installers may live in different PID namespaces.

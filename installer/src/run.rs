@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use nix::sys::signal::{SigSet, Signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Keeping;
@@ -32,7 +33,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     log_to_stderr();
     let told = match args.command {
-        Some(Command::Uninstall(args)) => removed(args),
+        Some(Command::Uninstall(args)) => removed(*args),
+        Some(Command::Idle) => idle(),
         None => installed(args),
     };
     match told {
@@ -67,6 +69,15 @@ fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
         Removed::Part => ExitCode::FAILURE,
         Removed::Refused => ExitCode::from(REFUSED),
     })
+}
+
+/// The first process of a container is not ended by a signal that it does not wait for.
+fn idle() -> anyhow::Result<ExitCode> {
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    signals.thread_block().context("blocking signals")?;
+    writeln!(io::stdout(), "idle until told to end").context("saying so")?;
+    signals.wait().context("waiting for a signal")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn settings(options: Options, keeping: &Keeping) -> Result<Settings, SettingsError> {

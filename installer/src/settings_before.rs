@@ -1,6 +1,7 @@
-//! Kernel settings as they were before us: noted by whoever changes one, set again when we leave. A reboot brings its own,
-//! so notes of another boot are void.
+//! Kernel settings as they were before us, of the whole and of VNICs' links: noted by whoever is about to change one, set
+//! again when we leave. A reboot brings its own, so notes of another boot are void.
 
+mod link;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use ipam::BootId;
 use netlink::Sysctls;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use vcn::{IfName, Mtu};
 
 use crate::place::{NewFile, place};
 use crate::{Error, Removal};
@@ -26,7 +28,7 @@ const MODE: u32 = 0o600;
 /// A setting that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
-    /// Its path below /proc/sys: `net/ipv4/ip_forward`.
+    /// Its path below /proc/sys, `net/ipv4/ip_forward`; or of a link, `link/ens5/mtu`.
     pub key: String,
     /// Its value before.
     pub before: String,
@@ -53,7 +55,21 @@ struct Note {
     extra: Map<String, Value>,
 }
 
-/// Notes what was changed in this boot. The first value of a setting is the one from before us, whatever becomes of it
+impl SettingChange {
+    /// A link's MTU.
+    #[must_use]
+    pub fn mtu(link: &IfName, before: Mtu, set: Mtu) -> Self {
+        Self { key: link::key(link, link::MTU), before: before.0.to_string(), set: set.0.to_string() }
+    }
+
+    /// A link that was down.
+    #[must_use]
+    pub fn raised(link: &IfName) -> Self {
+        Self { key: link::key(link, link::STATE), before: link::DOWN.to_owned(), set: link::UP.to_owned() }
+    }
+}
+
+/// Notes what is about to be changed in this boot. The first value of a setting is the one from before us, whatever becomes of it
 /// later. Nothing is written when nothing is new; notes that are damaged are begun anew.
 ///
 /// # Errors
@@ -81,7 +97,7 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
     }
     let made = fs::create_dir_all(data_dir);
     made.map_err(|source| Error::Place { target: path.clone(), action: "creating its directory", source })?;
-    place(NewFile { target: &path, contents: format!("{new:#}\n").as_bytes(), mode: MODE })
+    place(NewFile::ours(&path, format!("{new:#}\n").as_bytes(), MODE))
 }
 
 /// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
@@ -93,7 +109,10 @@ pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, removal: &mut Removal
         Err(error) => return removal.failures.push(error),
     };
     let sysctls = Sysctls::new(sysctl_root);
-    for (name, Note { before, set, .. }) in notes.settings {
+    // A link that goes down takes nothing along that is set before.
+    let (links, others) = notes.settings.into_iter().partition(|(name, _)| name.starts_with(link::PREFIX));
+    let (links, others): (BTreeMap<_, _>, BTreeMap<_, _>) = (links, others);
+    for (name, Note { before, set, .. }) in others {
         let key: Vec<&str> = name.split('/').collect();
         if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
             removal.left.push(format!("setting {name}: it is not one of the network's"));
@@ -112,6 +131,9 @@ pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, removal: &mut Removal
                 written.map(|_| ()).map_err(|source| Error::Network { what: format!("setting {name}"), source })
             }),
         }
+    }
+    for (name, Note { before, set, .. }) in links {
+        link::restore(&name, (&before, &set), removal);
     }
 }
 

@@ -2,7 +2,7 @@
 //! and what a kubelet and a container runtime would make of it is made.
 //!
 //! ```text
-//!   manifests/daemonset.yaml ─▶ Container ──┬─ root      a file system of its own: the image's files, the volumes, no more
+//!   manifests/*.yaml ────────▶ Container ──┬─ root      a file system of its own: the image's files, the volumes, no more
 //!                Image (which programs) ────┤─ privileges capabilities, bounding set included; no_new_privs
 //!                                           └─ seccomp   what RuntimeDefault refuses
 //! ```
@@ -25,12 +25,19 @@ use std::process::{Child, Command};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{During, Error, Result};
+use manifest::Which;
 use privileges::Privileges;
 use root::Root;
 use seccomp::Filter;
 
 /// The DaemonSet of the node agent, as shipped.
 const NODE_AGENT: &str = include_str!("../../manifests/daemonset.yaml");
+
+/// The DaemonSet that takes everything of ours off each node, as shipped.
+const UNINSTALL: &str = include_str!("../../manifests/uninstall.yaml");
+
+/// The patch that lets it see drop-ins, as shipped.
+const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/patches/uninstall-drop-ins.yaml");
 
 /// The patch that lets it replace OKE's own CNI, as shipped.
 const TAKEOVER: &str = include_str!("../../manifests/patches/takeover.yaml");
@@ -44,8 +51,6 @@ pub struct Container {
     volumes: Vec<Volume>,
     /// ConfigMaps that need not be there: by name, where they are mounted.
     config_maps: BTreeMap<String, PathBuf>,
-    /// Where it looks for what proves to an API server who it is.
-    service_account: Option<PathBuf>,
     read_only_root: bool,
     no_new_privileges: bool,
     seccomp: bool,
@@ -96,12 +101,32 @@ impl Container {
         Self::of_daemon_set(NODE_AGENT, &[TAKEOVER])
     }
 
+    /// The one that takes everything of ours off a node, of the manifest that is shipped.
+    ///
+    /// # Errors
+    /// When the manifest asks for something that is not emulated.
+    pub fn uninstaller() -> Result<Self> {
+        Self::of(UNINSTALL, &[], Which::Init)
+    }
+
+    /// The same with the patch that is shipped for nodes whose network managers were given drop-ins.
+    ///
+    /// # Errors
+    /// When they ask for something that is not emulated.
+    pub fn uninstaller_of_drop_ins() -> Result<Self> {
+        Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], Which::Init)
+    }
+
     /// The only container of the only DaemonSet in a manifest, with patches of it.
     ///
     /// # Errors
     /// When there is none, or it asks for something that is not emulated.
     pub fn of_daemon_set(manifest: &str, patches: &[&str]) -> Result<Self> {
-        let read = manifest::read(manifest, patches);
+        Self::of(manifest, patches, Which::Only)
+    }
+
+    fn of(manifest: &str, patches: &[&str], which: Which) -> Result<Self> {
+        let read = manifest::read(manifest, patches, which);
         read.map_err(|why| Error::Invalid(format!("the DaemonSet cannot be emulated: {why}")))
     }
 
@@ -156,19 +181,6 @@ impl Container {
             Volume { host, mounted, read_only: true, create: false }
         };
         self.volumes.extend(self.config_maps.get(name).map(volume));
-        self
-    }
-
-    /// The same in a cluster: a directory with its service account's token, as the kubelet makes it, and where the API
-    /// server is. Without this there is none.
-    #[must_use]
-    pub fn with_api_server(mut self, service_account: &Path, host: &str, port: &str) -> Self {
-        if let Some(mounted) = self.service_account.clone() {
-            let host = service_account.to_owned();
-            self.volumes.push(Volume { host, mounted, read_only: true, create: false });
-        }
-        let variables = [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)];
-        self.environment.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
         self
     }
 
@@ -255,6 +267,7 @@ impl Image {
     pub fn of_programs(bin_dir: &Path) -> Self {
         Self::default()
             .file("/usr/local/bin/oke-node-agent", bin_dir.join("oke-node-agent"))
+            .file("/usr/local/bin/oke-cni-installer", bin_dir.join("oke-cni-installer"))
             .file("/usr/libexec/vcn-native/vcn-native", bin_dir.join("vcn-native"))
     }
 

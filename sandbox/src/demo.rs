@@ -21,7 +21,7 @@ use report::Report;
 const PODS_PER_NODE: usize = 6;
 /// Small enough that the dozen pods use several VNICs.
 const PODS_PER_VNIC: u32 = 8;
-const PROGRAMS: [&str; 2] = ["oke-node-agent", "vcn-native"];
+const PROGRAMS: [&str; 3] = ["oke-node-agent", "oke-cni-installer", "vcn-native"];
 
 /// A pod that runs.
 struct Running {

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use k8s_openapi::Metadata;
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,13 +22,14 @@ use serde_json::Value;
 
 /// Any object of a manifest.
 enum Object {
+    /// One whose fields are Kubernetes', and which says nothing of the agent.
+    Other,
     DaemonSet(Box<DaemonSet>),
     ServiceAccount(Box<ServiceAccount>),
-    ClusterRole(ClusterRole),
-    ClusterRoleBinding(ClusterRoleBinding),
-    /// Generated, and compared with the code elsewhere.
-    CustomResourceDefinition,
 }
+
+const AGENT: &str = "oke-node-agent";
+const UNINSTALL: &str = "oke-node-uninstall";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -50,13 +53,19 @@ fn objects() -> Vec<Object> {
 
 fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
+        Some("ClusterRole") => other::<ClusterRole>(document),
+        Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
+        Some("ValidatingAdmissionPolicy") => other::<ValidatingAdmissionPolicy>(document),
+        Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
         Some("DaemonSet") => Object::DaemonSet(Box::new(strictly(document))),
         Some("ServiceAccount") => Object::ServiceAccount(Box::new(strictly(document))),
-        Some("ClusterRole") => Object::ClusterRole(strictly(document)),
-        Some("ClusterRoleBinding") => Object::ClusterRoleBinding(strictly(document)),
-        Some("CustomResourceDefinition") => Object::CustomResourceDefinition,
         other => panic!("no test knows the kind {other:?}"),
     }
+}
+
+fn other<T: DeserializeOwned + Serialize>(document: Value) -> Object {
+    strictly::<T>(document);
+    Object::Other
 }
 
 /// Reads an object, and sees to it that nothing of it was passed over: written again, it is the same.
@@ -70,16 +79,20 @@ fn strictly<T: DeserializeOwned + Serialize>(document: Value) -> T {
     object
 }
 
-fn daemon_set() -> DaemonSet {
+fn daemon_set(name: &str) -> DaemonSet {
     let found = objects().into_iter().find_map(|object| match object {
-        Object::DaemonSet(found) => Some(*found),
+        Object::DaemonSet(found) if found.metadata().name.as_deref() == Some(name) => Some(*found),
         _ => None,
     });
     found.unwrap()
 }
 
+fn pod_of(name: &str) -> PodSpec {
+    daemon_set(name).spec.unwrap().template.spec.unwrap()
+}
+
 fn pod() -> PodSpec {
-    daemon_set().spec.unwrap().template.spec.unwrap()
+    pod_of(AGENT)
 }
 
 fn agent() -> Container {
@@ -90,7 +103,7 @@ fn agent() -> Container {
 #[test]
 fn every_field_is_one_that_kubernetes_knows() {
     let sets = objects().iter().filter(|object| matches!(object, Object::DaemonSet(_))).count();
-    assert_eq!(sets, 1, "DaemonSets");
+    assert_eq!(sets, 2, "DaemonSets");
 }
 
 #[test]
@@ -99,8 +112,12 @@ fn every_field_of_a_patch_is_one_too() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
         let mut patch: Value = serde_yaml_ng::from_str(&text).unwrap();
         // A patch need not say what it does not change; the type demands it.
-        let spec = patch.pointer_mut("/spec").and_then(Value::as_object_mut).unwrap();
-        spec.insert("selector".into(), Value::Object(serde_json::Map::new()));
+        let mut demanded = |at: &str, key: &str, nothing: Value| {
+            let object = patch.pointer_mut(at).and_then(Value::as_object_mut).unwrap();
+            object.entry(key).or_insert(nothing);
+        };
+        demanded("/spec", "selector", Value::Object(serde_json::Map::new()));
+        demanded("/spec/template/spec", "containers", Value::Array(Vec::new()));
         assert!(matches!(object(patch), Object::DaemonSet(_)));
     }
 }
@@ -113,7 +130,7 @@ fn a_field_that_kubernetes_does_not_know_is_found() {
     {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text);
-        let document = serde_yaml_ng::Deserializer::from_str(&changed).last().unwrap();
+        let document = serde_yaml_ng::Deserializer::from_str(&changed).nth(1).unwrap();
         let document = Value::deserialize(document).unwrap();
         assert!(std::panic::catch_unwind(|| object(document)).is_err(), "{to}");
     }
@@ -121,70 +138,70 @@ fn a_field_that_kubernetes_does_not_know_is_found() {
 
 #[test]
 fn what_is_referred_to_is_there() {
-    let set = daemon_set();
-    let (metadata, spec) = (set.metadata(), set.spec.as_ref().unwrap());
-    let labels = spec.template.metadata.as_ref().unwrap().labels.as_ref().unwrap();
-    for (label, value) in spec.selector.match_labels.as_ref().unwrap() {
-        assert_eq!(labels.get(label), Some(value), "the selector finds the DaemonSet's own pods");
+    for name in [AGENT, UNINSTALL] {
+        let set = daemon_set(name);
+        let spec = set.spec.as_ref().unwrap();
+        let labels = spec.template.metadata.as_ref().unwrap().labels.as_ref().unwrap();
+        for (label, value) in spec.selector.match_labels.as_ref().unwrap() {
+            assert_eq!(labels.get(label), Some(value), "the selector finds the DaemonSet's own pods");
+        }
+        let pod = pod_of(name);
+        let containers = pod.init_containers.into_iter().flatten().chain(pod.containers);
+        let mounts = containers.flat_map(|container| container.volume_mounts.unwrap_or_default());
+        let mounts: BTreeSet<String> = mounts.map(|mount| mount.name).collect();
+        let volumes: BTreeSet<String> = pod.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
+        assert_eq!(volumes, mounts, "every volume is mounted, and every mount is of a volume");
     }
-    let pod = pod();
+    let (set, pod) = (daemon_set(AGENT), pod());
+    let metadata = set.metadata();
     let named = |object: &ObjectMeta| object.name == pod.service_account_name && object.namespace == metadata.namespace;
     let account = objects().into_iter().any(|object| match object {
         Object::ServiceAccount(account) => named(account.metadata()),
         _ => false,
     });
     assert!(account, "{:?}", pod.service_account_name);
-    let volumes: BTreeSet<String> = pod.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
-    let mounts: BTreeSet<String> = agent().volume_mounts.unwrap().into_iter().map(|mount| mount.name).collect();
-    assert_eq!(volumes, mounts, "every volume is mounted, and every mount is of a volume");
 }
 
 #[test]
-fn the_account_may_list_and_watch_native_pod_networks_and_nothing_else() {
-    let account = pod().service_account_name;
-    let bindings = objects().into_iter().filter_map(|object| match object {
-        Object::ClusterRoleBinding(binding) => Some(binding),
-        _ => None,
-    });
-    let of_agent = |binding: &ClusterRoleBinding| {
-        let subjects = binding.subjects.iter().flatten();
-        subjects.into_iter().any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
-    };
-    let [binding] = <[ClusterRoleBinding; 1]>::try_from(bindings.filter(of_agent).collect::<Vec<_>>()).unwrap();
-    let role = objects().into_iter().find_map(|object| match object {
-        Object::ClusterRole(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
-        _ => None,
-    });
-    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let rule = PolicyRule {
-        api_groups: Some(words(&["oci.oraclecloud.com"])),
-        resources: Some(words(&["nativepodnetworks"])),
-        verbs: words(&["list", "watch"]),
-        ..PolicyRule::default()
-    };
-    assert_eq!(role.unwrap().rules, Some(vec![rule]));
-}
-
-/// A real API server takes all of them as they are, and every field is one of its own.
-#[tokio::test]
-async fn an_api_server_takes_every_manifest() {
-    let server = kube_harness::ApiServer::shared().unwrap();
-    server.apply(&root().join("manifests")).await.unwrap();
+fn no_token_is_mounted_and_no_privilege_is_left_to_a_default() {
+    assert_eq!(pod().init_containers, None);
+    for pod in [pod_of(AGENT), pod_of(UNINSTALL)] {
+        assert_eq!(pod.automount_service_account_token, Some(false));
+        assert_eq!((pod.host_pid, pod.host_ipc), (None, None));
+        for container in pod.init_containers.into_iter().flatten().chain(pod.containers) {
+            let context = container.security_context.unwrap();
+            assert_eq!(context.privileged, Some(false));
+            assert_eq!(context.allow_privilege_escalation, Some(false));
+            assert_eq!(context.read_only_root_filesystem, Some(true));
+            assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
+        }
+        let context = pod.security_context.unwrap();
+        assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
+        assert_eq!(context.se_linux_options.unwrap().type_.as_deref(), Some("spc_t"));
+    }
 }
 
 #[test]
-fn no_token_is_mounted_by_default_and_no_privilege_is_left_to_one() {
-    let (pod, agent) = (pod(), agent());
-    assert_eq!(pod.automount_service_account_token, Some(false));
-    assert_eq!((pod.host_pid, pod.host_ipc, pod.init_containers), (None, None, None));
-    let context = agent.security_context.unwrap();
-    assert_eq!(context.privileged, Some(false));
-    assert_eq!(context.allow_privilege_escalation, Some(false));
-    assert_eq!(context.read_only_root_filesystem, Some(true));
-    assert_eq!(context.capabilities.unwrap().drop, Some(vec!["ALL".to_owned()]));
-    let context = pod.security_context.unwrap();
-    assert_eq!(context.seccomp_profile.unwrap().type_, "RuntimeDefault");
-    assert_eq!(context.se_linux_options.unwrap().type_.as_deref(), Some("spc_t"));
+fn what_waits_for_the_end_of_an_uninstalled_nodes_pod_has_no_privilege_at_all() {
+    let [done] = <[Container; 1]>::try_from(pod_of(UNINSTALL).containers).unwrap();
+    assert_eq!((done.env, done.volume_mounts), (None, None));
+    let context = done.security_context.unwrap();
+    assert_eq!(context.capabilities.unwrap().add, None);
+    assert_eq!((context.run_as_non_root, context.run_as_user), (Some(true), Some(65534)));
+}
+
+#[test]
+fn every_variable_and_every_directory_is_one_that_the_uninstaller_has() {
+    let [uninstall] = <[Container; 1]>::try_from(pod_of(UNINSTALL).init_containers.unwrap()).unwrap();
+    let help = help_of("oke-cni-installer", &["uninstall", "--help"]);
+    for variable in uninstall.env.unwrap() {
+        assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
+    }
+    for mount in uninstall.volume_mounts.unwrap() {
+        let known =
+            help.contains(&format!("[default: {}]", mount.mount_path)) || mount.mount_path.starts_with("/host/");
+        assert!(known, "{} is no directory of the uninstaller's\n{help}", mount.mount_path);
+    }
 }
 
 #[test]
@@ -209,9 +226,8 @@ fn every_variable_and_every_directory_is_one_that_the_agent_has() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
     }
     for mount in agent.volume_mounts.unwrap() {
-        // Below HOST_ROOT and SYSCTL_ROOT; and where every client of an API server looks for its token.
-        let token = "/var/run/secrets/kubernetes.io/serviceaccount";
-        let seen = mount.mount_path.starts_with("/host/") || mount.mount_path == token;
+        // Below HOST_ROOT and SYSCTL_ROOT.
+        let seen = mount.mount_path.starts_with("/host/");
         let default = |end: &str| help.contains(&format!("[default: {}{end}", mount.mount_path));
         let known = default("]") || default("/agent.conf]") || seen;
         assert!(known, "{} is no directory of the agent's\n{help}", mount.mount_path);
@@ -220,19 +236,29 @@ fn every_variable_and_every_directory_is_one_that_the_agent_has() {
 
 #[test]
 fn the_table_of_privileges_has_every_one() {
-    let table = fs::read_to_string(root().join("docs/privileges.md")).unwrap();
-    let context = agent().security_context.unwrap();
-    // A ConfigMap is no privilege.
-    let volumes = pod().volumes.unwrap().into_iter().filter_map(|volume| Some(volume.host_path?.path));
-    for privilege in context.capabilities.unwrap().add.unwrap().into_iter().chain(volumes) {
-        let rows = table.lines().filter(|line| line.starts_with(&format!("| `{privilege}` |"))).count();
-        assert_eq!(rows, 1, "{privilege} has a row in docs/privileges.md");
+    let document = fs::read_to_string(root().join("docs/privileges.md")).unwrap();
+    let (of_agent, of_uninstall) = document.split_once("\n## The uninstaller\n").unwrap();
+    for (name, table) in [(AGENT, of_agent), (UNINSTALL, of_uninstall)] {
+        let pod = pod_of(name);
+        let containers = pod.init_containers.into_iter().flatten().chain(pod.containers);
+        let added =
+            containers.flat_map(|it| it.security_context.unwrap().capabilities.unwrap().add.unwrap_or_default());
+        // A ConfigMap is no privilege.
+        let volumes = pod.volumes.unwrap().into_iter().filter_map(|volume| Some(volume.host_path?.path));
+        for privilege in added.chain(volumes) {
+            let rows = table.lines().filter(|line| line.starts_with(&format!("| `{privilege}` |"))).count();
+            assert_eq!(rows, 1, "{privilege} of {name} has a row in docs/privileges.md");
+        }
     }
 }
 
 fn help() -> String {
-    let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("oke-node-agent");
-    assert!(program.is_file(), "oke-node-agent is not built: cargo build --workspace --bins");
-    let output = Command::new(program).arg("--help").env_clear().output().unwrap();
+    help_of("oke-node-agent", &["--help"])
+}
+
+fn help_of(program: &str, arguments: &[&str]) -> String {
+    let path = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join(program);
+    assert!(path.is_file(), "{program} is not built: cargo build --workspace --bins");
+    let output = Command::new(path).args(arguments).env_clear().output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }

@@ -9,5 +9,7 @@ labels! {
     Queue { state: &'static str }
     Object { ready: String, reason: String }
     Outcome { result: &'static str }
+    Problem { reason: &'static str }
+    ProfileNodes { profile: String, state: &'static str }
     Step { kind: &'static str, result: &'static str }
 }

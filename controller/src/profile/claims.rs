@@ -40,16 +40,10 @@ impl<'a> There<'a> {
     pub fn of(observed: &'a Observed) -> Self {
         let mut there = Self::default();
         for object in &observed.attachments {
-            match &object.0 {
-                Ok(object) => {
-                    there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
-                    there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
-                }
-                Err(object) => {
-                    there.unreadable.insert(object.metadata.name.as_deref().unwrap_or_default());
-                }
-            }
+            there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
+            there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
         }
+        there.unreadable = observed.unreadable_attachments.iter().map(String::as_str).collect();
         there
     }
 }
@@ -65,7 +59,7 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
     let all = profiles.into_iter().filter(|selection| !is_leaving(selection.profile)).flat_map(|selection| {
         let templates = &selection.profile.spec.attachments;
         selection.nodes.iter().flat_map(move |(instance, node)| {
-            templates.iter().map(move |template| Stamp::new(selection.profile, template, instance, node.name()))
+            templates.iter().map(move |template| Stamp::new(selection.profile, template, instance, &node.name))
         })
     });
     all.collect()

@@ -60,6 +60,8 @@ pub struct Target {
 pub struct Plan<'a> {
     /// What is to be done.
     pub steps: Vec<Step>,
+    /// What is to be done when a grace is over, if things stay as they are.
+    pub later: Vec<Step>,
     /// How far each profile is, by name.
     pub reports: BTreeMap<&'a str, Report<'a>>,
     /// What somebody should see to on a node.
@@ -97,6 +99,7 @@ pub fn plan<'a>(
     let remove = |(object, why): (&VnicAttachment, Why)| Step::Remove { object: Target::of(object), why };
     let mut plan = Plan {
         steps: going.now.into_iter().map(remove).collect(),
+        later: going.later.into_iter().map(remove).collect(),
         reports: reports(selections),
         problems: selections.problems.clone(),
         unwanted: going.unwanted,
@@ -183,6 +186,38 @@ impl<'a> Plan<'a> {
         if let Some(Trouble::Conflict(by)) = &state.trouble {
             let note = format!("VnicProfile {}: {by}", stamp.profile);
             self.problems.push(NodeProblem { node, reason: NAME_CONFLICT, note });
+        }
+    }
+}
+
+impl Step {
+    /// The name of the VnicAttachment.
+    #[must_use]
+    pub fn object(&self) -> &str {
+        match self {
+            Self::Make(stamp) | Self::Change { stamp, .. } => &stamp.name,
+            Self::Remove { object, .. } | Self::Replace { object, .. } => &object.name,
+        }
+    }
+
+    /// What it does, as metrics say it.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Make(_) => "make",
+            Self::Change { .. } => "change",
+            Self::Replace { .. } => "replace",
+            Self::Remove { .. } => "remove",
+        }
+    }
+
+    /// The profile that it is for; none where that is gone.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        match self {
+            Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
+            Self::Remove { why: Why::NotInProfile(profile) | Why::NotForNode { profile, .. }, .. } => Some(profile),
+            Self::Remove { why: Why::ProfileGone(_) | Why::InstanceTerminated, .. } => None,
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum Why {
 pub struct Removals<'a> {
     /// Objects with the reason.
     pub now: Vec<(&'a VnicAttachment, Why)>,
+    /// Objects whose grace is not over, with the reason.
+    pub later: Vec<(&'a VnicAttachment, Why)>,
     /// What to remember for the next time.
     pub unwanted: Unwanted,
     /// When the first grace ends.
@@ -77,6 +79,7 @@ pub fn removals<'a>(
                 } else {
                     let ends = since + grace;
                     removals.next = Some(removals.next.map_or(ends, |next| next.min(ends)));
+                    removals.later.push((object, why));
                 }
             }
         }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::VnicProfile;
+use api::{VnicProfile, wanted_profiles};
 use kube::core::{Selector, SelectorExt};
 use vcn::Ocid;
 
 use super::observed::Observed;
-use crate::node::Node;
+use crate::store::NodeView;
 
 /// All profiles that can be read, with their nodes.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ pub struct Selection<'a> {
     /// Why nothing is made, changed or removed, where that is so.
     pub hold: Option<Hold>,
     /// The nodes, by their instances.
-    pub nodes: BTreeMap<Ocid, &'a Node>,
+    pub nodes: BTreeMap<Ocid, &'a NodeView>,
     /// Instances whose nodes' annotation cannot be read: they keep what they have.
     pub undecided: BTreeSet<Ocid>,
     /// Selected nodes that are no instance yet.
@@ -77,16 +77,10 @@ pub const NAME_CONFLICT: &str = "VnicNameConflict";
 pub fn select(observed: &Observed) -> Selections<'_> {
     let mut all = Selections::default();
     for profile in &observed.profiles {
-        match &profile.0 {
-            Ok(profile) => {
-                let name = profile.metadata.name.as_deref().unwrap_or_default();
-                all.profiles.insert(name, Selection::new(profile));
-            }
-            Err(unreadable) => {
-                all.unreadable.insert(unreadable.metadata.name.as_deref().unwrap_or_default());
-            }
-        }
+        let name = profile.metadata.name.as_deref().unwrap_or_default();
+        all.profiles.insert(name, Selection::new(profile));
     }
+    all.unreadable = observed.unreadable_profiles.iter().map(String::as_str).collect();
     let selectors: BTreeMap<&str, Selector> = all
         .profiles
         .iter_mut()
@@ -97,9 +91,9 @@ pub fn select(observed: &Observed) -> Selections<'_> {
                 .map(|selector| (*name, selector))
         })
         .collect();
-    let mut nodes: Vec<&Node> = observed.nodes.iter().map(AsRef::as_ref).collect();
+    let mut nodes: Vec<&NodeView> = observed.nodes.iter().map(AsRef::as_ref).collect();
     // Of two Nodes that claim to be one instance, always the same one counts.
-    nodes.sort_by_key(|node| node.name());
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
     for node in nodes {
         all.add(node, &selectors);
     }
@@ -111,48 +105,46 @@ impl<'a> Selections<'a> {
     /// The node that a profile has for an instance.
     #[must_use]
     pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
-        Some(self.profiles.get(profile)?.nodes.get(instance)?.name())
+        Some(self.profiles.get(profile)?.nodes.get(instance)?.name.as_str())
     }
 
-    fn add(&mut self, node: &'a Node, selectors: &BTreeMap<&str, Selector>) {
-        let instance = node.instance();
-        if let Ok(Some(instance)) = &instance {
-            self.instances.entry(instance.clone()).or_insert_with(|| node.name());
+    fn add(&mut self, node: &'a NodeView, selectors: &BTreeMap<&str, Selector>) {
+        if let Some(instance) = &node.instance {
+            self.instances.entry(instance.clone()).or_insert(&node.name);
         }
-        let wanted = node.wanted_profiles();
+        let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
         if let Err(error) = &wanted {
             let note = format!("annotation {}: {error}; nothing is changed until it is right", api::VNICS_ANNOTATION);
-            self.problems.push(NodeProblem { node: node.name(), reason: INVALID_ANNOTATION, note });
+            self.problems.push(NodeProblem { node: node.name.as_str(), reason: INVALID_ANNOTATION, note });
         }
         let mut named: BTreeSet<&str> = wanted.iter().flatten().map(String::as_str).collect();
-        let none = BTreeMap::new();
-        let labels = node.metadata.labels.as_ref().unwrap_or(&none);
         for (name, selection) in &mut self.profiles {
             let is_named = named.remove(name);
             let Some(selector) = selectors.get(name) else { continue };
-            let (selected, by_annotation) = (selector.matches(labels), selection.profile.spec.allow_node_annotation);
+            let (selected, by_annotation) =
+                (selector.matches(&node.labels), selection.profile.spec.allow_node_annotation);
             if is_named && let Some((reason, note)) = refusal(name, by_annotation, selected) {
-                self.problems.push(NodeProblem { node: node.name(), reason, note });
+                self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
             }
             if !selected {
                 continue;
             }
             let is_wanted = !by_annotation || is_named;
-            match &instance {
+            match (&node.instance, &node.stranger) {
                 // Nothing is done by halves: what else it names may not be what was meant.
-                Ok(Some(instance)) if by_annotation && wanted.is_err() => {
+                (Some(instance), _) if by_annotation && wanted.is_err() => {
                     selection.undecided.insert(instance.clone());
                 }
-                Ok(Some(instance)) if is_wanted => {
+                (Some(instance), _) if is_wanted => {
                     selection.nodes.entry(instance.clone()).or_insert(node);
                 }
-                Ok(None) if is_wanted => {
-                    selection.unborn.insert(node.name());
+                (None, None) if is_wanted => {
+                    selection.unborn.insert(node.name.as_str());
                 }
-                Err(error) if is_wanted => {
-                    selection.foreign.insert(node.name());
+                (None, Some(error)) if is_wanted => {
+                    selection.foreign.insert(node.name.as_str());
                     let note = format!("VnicProfile {name} is for this Node, but its {error}");
-                    self.problems.push(NodeProblem { node: node.name(), reason: NO_INSTANCE, note });
+                    self.problems.push(NodeProblem { node: node.name.as_str(), reason: NO_INSTANCE, note });
                 }
                 _ => {}
             }
@@ -167,7 +159,7 @@ impl<'a> Selections<'a> {
                     format!("annotation {} names VnicProfile {name}, which is not there", api::VNICS_ANNOTATION),
                 ),
             };
-            self.problems.push(NodeProblem { node: node.name(), reason, note });
+            self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
         }
     }
 }

@@ -1,7 +1,5 @@
 //! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
 
-use std::collections::BTreeMap;
-
 use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -65,15 +63,11 @@ impl Stamp {
         let mut object = VnicAttachment::new(&self.name, self.spec.clone());
         object.metadata = ObjectMeta {
             name: Some(self.name.clone()),
-            labels: Some(self.labels()),
+            labels: Some([(PROFILE_LABEL.to_owned(), self.profile.clone())].into()),
             owner_references: Some(vec![self.owner.clone()]),
             ..ObjectMeta::default()
         };
         object
-    }
-
-    fn labels(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([(PROFILE_LABEL.to_owned(), self.profile.clone())])
     }
 
     /// How an object of the same name differs.
@@ -91,8 +85,7 @@ impl Stamp {
             return Difference::Fixed(fixed);
         }
         let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
-        let labels = object.metadata.labels.as_ref();
-        let labelled = self.labels().iter().all(|(key, value)| labels.and_then(|all| all.get(key)) == Some(value));
+        let label = object.metadata.labels.as_ref().and_then(|labels| labels.get(PROFILE_LABEL));
         let changeable = [
             ("nsgIds", there.nsg_ids != wanted.nsg_ids),
             ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
@@ -105,7 +98,7 @@ impl Stamp {
             ("freeformTags", there.freeform_tags != wanted.freeform_tags),
             ("onDelete", there.on_delete != wanted.on_delete),
             ("requestedAddresses", object.spec.requested_addresses != self.spec.requested_addresses),
-            ("labels", !labelled),
+            ("label", label != Some(&self.profile)),
             ("owner", !owners.iter().any(|owner| owner.uid == self.owner.uid && owner.controller == Some(true))),
         ];
         let changeable = names(&changeable);
@@ -175,9 +168,7 @@ mod tests {
             "kind": "VnicAttachment",
             "metadata": {
                 "name": "storage.net1.5ee60e236e20",
-                "labels": {
-                    "oke.oraclecloud.com/profile": "storage"
-                },
+                "labels": {"oke.oraclecloud.com/profile": "storage"},
                 "ownerReferences": [{
                     "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "name": "storage", "uid": "p-1",
                     "controller": true

@@ -44,19 +44,15 @@ impl State {
     /// As the object's conditions say, as far as they are about its present spec.
     #[must_use]
     pub fn of(object: &VnicAttachment) -> Self {
-        let generation = object.metadata.generation;
-        let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let ready = find(conditions, ConditionType::Ready);
-        let observed = object.status.as_ref().and_then(|status| status.observed_generation);
-        let is_current = observed >= generation;
-        let is_true = |condition: &Condition| condition.is_true();
-        if object.metadata.deletion_timestamp.is_some() {
+        let Some(status) = object.status.as_ref().filter(|_| object.metadata.deletion_timestamp.is_none()) else {
             return Self::ABSENT;
-        }
+        };
+        let is_current = status.observed_generation >= object.metadata.generation;
+        let is_true = |kind| find(&status.conditions, kind).is_some_and(Condition::is_true);
         Self {
-            attached: find(conditions, ConditionType::Attached).is_some_and(is_true),
-            ready: is_current && ready.is_some_and(is_true),
-            trouble: ready.and_then(trouble),
+            attached: is_true(ConditionType::Attached),
+            ready: is_true(ConditionType::Ready) && is_current,
+            trouble: find(&status.conditions, ConditionType::Ready).and_then(trouble),
         }
     }
 

@@ -28,7 +28,9 @@ pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
     (status != before).then_some(status)
 }
 
-fn summary(report: &Report<'_>) -> ProfileSummary {
+/// The nodes, counted.
+#[must_use]
+pub fn summary(report: &Report<'_>) -> ProfileSummary {
     let count = |fits: fn(&State) -> bool| {
         u32::try_from(report.nodes.values().filter(|state| fits(state)).count()).unwrap_or(u32::MAX)
     };

@@ -14,6 +14,8 @@ use crate::metrics::Census;
 pub struct Attachments {
     objects: HashMap<String, Arc<VnicAttachment>>,
     names: BTreeMap<Ocid, BTreeSet<String>>,
+    /// Those that a later version wrote and this one cannot read.
+    unreadable: BTreeSet<String>,
 }
 
 impl Attachments {
@@ -35,6 +37,17 @@ impl Attachments {
         self.objects.values()
     }
 
+    /// The names of those that are there and cannot be read: nobody may write over them.
+    #[must_use]
+    pub const fn unreadable(&self) -> &BTreeSet<String> {
+        &self.unreadable
+    }
+
+    /// One is there that cannot be read. If it could be before, that is what is known of it.
+    pub fn cannot_read(&mut self, name: String) {
+        self.unreadable.insert(name);
+    }
+
     /// The instances that have some.
     pub fn instances(&self) -> impl Iterator<Item = &Ocid> {
         self.names.keys()
@@ -43,6 +56,7 @@ impl Attachments {
     /// One is new or changed. Returns the instances that this is about.
     pub fn apply(&mut self, object: VnicAttachment) -> BTreeSet<Ocid> {
         let (name, instance) = (object.name_any(), object.spec.instance_id.clone());
+        self.unreadable.remove(&name);
         let before = self.objects.get(&name).cloned();
         let mut touched = BTreeSet::new();
         match before {
@@ -65,6 +79,7 @@ impl Attachments {
 
     /// One is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
+        self.unreadable.remove(name);
         let Some(object) = self.objects.remove(name) else { return BTreeSet::new() };
         let instance = object.spec.instance_id.clone();
         if let Some(names) = self.names.get_mut(&instance) {
@@ -135,6 +150,20 @@ mod tests {
         all.apply(attachment("a", 1));
         assert_eq!(all.apply(attachment("a", 2)), BTreeSet::from([instance(1), instance(2)]));
         assert_eq!((all.of(&instance(1)).len(), all.of(&instance(2)).len()), (0, 1));
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_known_by_name_until_it_can_or_is_gone() {
+        let mut all = Attachments::default();
+        let names = |all: &Attachments| all.unreadable().iter().cloned().collect::<Vec<_>>();
+        all.apply(attachment("a", 1));
+        all.cannot_read("a".to_owned());
+        all.cannot_read("b".to_owned());
+        assert_eq!(names(&all), ["a", "b"]);
+        all.apply(attachment("a", 1));
+        assert_eq!(names(&all), ["b"]);
+        all.delete("b");
+        assert_eq!(names(&all), [""; 0]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Nodes, as far as the controller needs them. Synchronous and pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use api::{VNICS_ANNOTATION, instance_of};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
@@ -32,6 +34,8 @@ pub struct NodeView {
     pub uid: Option<String>,
     /// The instance that it is, where its providerID names one.
     pub instance: Option<Ocid>,
+    /// Why its providerID names no instance, where it names something else.
+    pub stranger: Option<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The annotation that asks for VNICs, where it has one.
@@ -43,8 +47,9 @@ pub struct NodeView {
 /// All that are known.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    nodes: HashMap<String, NodeView>,
+    nodes: HashMap<String, Arc<NodeView>>,
     names: HashMap<Ocid, String>,
+    changes: u64,
 }
 
 impl NodeView {
@@ -53,13 +58,31 @@ impl NodeView {
     pub fn of(object: NodeObject) -> Self {
         let metadata = object.metadata;
         let annotations = metadata.annotations.unwrap_or_default();
+        // Empty as long as the cloud's manager has not got to the Node.
+        let provider_id = object.spec.provider_id.filter(|id| !id.is_empty());
+        let instance = provider_id.as_deref().map(instance_of).transpose();
         Self {
             name: metadata.name.unwrap_or_default(),
             uid: metadata.uid,
-            instance: object.spec.provider_id.as_deref().and_then(|id| instance_of(id).ok()),
+            stranger: instance.as_ref().err().map(ToString::to_string),
+            instance: instance.ok().flatten(),
             labels: metadata.labels.unwrap_or_default(),
             vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
             leaving: metadata.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+impl NodeView {
+    /// As events name it.
+    #[must_use]
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.name.clone()),
+            uid: self.uid.clone(),
+            ..ObjectReference::default()
         }
     }
 }
@@ -68,17 +91,23 @@ impl Nodes {
     /// The Node that an instance is.
     #[must_use]
     pub fn of(&self, instance: &Ocid) -> Option<&NodeView> {
-        self.nodes.get(self.names.get(instance)?)
+        self.nodes.get(self.names.get(instance)?).map(AsRef::as_ref)
     }
 
     /// All of them, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &NodeView> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<NodeView>> {
         self.nodes.values()
+    }
+
+    /// How often something changed that is kept: a heartbeat changes nothing.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// One is new or changed. Returns the instances that this is about.
     pub fn apply(&mut self, node: NodeView) -> BTreeSet<Ocid> {
-        if self.nodes.get(&node.name) == Some(&node) {
+        if self.nodes.get(&node.name).is_some_and(|known| **known == node) {
             return BTreeSet::new();
         }
         let mut touched = self.delete(&node.name);
@@ -86,13 +115,16 @@ impl Nodes {
             self.names.insert(instance.clone(), node.name.clone());
             touched.insert(instance.clone());
         }
-        self.nodes.insert(node.name.clone(), node);
+        self.nodes.insert(node.name.clone(), Arc::new(node));
+        self.changes += 1;
         touched
     }
 
     /// One is gone.
     pub fn delete(&mut self, name: &str) -> BTreeSet<Ocid> {
-        let Some(instance) = self.nodes.remove(name).and_then(|node| node.instance) else { return BTreeSet::new() };
+        let Some(node) = self.nodes.remove(name) else { return BTreeSet::new() };
+        self.changes += 1;
+        let Some(instance) = node.instance.clone() else { return BTreeSet::new() };
         // An instance that came back under another name keeps that one.
         if self.names.get(&instance).is_some_and(|current| current == name) {
             self.names.remove(&instance);
@@ -136,7 +168,9 @@ mod tests {
         let mut nodes = Nodes::default();
         let instance: Ocid = ONE.parse().unwrap();
         assert_eq!(nodes.apply(node("a", ONE)), BTreeSet::from([instance.clone()]));
+        let changes = nodes.changes();
         assert_eq!(nodes.apply(node("a", ONE)), BTreeSet::new(), "a heartbeat");
+        assert_eq!(nodes.changes(), changes, "a heartbeat");
         let expected = NodeView {
             name: "a".to_owned(),
             uid: Some("u".to_owned()),
@@ -145,6 +179,17 @@ mod tests {
             ..NodeView::default()
         };
         assert_eq!(nodes.of(&instance), Some(&expected));
+    }
+
+    #[test]
+    fn a_node_that_is_no_instance_says_why_and_one_that_is_none_yet_does_not() {
+        let view = node("virtual", "ocid1.virtualnode.oc1.iad.v");
+        assert!(view.instance.is_none() && view.stranger.unwrap().contains("ocid1.virtualnode.oc1.iad.v"));
+        for spec in [serde_json::json!({}), serde_json::json!({ "providerID": "" })] {
+            let object = serde_json::json!({ "apiVersion": "v1", "kind": "Node", "metadata": {}, "spec": spec });
+            let view = NodeView::of(serde_json::from_value(object).unwrap());
+            assert_eq!((view.instance, view.stranger), (None, None));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use ipnetwork::IpNetwork;
 use serde::de::Error as _;
@@ -129,6 +130,13 @@ impl Pools {
     /// The VNICs of the general pool.
     pub fn for_pods(&self) -> impl Iterator<Item = &VnicPool> {
         self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Pods && !vnic.families.is_empty())
+    }
+
+    /// For how long the file has been as it is, by the wall clock; `None` where nobody can tell. One from the future is new.
+    #[must_use]
+    pub fn unchanged_for(state_dir: &Path) -> Option<Duration> {
+        let written = fs::metadata(state_dir.join(FILE)).and_then(|file| file.modified()).ok()?;
+        Some(SystemTime::now().duration_since(written).unwrap_or_default())
     }
 
     /// The families a pod gets: those that any VNIC of the general pool has addresses of.

@@ -8,7 +8,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use datapath::host::HostVnic;
-use installer::drop_ins::{MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, note_drop_in};
+use installer::drop_ins::{
+    MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, forget_drop_in, is_ours, note_drop_in,
+    noted_drop_ins,
+};
 use thiserror::Error;
 use vcn::HOST_LINK_PREFIX;
 
@@ -21,14 +24,14 @@ pub struct DropIn {
     pub text: String,
 }
 
-/// Why one could not be written.
+/// Why one could not be written or removed.
 #[derive(Debug, Error)]
 pub enum DropInError {
     /// There is a file of that name which is not ours.
     #[error("{} is not ours (its first line says nothing of us): it is left as it is", .0.display())]
     Foreign(PathBuf),
-    /// It could not be noted, and is not written: nobody would remove it.
-    #[error("noting that it is written")]
+    /// It could not be noted, and is not written: nobody would remove it. Or the notes cannot be read.
+    #[error("noting which drop-ins are written")]
     Unnoted(#[source] installer::Error),
     /// The file system refused.
     #[error("{action} {}", path.display())]
@@ -71,6 +74,35 @@ pub(super) fn network_manager(vnics: &[HostVnic]) -> DropIn {
         devices.join(";")
     );
     DropIn { path: NETWORK_MANAGER, text }
+}
+
+/// Those that were written when it was allowed and are there, from the host's root.
+///
+/// # Errors
+/// When it is not known which were written.
+pub(super) fn left_over(root: &Path, data_dir: &Path) -> Result<Vec<String>, DropInError> {
+    let mut noted = noted_drop_ins(data_dir).map_err(DropInError::Unnoted)?;
+    // What cannot be seen from here is for whoever uninstalls us to tell.
+    noted.retain(|below| root.join(below).parent().is_some_and(Path::is_dir));
+    Ok(noted.into_iter().collect())
+}
+
+/// Takes one away, unless it is somebody else's by now, and forgets it. Says whether there was one.
+///
+/// # Errors
+/// [`DropInError::Io`], mostly because the directory is mounted read-only.
+pub(super) fn remove(root: &Path, data_dir: &Path, below: &str) -> Result<bool, DropInError> {
+    let path = root.join(below);
+    let failed = |action| {
+        let path = path.clone();
+        move |source| DropInError::Io { action, path, source }
+    };
+    let ours = is_ours(&path).map_err(failed("reading"))? == Some(true);
+    if ours {
+        fs::remove_file(&path).map_err(failed("removing"))?;
+    }
+    forget_drop_in(data_dir, below).map_err(DropInError::Unnoted)?;
+    Ok(ours)
 }
 
 impl DropIn {

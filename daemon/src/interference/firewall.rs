@@ -2,6 +2,7 @@
 
 use datapath::host::HostNetwork;
 use netlink::nft::{Barrier, LinkMatch, Socket, Way};
+use netlink::xtables;
 use resident::logging::chain;
 use vcn::HOST_LINK_PREFIX;
 
@@ -29,6 +30,7 @@ fn barriers(network: &HostNetwork) -> Result<Vec<Barrier>, netlink::Error> {
         let link = || LinkMatch::Exact(vnic.placement.link().clone());
         for way in [Way { from: pods(), to: link() }, Way { from: link(), to: pods() }] {
             found.extend(socket.barriers(&way)?);
+            found.extend(xtables::barriers(&way)?);
         }
     }
     found.sort_by_key(ToString::to_string);
@@ -37,7 +39,7 @@ fn barriers(network: &HostNetwork) -> Result<Vec<Barrier>, netlink::Error> {
 }
 
 fn condition(barrier: &Barrier) -> Condition {
-    let Barrier { family, table, chain, how } = barrier;
+    let Barrier { family, table, chain, how, legacy } = barrier;
     let accept = match (*family, table.as_str()) {
         ("inet", "firewalld") => format!(
             "firewall-cmd --permanent --zone=trusted --add-interface={HOST_LINK_PREFIX}+ and firewall-cmd --reload"
@@ -46,7 +48,14 @@ fn condition(barrier: &Barrier) -> Condition {
             "nft insert rule inet {table} {chain} iifname \"{HOST_LINK_PREFIX}*\" accept, and the same with oifname"
         ),
         (family, _) => {
-            let command = if family == "ip6" { "ip6tables" } else { "iptables" };
+            let command = match (family, legacy) {
+                ("ip6", true) => "ip6tables-legacy",
+                ("ip6", false) => "ip6tables",
+                (_, true) => "iptables-legacy",
+                (_, false) => "iptables",
+            };
+            let command = format!("{command} -t {table}");
+            let command = command.strip_suffix(" -t filter").unwrap_or(&command);
             format!(
                 "{command} -I FORWARD -i {HOST_LINK_PREFIX}+ -j ACCEPT and {command} -I FORWARD -o {HOST_LINK_PREFIX}+ -j \
                  ACCEPT, and save them"
@@ -55,7 +64,8 @@ fn condition(barrier: &Barrier) -> Condition {
     };
     let message = format!(
         "the firewall stops what is forwarded from and to pods, unless one of its rules before accepts it (chain {chain} of \
-         table {family} {table}: {how}). Make it accept pods' links: {accept}; or stop the firewall service"
+         table {family} {table}{}: {how}). Make it accept pods' links: {accept}; or stop the firewall service",
+        if *legacy { " of iptables-legacy" } else { "" }
     );
     Condition::degraded(Reason::ForwardingRejected, message).about(barrier)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use datapath::host::{HostNetwork, HostVnic};
-use datapath::{Change, Object, Step};
+use datapath::{Change, LinkKind, Object, Step};
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
@@ -45,6 +45,8 @@ pub(super) struct Attempt<'a> {
     pub(super) clean: bool,
     /// What is not removed either way.
     pub(super) spared: Vec<Object>,
+    /// Remembers what settings are before they are changed, for uninstalling to give back.
+    pub(super) note: &'a dyn Fn(&[SettingChange]) -> Result<(), installer::Error>,
     /// What failed in the pass before, and after: in this one.
     pub(super) failed: &'a mut Vec<Failed>,
 }
@@ -64,7 +66,7 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    Attempt { cause, clean, spared, failed }: Attempt<'_>,
+    Attempt { cause, clean, spared, note, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
@@ -88,6 +90,12 @@ pub(super) fn host(
         batches.retain(|batch| !again.iter().any(|known| known.batch == *batch));
         failed.extend(again);
     }
+    if cause != Cause::Preview {
+        let changes: Vec<SettingChange> = batches.iter().flat_map(|batch| &batch.steps).flat_map(settings).collect();
+        if let Err(error) = note(&changes) {
+            findings.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
+        }
+    }
     let tried = match cause {
         Cause::Preview => batches.into_iter().map(|batch| Tried { batch, result: Ok(()) }).collect(),
         _ if batches.is_empty() => Vec::new(),
@@ -103,7 +111,6 @@ pub(super) fn host(
         match result {
             Ok(()) => {
                 findings.changes.extend(batch.steps.iter().map(changed));
-                findings.settings.extend(batch.steps.iter().filter_map(setting));
             }
             Err(error) => failed.push(Failed { condition: condition(&batch.part, &error), batch }),
         }
@@ -116,13 +123,18 @@ pub(super) fn host(
     (!is_broken(&Part::Base)).then(|| network.vnics.iter().filter(fine).cloned().collect())
 }
 
-/// What a setting was before: to be given back one day.
-fn setting(step: &Step) -> Option<SettingChange> {
+/// What settings are before the step changes them: to be given back one day. Of links, only those that are not ours.
+fn settings(step: &Step) -> Vec<SettingChange> {
     match &step.change {
         Change::Replace { from: Object::Sysctl(from), to: Object::Sysctl(to) } => {
-            Some(SettingChange { key: to.key.join("/"), before: from.value.clone(), set: to.value.clone() })
+            vec![SettingChange { key: to.key.join("/"), before: from.value.clone(), set: to.value.clone() }]
         }
-        _ => None,
+        Change::Replace { from: Object::Link(from), to: Object::Link(to) } if to.kind == LinkKind::Device => {
+            let mtu = from.mtu.zip(to.mtu).filter(|(before, set)| before != set);
+            let mtu = mtu.map(|(before, set)| SettingChange::mtu(&to.name, before, set));
+            mtu.into_iter().chain((to.up && !from.up).then(|| SettingChange::raised(&to.name))).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -58,7 +58,14 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
     // What settings were before is kept, for `oke-cni-installer uninstall` to give back.
     let notes = std::fs::read_to_string(data_dir.join("sysctls.json")).unwrap();
     let notes: Value = serde_json::from_str(&notes).unwrap();
-    assert!(notes.to_string().contains(r#""net/ipv4/ip_forward":{"before":"0","set":"1"}"#), "{notes}");
+    for noted in [
+        r#""net/ipv4/ip_forward":{"before":"0","set":"1"}"#,
+        r#""link/ens5/mtu":{"before":"1500","set":"9000"}"#,
+        r#""link/ens5/state":{"before":"down","set":"up"}"#,
+    ] {
+        assert!(notes.to_string().contains(noted), "{noted}: {notes}");
+    }
+    assert!(!notes.to_string().contains("link/ens3/mtu"), "the primary is the operating system's: {notes}");
 
     let (link, addresses) = node.on(|socket| {
         let link = socket.link(&name("ens5")).unwrap();

@@ -92,7 +92,7 @@ fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
     write(&node, "run/systemd/netif/state", "");
     write(&node, &link, "ADMIN_STATE=configured\n");
     write(&node, &device, "[device]\nmanaged=true\n");
-    let mut agent = node.agent_with_drop_ins();
+    let mut agent = node.agent_with_drop_ins("allow");
     node.wait_ready(&mut agent);
     wait_told(&node, &agent, "NetworkManagerInterferes", 2);
     let networkd = fs::read_to_string(node.path("host/etc/systemd/networkd.conf.d/50-vcn-native.conf")).unwrap();
@@ -113,13 +113,65 @@ fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
     assert_eq!(notes["written"].as_array().unwrap().len(), 4, "{notes}");
 }
 
+/// A node with drop-ins, and no agent any more.
+fn node_with_drop_ins() -> (Node, Vec<String>) {
+    let node = dual_stack_node();
+    write(&node, "run/systemd/netif/state", "");
+    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
+    let before = host_files(&node);
+    let mut agent = node.agent_with_drop_ins("allow");
+    node.wait_ready(&mut agent);
+    wait_for("the drop-ins", || host_files(&node).len() == before.len() + 4, || agent.log());
+    agent.stop();
+    (node, before)
+}
+
+#[test]
+fn drop_ins_go_when_they_are_no_longer_allowed() {
+    let (node, before) = node_with_drop_ins();
+    let mut agent = node.agent_with_drop_ins("deny");
+    node.wait_ready(&mut agent);
+    wait_for("them to go", || host_files(&node) == before, || format!("{:?}\n{}", host_files(&node), agent.log()));
+    let said = |line: &Value| line["change"] == "remove /etc/systemd/networkd.conf.d/50-vcn-native.conf";
+    assert!(agent.events("host.configured").iter().any(said), "{}", agent.log());
+    let notes: Value = serde_json::from_slice(&fs::read(node.path("lib/drop-ins.json")).unwrap()).unwrap();
+    assert_eq!(notes["written"], serde_json::json!([]));
+}
+
+/// What is in sight and cannot be removed is told; what is not in sight stays noted for whoever uninstalls us.
+#[test]
+fn drop_ins_that_cannot_be_removed_are_told() {
+    let (node, before) = node_with_drop_ins();
+    let agent = running(&node);
+    let said = wait_told(&node, &agent, "DropInFailed", 3);
+    let first = "etc/systemd/network/10-vcn-native-pods.network: removing /host/etc/systemd/network/10-vcn-native-pods.network: ";
+    assert!(said[0].starts_with(first), "{said:?}");
+    assert_eq!(host_files(&node).len(), before.len() + 4);
+}
+
+#[test]
+fn a_firewall_of_iptables_legacy_is_told_and_what_it_says_helps() {
+    let node = dual_stack_node();
+    let agent = running(&node);
+    let pod = Pod::add(&node, "a");
+    wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
+    sh(&node, "iptables-legacy -P FORWARD DROP");
+    let said = wait_told(&node, &agent, "ForwardingRejected", 1);
+    assert!(!pod.is_connected());
+    let help = "iptables-legacy -I FORWARD -i vcn+ -j ACCEPT and iptables-legacy -I FORWARD -o vcn+ -j ACCEPT";
+    assert!(said[0].starts_with("ip filter FORWARD (legacy): ") && said[0].contains(help), "{said:?}");
+    sh(&node, &help.replace(" and ", " && "));
+    wait_told(&node, &agent, "ForwardingRejected", 0);
+    assert!(pod.is_connected());
+}
+
 #[test]
 fn a_drop_in_of_somebody_else_is_left_and_told() {
     let node = dual_stack_node();
     write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
     let theirs = "[keyfile]\nunmanaged-devices=none\n";
     write(&node, "etc/NetworkManager/conf.d/50-vcn-native.conf", theirs);
-    let mut agent = node.agent_with_drop_ins();
+    let mut agent = node.agent_with_drop_ins("allow");
     node.wait_ready(&mut agent);
     let said = wait_told(&node, &agent, "DropInFailed", 1);
     assert!(said[0].contains("is not ours"), "{said:?}");

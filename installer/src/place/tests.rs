@@ -19,7 +19,7 @@ const MOMENTS: [Moment; 6] =
     [Moment::Created, Moment::PartWritten, Moment::ModeSet, Moment::Synced, Moment::Verified, Moment::Renamed];
 
 fn file<'a>(target: &'a Path, contents: &'a [u8]) -> NewFile<'a> {
-    NewFile { target, contents, mode: 0o755 }
+    NewFile::ours(target, contents, 0o755)
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -38,7 +38,7 @@ fn the_file_is_there_with_its_mode_and_nothing_else_is() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("vcn-native");
     for (contents, mode_wanted) in [(&b"one"[..], 0o755), (b"another", 0o600), (b"", 0o755)] {
-        place(NewFile { target: &target, contents, mode: mode_wanted }).unwrap();
+        place(NewFile::ours(&target, contents, mode_wanted)).unwrap();
         assert_eq!((fs::read(&target).unwrap().as_slice(), mode(&target)), (contents, mode_wanted));
     }
     assert_eq!(names(directory.path()), ["vcn-native"]);

@@ -1,6 +1,6 @@
 //! What was in a place before we put something of ours there: kept, to be given back.
 
-use std::fs::{self, Metadata, Permissions};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Before {
                 source,
             })?;
         }
-        place(NewFile { target: &kept, contents: &contents, mode: 0o600 })?;
+        place(NewFile::ours(&kept, &contents, 0o600))?;
         Ok(Some(before))
     }
 
@@ -70,16 +70,8 @@ impl Before {
         if Digest::of(&contents).to_string() != self.digest {
             return Err(Error::Corrupt { target: kept });
         }
-        place(NewFile { target, contents: &contents, mode: self.mode })?;
-        let failed = |source| Error::Place { target: target.to_owned(), action: "giving it to its owner", source };
-        let now = fs::metadata(target).map_err(failed)?;
-        if (now.uid(), now.gid()) == (self.uid, self.gid) {
-            // A container may lack the right to change owners, and mostly needs none.
-            return Ok(());
-        }
-        std::os::unix::fs::chown(target, Some(self.uid), Some(self.gid)).map_err(failed)?;
-        // Changing the owner takes set-user-id bits away.
-        fs::set_permissions(target, Permissions::from_mode(self.mode)).map_err(failed)
+        let owner = Some((self.uid, self.gid));
+        place(NewFile { target, contents: &contents, mode: self.mode, owner })
     }
 
     fn of(contents: &[u8], metadata: &Metadata) -> Self {

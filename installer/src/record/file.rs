@@ -62,6 +62,6 @@ impl RecordFile {
         text.push(b'\n');
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.data_dir);
         made.map_err(|source| Error::Place { target: target.clone(), action: "creating its directory", source })?;
-        place(NewFile { target: &target, contents: &text, mode: MODE })
+        place(NewFile::ours(&target, &text, MODE))
     }
 }

@@ -63,7 +63,7 @@ fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mu
                     Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
                     _ => Err(Error::Raced { target: target.clone() }),
                 };
-                place_unless(NewFile { target, contents: contents.as_bytes(), mode: *mode }, &unless)
+                place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless)
             });
         }
         Ok(_) => {}

@@ -1,8 +1,12 @@
 //! What the command does on a node, says, and never does.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::node::{Node, PLUGIN, PORTMAP, mode, told};
 
@@ -211,5 +215,17 @@ fn logs_are_json_on_stderr() {
     assert!(!logs.is_empty());
     for line in logs.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
+    }
+}
+
+#[test]
+fn idle_waits_for_the_word_to_end_and_ends_well() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut child = Node::new().plain_command(&["idle"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "idle until told to end\n");
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }

@@ -1,18 +1,34 @@
 //! STATUS: whether an ADD could work. One file is read; nothing can hang. A full pool is healthy (the runtime would
-//! declare the node not ready and evict its pods), and so is an agent that is down: the pod path needs nobody.
+//! declare the node not ready and evict its pods), and so is an agent that is down: the pod path needs nobody. A node of
+//! which no VNIC serves pods is not: no ADD can work there, however many pods end.
+
+use std::time::Duration;
 
 use cni::{Error, ErrorCode};
+use ipam::Pools;
 
 use crate::conf::Conf;
 use crate::node::Node;
 
+/// How long there must have been no VNIC for pods. A link that flaps takes its VNIC out of the pools for a moment, and a node
+/// that is not ready loses its pods' traffic, those that need no VNIC included.
+const GRACE: Duration = Duration::from_secs(30);
+
 pub(crate) fn status(conf: &Conf) -> Result<(), Error> {
-    match Node::open(&conf.state_dir).and_then(|node| node.pools()) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::new(
+    let not_available = |what: String| {
+        Error::new(
             ErrorCode::NOT_AVAILABLE,
-            format!("{error}; `oke-node-agent status` on the node says what it waits for"),
+            format!("{what}; `oke-node-agent why-not-ready` on the node says what it waits for"),
         )
-        .caused_by(&error)),
+    };
+    let pools = match Node::open(&conf.state_dir).and_then(|node| node.pools()) {
+        Ok(pools) => pools,
+        Err(error) => return Err(not_available(error.to_string()).caused_by(&error)),
+    };
+    if pools.families().is_empty() && Pools::unchanged_for(&conf.state_dir).is_none_or(|age| age >= GRACE) {
+        // One line: the kubelet shows it in the node's condition.
+        let reason = pools.reason.map(|reason| format!(": {}", reason.replace('\n', " "))).unwrap_or_default();
+        return Err(not_available(format!("no VNIC has addresses for pods{reason}")));
     }
+    Ok(())
 }

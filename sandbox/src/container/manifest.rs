@@ -38,7 +38,7 @@ struct PodSpec {
     #[serde(default, rename = "hostIPC")]
     host_ipc: bool,
     #[serde(default)]
-    init_containers: Vec<serde::de::IgnoredAny>,
+    init_containers: Vec<ContainerSpec>,
     #[serde(default)]
     security_context: PodSecurity,
     containers: Vec<ContainerSpec>,
@@ -137,19 +137,23 @@ struct ConfigMap {
     optional: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct Projected {
-    sources: Vec<BTreeMap<String, Value>>,
+/// Which container of a DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// The only one.
+    Only,
+    /// The only one that runs before the others.
+    Init,
 }
 
 /// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
-pub(super) fn read(manifest: &str, patches: &[&str]) -> Result<Container, String> {
+pub(super) fn read(manifest: &str, patches: &[&str], which: Which) -> Result<Container, String> {
     let mut set = daemon_set(manifest)?;
     for patch in patches {
         merge(&mut set, daemon_set(patch)?);
     }
     let set: DaemonSet = serde_yaml_ng::from_value(set).map_err(|error| error.to_string())?;
-    container(set)
+    container(set, which)
 }
 
 fn daemon_set(manifest: &str) -> Result<Value, String> {
@@ -186,16 +190,19 @@ fn merge(base: &mut Value, patch: Value) {
     }
 }
 
-fn container(set: DaemonSet) -> Result<Container, String> {
+fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
     let PodSpec { host_network, host_pid, host_ipc, init_containers, security_context, containers, volumes } =
         set.spec.template.spec;
-    let [container] = <[ContainerSpec; 1]>::try_from(containers).map_err(|all| format!("{} containers", all.len()))?;
+    if which == Which::Only && !init_containers.is_empty() {
+        return Err("it has init containers".into());
+    }
+    let all = if which == Which::Init { init_containers } else { containers };
+    let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
     let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
     for (refused, what) in [
         (!host_network, "a network of its own"),
         (host_pid, "hostPID"),
         (host_ipc, "hostIPC"),
-        (!init_containers.is_empty(), "init containers"),
         (security.privileged, "privileged"),
         (security.allow_privilege_escalation, "allowPrivilegeEscalation"),
         (security.run_as_user != ROOT || security.run_as_group != ROOT, "another user than root"),
@@ -212,12 +219,8 @@ fn container(set: DaemonSet) -> Result<Container, String> {
         None | Some("Unconfined") => false,
         Some(other) => return Err(format!("it has the seccomp profile {other}")),
     };
-    let (mut of_host, mut config_maps, mut service_account) = (Vec::new(), BTreeMap::new(), None);
+    let (mut of_host, mut config_maps) = (Vec::new(), BTreeMap::new());
     for mount in volume_mounts {
-        if is_service_account(&mount, &volumes)? {
-            service_account = Some(mount.mount_path);
-            continue;
-        }
         match config_map(&mount, &volumes)? {
             Some(name) => drop(config_maps.insert(name, mount.mount_path)),
             None => of_host.push(mount),
@@ -229,26 +232,10 @@ fn container(set: DaemonSet) -> Result<Container, String> {
         capabilities: security.capabilities.add,
         volumes: of_host.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
         config_maps,
-        service_account,
         read_only_root: security.read_only_root_filesystem,
         no_new_privileges: !security.allow_privilege_escalation,
         seccomp,
     })
-}
-
-/// Whether a volume is what proves to the API server who the pod is, as every client library reads it.
-fn is_service_account(mount: &Mount, volumes: &[VolumeSpec]) -> Result<bool, String> {
-    let volume = volumes.iter().find(|volume| volume.name == mount.name);
-    let Some(source) = volume.and_then(|volume| volume.kinds.get("projected")) else { return Ok(false) };
-    let Projected { sources } =
-        serde_yaml_ng::from_value(source.clone()).map_err(|error| format!("volume {}: {error}", mount.name))?;
-    let kinds: Vec<&str> = sources.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
-    match kinds == ["serviceAccountToken", "configMap", "downwardAPI"] && mount.read_only && mount.sub_path.is_none() {
-        true => Ok(true),
-        false => {
-            Err(format!("volume {} projects something else than a service account, or may be written", mount.name))
-        }
-    }
 }
 
 /// The name of the ConfigMap that a volume is; one that must be there is not emulated, for here is none.
@@ -282,7 +269,7 @@ fn volume(mount: Mount, volumes: &[VolumeSpec]) -> Result<Volume, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::NODE_AGENT;
+    use crate::container::{NODE_AGENT, UNINSTALL};
 
     #[test]
     fn what_is_not_emulated_is_refused() {
@@ -295,14 +282,23 @@ mod tests {
             ("runAsUser: 0", "runAsUser: 1000", "another user"),
             ("type: RuntimeDefault", "type: Localhost", "Localhost"),
             ("optional: true", "optional: false", "must be there"),
-            ("- serviceAccountToken:", "- secret:", "something else than a service account"),
             ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
             ("kind: DaemonSet", "kind: Deployment", "there is none"),
         ] {
             let changed = NODE_AGENT.replacen(from, to, 1);
             assert_ne!(changed, NODE_AGENT, "{from}");
-            let error = read(&changed, &[]).unwrap_err();
+            let error = read(&changed, &[], Which::Only).unwrap_err();
             assert!(error.contains(why), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn an_init_container_is_read_by_itself_only_where_it_is_asked_for() {
+        assert_eq!(read(UNINSTALL, &[], Which::Only).unwrap_err(), "it has init containers");
+        assert_eq!(read(NODE_AGENT, &[], Which::Init).unwrap_err(), "0 containers");
+        assert_eq!(
+            read(UNINSTALL, &[], Which::Init).unwrap().command,
+            ["/usr/local/bin/oke-cni-installer", "uninstall"]
+        );
     }
 }

@@ -67,11 +67,14 @@ pub struct Barrier {
     pub chain: String,
     /// `policy drop`, `reject`, `drop`.
     pub how: &'static str,
+    /// It is of iptables-legacy, which nf_tables knows nothing of.
+    pub legacy: bool,
 }
 
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.family, self.table, self.chain)
+        let legacy = if self.legacy { " (legacy)" } else { "" };
+        write!(f, "{} {} {}{legacy}", self.family, self.table, self.chain)
     }
 }
 
@@ -143,7 +146,13 @@ impl Socket {
                         _ if drops => "policy drop",
                         _ => continue,
                     };
-                    found.push(Barrier { family: word, table: table.clone(), chain: chain.name.clone(), how });
+                    found.push(Barrier {
+                        family: word,
+                        table: table.clone(),
+                        chain: chain.name.clone(),
+                        how,
+                        legacy: false,
+                    });
                 }
             }
         }

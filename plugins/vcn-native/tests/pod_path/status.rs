@@ -52,7 +52,7 @@ fn damaged_or_unreadable_pools_and_those_of_another_boot_make_it_unavailable() {
         let node = Node::new(Families::V4);
         fs::write(node.state.path().join("pools.json"), content).unwrap();
         let (code, text) = error_of(&status(&node));
-        assert!(code == 50 && text.contains("pools.json") && text.contains("oke-node-agent status"), "{text}");
+        assert!(code == 50 && text.contains("pools.json") && text.contains("oke-node-agent why-not-ready"), "{text}");
         assert!(!text.contains("\\n"), "kubelet shows one line: {text}");
     }
 }

@@ -173,6 +173,22 @@ fn a_full_pool_is_explained_and_status_stays_healthy() {
 }
 
 #[test]
+fn a_node_without_any_vnic_for_pods_is_not_available_when_that_lasts() {
+    let node = Node::new(Families::Dual);
+    node.write_pools(Vec::new());
+    let status = || node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"));
+    assert_success(&status());
+    let file = std::fs::File::options().write(true).open(node.state.path().join("pools.json")).unwrap();
+    let written = |ago| file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(ago)).unwrap();
+    written(25);
+    assert_success(&status());
+    written(31);
+    let (code, text) = error_of(&status());
+    assert_eq!(code, 50, "{text}");
+    assert!(text.contains("\"no VNIC has addresses for pods; `oke-node-agent why-not-ready`"), "{text}");
+}
+
+#[test]
 fn check_passes_after_add_and_names_what_is_broken() {
     let node = Node::new(Families::Dual);
     let pod = Pod::new("a");

@@ -1,0 +1,58 @@
+//! Reads the API server, and can do nothing else: the client stays in here.
+
+use std::fmt::Debug;
+
+use anyhow::Context;
+use kube::api::ListParams;
+use kube::core::{ApiResource, DeserializeGuard};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::store::{NodeObject, NodeView, Store, readable};
+
+/// Answers come in pieces of so many objects.
+const PAGE: u32 = 500;
+
+/// Lists.
+pub(super) struct Reader(Client);
+
+impl Reader {
+    pub(super) const fn new(client: Client) -> Self {
+        Self(client)
+    }
+
+    /// All that the controller watches.
+    pub(super) async fn all(&self) -> anyhow::Result<Store> {
+        let store = Store::default();
+        let profiles = self.list(Api::all(self.0.clone())).await.context("listing VnicProfiles")?;
+        store.profiles_mut().replace(profiles);
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+        let nodes: Vec<NodeObject> =
+            self.list(Api::all_with(self.0.clone(), &resource)).await.context("listing Nodes")?;
+        store.nodes_mut().replace(nodes.into_iter().map(NodeView::of).collect());
+        let attachments: Vec<DeserializeGuard<_>> =
+            self.list(Api::all(self.0.clone())).await.context("listing VnicAttachments")?;
+        let mut all = store.attachments_mut();
+        for object in attachments {
+            match readable(object) {
+                Ok(object) => drop(all.apply(object)),
+                Err(name) => all.cannot_read(name),
+            }
+        }
+        drop(all);
+        Ok(store)
+    }
+
+    async fn list<K: Resource + Clone + Debug + DeserializeOwned>(&self, api: Api<K>) -> kube::Result<Vec<K>> {
+        let mut all = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = api.list(&params).await?;
+            all.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Carries out steps. Each is one request about one object and can be repeated: a plan that was carried out by half is made
+//! anew and goes on. Holds no opinions.
+
+use std::time::Duration;
+
+use api::{FIELD_MANAGER, VnicAttachment, VnicProfile, VnicProfileStatus};
+use futures::{StreamExt, stream};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::json;
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::plan::{Step, Target};
+
+/// Who writes spec, label and owner of stamped objects. Not the manager of finalizers and status: an apply takes away what
+/// the same manager applied before and does not name again.
+pub const STAMPER: &str = "oke-node-manager-profiles";
+/// Requests at once.
+const AT_ONCE: usize = 8;
+/// For one request.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why a step was not carried out.
+#[derive(Debug, Error)]
+pub enum ApplyError {
+    /// The API server refused, or was not reached.
+    #[error("the API server did not take it")]
+    Refused(#[source] Box<kube::Error>),
+    /// No answer in time.
+    #[error("no answer from the API server within {DEADLINE:?}")]
+    TimedOut,
+}
+
+/// Carries out all steps, whatever becomes of others. On success of a step the object is as it says, or being deleted.
+pub async fn apply<'s>(client: &Client, steps: &'s [Step]) -> Vec<(&'s Step, Result<(), ApplyError>)> {
+    let api: Api<VnicAttachment> = Api::all(client.clone());
+    let carried = steps.iter().map(|step| {
+        let api = &api;
+        async move { (step, carry_out(api, step).await) }
+    });
+    stream::iter(carried).buffer_unordered(AT_ONCE).collect().await
+}
+
+/// Writes a profile's status. On success it is this one.
+///
+/// # Errors
+/// When the API server does not take it.
+pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileStatus) -> Result<(), ApplyError> {
+    let api: Api<VnicProfile> = Api::all(client.clone());
+    let name = json!({ "name": profile });
+    let patch = json!({ "apiVersion": api_version(), "kind": "VnicProfile", "metadata": name, "status": status });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    in_time(api.patch_status(profile, &params, &Patch::Apply(patch))).await
+}
+
+async fn carry_out(api: &Api<VnicAttachment>, step: &Step) -> Result<(), ApplyError> {
+    match step {
+        Step::Make(stamp) | Step::Change { stamp, .. } => {
+            let params = PatchParams::apply(STAMPER).force();
+            in_time(api.patch(&stamp.name, &params, &Patch::Apply(stamp.object()))).await
+        }
+        Step::Remove { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
+    }
+}
+
+/// Another object of the name, made since, is not meant.
+async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyError> {
+    let preconditions = Preconditions { uid: object.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match in_time(api.delete(&object.name, &params)).await {
+        // Gone, or another one: what there is to do about that, the next plan knows.
+        Err(ApplyError::Refused(error)) if matches!(&*error, kube::Error::Api(status) if [404, 409].contains(&status.code)) => {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<(), ApplyError> {
+    match timeout(DEADLINE, request).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(ApplyError::Refused(Box::new(error))),
+        Err(_) => Err(ApplyError::TimedOut),
+    }
+}
+
+fn api_version() -> String {
+    format!("{}/{}", api::GROUP, api::VERSION)
+}

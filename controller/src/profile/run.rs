@@ -1,0 +1,156 @@
+//! Keeps the VnicAttachments what the VnicProfiles say: looks, plans, applies, tells; again whenever something changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, Resource};
+use resident::logging::chain;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::apply::{ApplyError, apply, write_status};
+use super::observed::Observed;
+use super::plan::{Plan, Step, plan};
+use super::removal::Unwanted;
+use super::selection::select;
+use super::status;
+use crate::events::{Events, Level, News};
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
+const PACE: Duration = Duration::from_secs(1);
+/// After a pass that failed; doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
+const RESYNC: Duration = Duration::from_mins(5);
+
+/// For how long a node that is not selected any more keeps its VNICs: a label that comes and goes with a rollout, or a
+/// mistake that is noticed, costs nothing.
+pub const GRACE: Duration = Duration::from_mins(10);
+
+/// What it needs.
+#[expect(missing_debug_implementations, reason = "the client has none")]
+pub struct Profiles {
+    /// The API server.
+    pub client: Client,
+    /// What there is; read whole before this runs.
+    pub store: Arc<Store>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Where news go.
+    pub events: Events,
+    /// For how long a node that is not selected any more keeps its VNICs.
+    pub grace: Duration,
+    /// 0.0–1.0, for jitter.
+    pub chance: fn() -> f64,
+}
+
+/// What remains from one pass to the next. All of it may be lost.
+#[derive(Debug, Default)]
+struct Memory {
+    unwanted: Unwanted,
+    /// Node, reason and note of what was told.
+    told: BTreeSet<(String, &'static str, String)>,
+    failures: u32,
+}
+
+impl Profiles {
+    /// Works until dropped.
+    pub async fn run(self) {
+        let mut memory = Memory::default();
+        loop {
+            let next = self.pass(&Observed::of(&self.store), &mut memory).await;
+            sleep(self.pause(memory.failures)).await;
+            if memory.failures == 0 {
+                tokio::select! {
+                    () = self.store.changed().notified() => {}
+                    () = sleep_until(next) => {}
+                }
+            }
+        }
+    }
+
+    /// One look, and all that follows from it. Returns when the next one is due.
+    async fn pass(&self, observed: &Observed, memory: &mut Memory) -> Instant {
+        let now = Instant::now();
+        let selections = select(observed);
+        let plan = plan(observed, &selections, (&memory.unwanted, self.grace, now));
+        self.tell(observed, &plan, memory);
+        let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
+        self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
+        for step in &plan.steps {
+            tracing::info!(event = "profile.step", %step);
+        }
+        let mut failed = 0_u32;
+        for (step, outcome) in apply(&self.client, &plan.steps).await {
+            self.metrics.wrote(step.kind(), outcome.is_ok());
+            if let Err(error) = outcome {
+                failed += 1;
+                self.complain(&plan, step, &error);
+            }
+        }
+        for (profile, report) in &plan.reports {
+            let Some(status) = status::changed(report, Time(Timestamp::now())) else { continue };
+            let written = write_status(&self.client, profile, &status).await;
+            self.metrics.wrote("profile_status", written.is_ok());
+            if let Err(error) = written {
+                failed += 1;
+                tracing::warn!(event = "profile.status", profile, error = chain(&error));
+            }
+        }
+        memory.failures = if failed == 0 { 0 } else { memory.failures.saturating_add(1) };
+        memory.unwanted = plan.unwanted;
+        plan.next.map_or(now + RESYNC, |next| next.min(now + RESYNC))
+    }
+
+    /// Tells of problems on nodes that are new since the last pass.
+    fn tell(&self, observed: &Observed, plan: &Plan<'_>, memory: &mut Memory) {
+        let key = |problem: &super::selection::NodeProblem<'_>| {
+            (problem.node.to_owned(), problem.reason, problem.note.clone())
+        };
+        let before = std::mem::take(&mut memory.told);
+        let new = || plan.problems.iter().filter(|problem| !before.contains(&key(problem)));
+        let names: BTreeSet<&str> = new().map(|problem| problem.node).collect();
+        let nodes = observed.nodes.iter().filter(|node| names.contains(node.name.as_str()));
+        let nodes: BTreeMap<&str, _> = nodes.map(|node| (node.name.as_str(), node)).collect();
+        for problem in new() {
+            let Some(node) = nodes.get(problem.node) else { continue };
+            self.events.tell(News {
+                regarding: node.reference(),
+                level: Level::Warning,
+                reason: problem.reason,
+                action: "Select",
+                note: problem.note.clone(),
+            });
+        }
+        memory.told = plan.problems.iter().map(key).collect();
+    }
+
+    fn complain(&self, plan: &Plan<'_>, step: &Step, error: &ApplyError) {
+        let error = chain(error);
+        tracing::warn!(event = "profile.step_failed", %step, error);
+        let profile = step.profile().and_then(|profile| plan.reports.get(profile)).map(|report| report.profile);
+        if let Some(profile) = profile {
+            self.events.tell(News {
+                regarding: profile.object_ref(&()),
+                level: Level::Warning,
+                reason: "StampingFailed",
+                action: "Stamp",
+                note: format!("{step}: {error}"),
+            });
+        }
+    }
+
+    fn pause(&self, failures: u32) -> Duration {
+        if failures == 0 {
+            return PACE;
+        }
+        let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+        whole.mul_f64(0.5 + (self.chance)().clamp(0.0, 1.0) / 2.0).max(PACE)
+    }
+}

@@ -1,0 +1,186 @@
+//! VnicProfiles on a real API server: what is stamped, changed, released and told there.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod scene;
+
+use std::time::Instant;
+
+use api::{VnicAttachment, VnicProfile};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+
+use scene::{GRACE, Scene, ocid};
+
+#[tokio::test]
+async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
+    let scene = Scene::new("stamps");
+    for number in 0..3 {
+        scene.node(&format!("stamps-{number}"), json!({})).await;
+    }
+    scene.profile("stamps", json!({})).await;
+    let objects = scene.objects("stamps", 3).await;
+    let expected: Vec<_> = (0..3).map(|number| ocid(&format!("stamps-{number}"))).collect();
+    let mut instances: Vec<_> = objects.iter().map(|object| object.spec.instance_id.to_string()).collect();
+    instances.sort();
+    assert_eq!(instances, expected);
+    let owner = &objects[0].metadata.owner_references.as_ref().unwrap()[0];
+    let profile: VnicProfile = scene.api().get("stamps").await.unwrap();
+    assert_eq!(Some(&owner.uid), profile.metadata.uid.as_ref());
+    scene.delete::<VnicProfile>("stamps").await;
+    scene.objects("stamps", 0).await;
+}
+
+#[tokio::test]
+async fn what_is_at_rest_is_not_written() {
+    let scene = Scene::new("rest");
+    scene.node("rest-1", json!({})).await;
+    scene.profile("rest", json!({})).await;
+    let object = scene.objects("rest", 1).await.remove(0);
+    scene.make_ready(&object).await;
+    scene.profile_says("rest", "Ready").await;
+    let versions = async || {
+        let objects = scene.objects("rest", 1).await;
+        let profile: VnicProfile = scene.api().get("rest").await.unwrap();
+        (objects[0].metadata.resource_version.clone(), profile.metadata.resource_version)
+    };
+    let before = versions().await;
+    let looks = scene.looks();
+    scene
+        .wait_for("three looks more", async || (scene.looks() >= looks + 3).then_some(()).or_else(|| scene.nudge()))
+        .await;
+    assert_eq!(versions().await, before);
+}
+
+#[tokio::test]
+async fn a_template_that_changes_is_carried_over_and_a_users_edit_is_put_right() {
+    let scene = Scene::new("edits");
+    scene.node("edits-1", json!({})).await;
+    scene.profile("edits", json!({ "ipv4Count": 2 })).await;
+    let object = scene.objects("edits", 1).await.remove(0);
+    let name = object.metadata.name.clone().unwrap();
+    scene
+        .merge::<VnicAttachment>(
+            &name,
+            json!({ "metadata": { "labels": { "mine": "kept" } }, "spec": { "mtu": 1500 } }),
+        )
+        .await;
+    let has = async |count: u8, mtu: Option<u16>| {
+        scene
+            .wait_for("the object is as the profile says", async || {
+                let object: VnicAttachment = scene.api().get(&name).await.unwrap();
+                let right = object.spec.vnic.ipv4_count == count && object.spec.vnic.mtu == mtu;
+                right.then_some(object)
+            })
+            .await
+    };
+    let object = has(2, None).await;
+    assert_eq!(object.metadata.labels.unwrap()["mine"], "kept", "others' labels are others'");
+    scene.profile("edits", json!({ "ipv4Count": 5 })).await;
+    let object = has(5, None).await;
+    assert_eq!(object.metadata.uid, scene.objects("edits", 1).await[0].metadata.uid, "it was not made anew");
+}
+
+#[tokio::test]
+async fn another_subnet_replaces_the_objects_one_after_the_other() {
+    let scene = Scene::new("subnets");
+    for number in 0..2 {
+        scene.node(&format!("subnets-{number}"), json!({})).await;
+    }
+    scene.profile("subnets", json!({})).await;
+    for object in scene.objects("subnets", 2).await {
+        scene.make_ready(&object).await;
+    }
+    scene.profile_says("subnets", "Ready").await;
+    scene.profile("subnets", json!({ "subnetId": "ocid1.subnet.oc1.iad.other" })).await;
+    let moved = async |wanted: usize| {
+        scene
+            .wait_for("so many are in the other subnet", async || {
+                let all = scene.objects("subnets", 2).await;
+                let new = |object: &VnicAttachment| object.spec.vnic.subnet_id.as_str().ends_with("other");
+                let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(new);
+                (new.len() == wanted).then_some((new, old))
+            })
+            .await
+    };
+    let (new, _) = moved(1).await;
+    scene.profile_says("subnets", "Replacing").await;
+    assert_eq!(moved(1).await.1.len(), 1, "the other one waits for the first to be ready");
+    scene.make_ready(&new[0]).await;
+    moved(2).await;
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_and_returns_keeps_its_vnics_and_one_that_lost_its_label_loses_them_after_a_while() {
+    let scene = Scene::new("leaves");
+    scene.node("leaves-1", json!({})).await;
+    scene.profile("leaves", json!({})).await;
+    let uid = scene.objects("leaves", 1).await[0].metadata.uid.clone();
+    scene.delete::<Node>("leaves-1").await;
+    scene.profile_says("leaves", "NoNodes").await;
+    let (away, looks) = (Instant::now(), scene.looks());
+    scene
+        .wait_for("looks beyond the grace", async || {
+            (away.elapsed() > GRACE * 2 && scene.looks() > looks).then_some(()).or_else(|| scene.nudge())
+        })
+        .await;
+    assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid, "the Node is away");
+    scene.node_as("leaves-by-another-name", "leaves-1", json!({})).await;
+    scene.profile_says("leaves", "Progressing").await;
+    assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid);
+    scene.merge::<Node>("leaves-by-another-name", json!({ "metadata": { "labels": { "pool": null } } })).await;
+    scene.profile_says("leaves", "NoNodes").await;
+    scene.objects("leaves", 0).await;
+}
+
+#[tokio::test]
+async fn an_annotation_asks_for_vnics_and_is_told_by_an_event_what_is_wrong_with_it() {
+    let scene = Scene::new("asks");
+    scene.node("asks-1", json!({})).await;
+    scene.profile_with("asks", json!({}), json!({ "allowNodeAnnotation": true })).await;
+    scene.profile_says("asks", "NoNodes").await;
+    let annotate = async |text: Option<&str>| {
+        let annotations = json!({ "oke.oraclecloud.com/vnics": text });
+        scene.merge::<Node>("asks-1", json!({ "metadata": { "annotations": annotations } })).await;
+    };
+    annotate(Some("asks,Wrong")).await;
+    let event = scene.event("asks-1", "InvalidVnicsAnnotation").await;
+    assert!(event.note.as_ref().unwrap().contains("\"Wrong\" at character 6"), "{event:?}");
+    let node: Node = scene.api().get("asks-1").await.unwrap();
+    assert_eq!(event.regarding.unwrap().uid, node.metadata.uid);
+    annotate(Some("asks,nobody")).await;
+    scene.objects("asks", 1).await;
+    let event = scene.event("asks-1", "UnknownVnicProfile").await;
+    assert!(event.note.as_ref().unwrap().contains("names VnicProfile nobody, which is not there"), "{event:?}");
+    annotate(None).await;
+    scene.objects("asks", 0).await;
+}
+
+#[tokio::test]
+async fn two_profiles_with_one_vnic_name_make_one_object_and_say_why() {
+    let scene = Scene::new("twice");
+    scene.node("twice-1", json!({})).await;
+    scene.profile("twice-first", json!({})).await;
+    scene.objects("twice-first", 1).await;
+    scene.profile("twice-second", json!({})).await;
+    scene.profile_says("twice-second", "Conflict").await;
+    let profile: VnicProfile = scene.api().get("twice-second").await.unwrap();
+    let status = profile.status.unwrap();
+    assert!(status.conditions[0].message.contains("is that of VnicAttachment twice-first.net1."), "{status:?}");
+    assert_eq!(status.failing_nodes, ["twice-1"]);
+    scene.delete::<VnicProfile>("twice-first").await;
+    scene.objects("twice-second", 1).await;
+}
+
+#[tokio::test]
+async fn a_terminated_instances_object_goes_when_its_node_is_gone() {
+    let scene = Scene::new("ends");
+    scene.node("ends-1", json!({})).await;
+    scene.profile("ends", json!({})).await;
+    let object = scene.objects("ends", 1).await.remove(0);
+    scene.make(&object, "NodeGone").await;
+    let looks = scene.looks();
+    scene.wait_for("a look", async || (scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())).await;
+    assert_eq!(scene.objects("ends", 1).await[0].metadata.uid, object.metadata.uid, "the Node is still there");
+    scene.delete::<Node>("ends-1").await;
+    scene.objects("ends", 0).await;
+}

@@ -1,0 +1,212 @@
+//! One API server and one profile controller for all tests of the file, and what a test says to them. Each test has nodes of
+//! its own, by a label.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use api::{PROFILE_LABEL, VnicAttachment, VnicProfile};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource};
+use kube_harness::ApiServer;
+use oke_node_controller::events::{Events, Reporter};
+use oke_node_controller::metrics::Metrics;
+use oke_node_controller::profile::run::Profiles;
+use oke_node_controller::store::{Store, follow_attachments, follow_nodes, follow_profiles};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// How long a node that lost its label keeps its VNICs here.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// The controller, on a thread of its own with a runtime of its own: tests come and go.
+struct Running {
+    store: Arc<Store>,
+    metrics: Arc<Metrics>,
+}
+
+static RUNNING: OnceLock<Running> = OnceLock::new();
+
+pub(crate) struct Scene {
+    client: Client,
+    pool: String,
+}
+
+/// An instance's OCID.
+pub(crate) fn ocid(name: &str) -> String {
+    format!("ocid1.instance.oc1.iad.{name}")
+}
+
+fn running() -> &'static Running {
+    RUNNING.get_or_init(|| {
+        let (store, metrics): (Arc<Store>, Arc<Metrics>) = Default::default();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let its = (store.clone(), metrics.clone());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(controller(its.0, its.1, ready));
+        });
+        is_ready.recv_timeout(WITHIN).expect("the controller starts");
+        Running { store, metrics }
+    })
+}
+
+async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::mpsc::Sender<()>) {
+    let server = ApiServer::shared().unwrap();
+    for crd in api::crd::all() {
+        server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
+    }
+    let client = || server.client(server.admin()).unwrap();
+    let (read, mut is_read): (Vec<_>, Vec<_>) = (0..3).map(|_| watch::channel(false)).unzip();
+    let [attachments, nodes, profiles] = <[_; 3]>::try_from(read).unwrap();
+    let (events, writer) = Events::new(metrics.events_lost());
+    let work = async {
+        for read in &mut is_read {
+            read.wait_for(|read| *read).await.unwrap();
+        }
+        ready.send(()).unwrap();
+        Profiles { client: client(), store: store.clone(), metrics, events, grace: GRACE, chance: || 0.5 }.run().await;
+    };
+    tokio::join!(
+        follow_attachments(client(), store.clone(), attachments, |_| {}),
+        follow_nodes(client(), store.clone(), nodes, |_| {}),
+        follow_profiles(client(), store.clone(), profiles),
+        writer.run(client(), Reporter { instance: "test".to_owned() }),
+        work,
+    );
+}
+
+impl Scene {
+    /// With nodes of their own for the test.
+    pub(crate) fn new(pool: &str) -> Self {
+        running();
+        let server = ApiServer::shared().unwrap();
+        Self { client: server.client(server.admin()).unwrap(), pool: pool.to_owned() }
+    }
+
+    pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) async fn node(&self, name: &str, metadata: Value) {
+        self.node_as(name, name, metadata).await;
+    }
+
+    pub(crate) async fn node_as(&self, name: &str, instance: &str, mut metadata: Value) {
+        metadata["name"] = name.into();
+        metadata["labels"]["pool"] = self.pool.clone().into();
+        let node = json!({ "metadata": metadata, "spec": { "providerID": format!("oci://{}", ocid(instance)) } });
+        let node: Node = serde_json::from_value(node).unwrap();
+        self.api().create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// One VNIC, `net1`, for the nodes of the test; again, to change it.
+    pub(crate) async fn profile(&self, name: &str, vnic: Value) {
+        self.profile_with(name, vnic, json!({})).await;
+    }
+
+    pub(crate) async fn profile_with(&self, name: &str, vnic: Value, more: Value) {
+        let mut template = json!({ "name": "net1", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" });
+        template.as_object_mut().unwrap().extend(vnic.as_object().unwrap().clone());
+        let mut spec = json!({ "nodeSelector": { "matchLabels": { "pool": self.pool } }, "attachments": [template] });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+            "metadata": { "name": name }, "spec": spec });
+        let params = PatchParams::apply("kubectl").force();
+        self.api::<VnicProfile>().patch(name, &params, &Patch::Apply(object)).await.unwrap();
+    }
+
+    pub(crate) async fn merge<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned>(
+        &self,
+        name: &str,
+        patch: Value,
+    ) {
+        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    pub(crate) async fn delete<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize>(
+        &self,
+        name: &str,
+    ) {
+        self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The objects that a profile made, once there are so many.
+    pub(crate) async fn objects(&self, profile: &str, number: usize) -> Vec<VnicAttachment> {
+        let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
+        self.wait_for(&format!("{number} objects of {profile}"), async || {
+            let all = self.api::<VnicAttachment>().list(&params).await.unwrap().items;
+            (all.len() == number).then_some(all)
+        })
+        .await
+    }
+
+    /// What the reconciler of attachments would write in the end.
+    pub(crate) async fn make_ready(&self, object: &VnicAttachment) {
+        self.make(object, "Ready").await;
+    }
+
+    /// What it would write with this reason on Ready.
+    pub(crate) async fn make(&self, object: &VnicAttachment, reason: &str) {
+        let name = object.metadata.name.as_deref().unwrap();
+        let status = if reason == "Ready" { "True" } else { "False" };
+        let condition = |kind: &str, reason: &str| {
+            json!({ "type": kind, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let attached = if reason == "Ready" { "Attached" } else { reason };
+        let status = json!({ "status": { "observedGeneration": object.metadata.generation,
+            "conditions": [condition("Attached", attached), condition("Ready", reason)] } });
+        let api: Api<VnicAttachment> = self.api();
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    }
+
+    pub(crate) async fn profile_says(&self, profile: &str, reason: &str) {
+        let what = format!("{profile} says {reason}");
+        self.wait_for(&what, async || {
+            let profile: VnicProfile = self.api().get(profile).await.unwrap();
+            let conditions = profile.status?.conditions;
+            conditions.iter().any(|condition| condition.reason == reason).then_some(())
+        })
+        .await;
+    }
+
+    pub(crate) async fn event(&self, node: &str, reason: &str) -> Event {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        self.wait_for(&format!("an event {reason} of {node}"), async || {
+            let all = events.list(&ListParams::default()).await.unwrap().items;
+            all.into_iter().find(|event| {
+                let about = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+                about == Some(node) && event.reason.as_deref() == Some(reason)
+            })
+        })
+        .await
+    }
+
+    /// How often the controller has looked.
+    pub(crate) fn looks(&self) -> u64 {
+        running().metrics.looks()
+    }
+
+    /// Makes it look again.
+    pub(crate) fn nudge<T>(&self) -> Option<T> {
+        running().store.changed().notify_one();
+        None
+    }
+
+    pub(crate) async fn wait_for<T>(&self, what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            if let Some(found) = outcome().await {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! docs/iam.md names every call that the client can make, no other, and its policies allow what the calls need, no more.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::BTreeSet;
+
+const PAGE: &str = include_str!("../../../docs/iam.md");
+const CLOUD: &str = include_str!("../src/cloud.rs");
+const CALLS: [&str; 2] = [include_str!("../src/calls.rs"), include_str!("../src/address.rs")];
+
+type Words<'a> = BTreeSet<&'a str>;
+
+/// The rows of the table of permissions, by columns.
+fn rows() -> Vec<Vec<&'static str>> {
+    let table = PAGE.split("| call |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let lines = table.lines().skip(2);
+    lines.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>()[1..5].to_vec()).collect()
+}
+
+/// Words of capital letters, digits and `_`.
+fn permissions(text: &str) -> Words<'_> {
+    let words = text.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+    words.filter(|word| word.contains('_')).collect()
+}
+
+fn column(number: usize) -> Words<'static> {
+    let cells = rows().into_iter().flat_map(|row| row[number].split(',').collect::<Vec<_>>());
+    cells.map(|word| word.trim().trim_matches('`')).filter(|word| !word.is_empty()).collect()
+}
+
+#[test]
+fn every_call_of_the_client_has_its_row_and_no_other_has() {
+    let functions: Words<'_> =
+        CLOUD.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next()).collect();
+    assert!(functions.len() >= 14, "{functions:?}");
+    assert_eq!(column(0), functions);
+}
+
+#[test]
+fn every_operation_of_the_api_has_its_row_and_no_other_has() {
+    // Operations are the quoted words in CamelCase that begin with what is done.
+    let quoted = CALLS.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
+    let begins = ["Get", "List", "Create", "Delete", "Update", "Attach", "Detach", "Bulk"];
+    let operations: Words<'_> = quoted.filter(|word| begins.iter().any(|verb| word.starts_with(verb))).collect();
+    assert!(operations.len() >= 16, "{operations:?}");
+    assert_eq!(column(1), operations);
+}
+
+#[test]
+fn the_policies_allow_what_the_calls_need_and_no_more() {
+    for (compartment, name) in [("instance", "NODES"), ("network", "NETWORK")] {
+        let rows = rows().into_iter().filter(|row| row[3] == compartment);
+        let needed: Words<'_> = rows.flat_map(|row| permissions(row[2])).collect();
+        let statements = PAGE.lines().filter(|line| line.contains(&format!("in compartment {name}")));
+        let allowed: Vec<Words<'_>> =
+            statements.map(|line| permissions(line.split('{').nth(1).unwrap().split('}').next().unwrap())).collect();
+        assert_eq!(allowed, [needed.clone(), needed], "workload identity and instance principal, {compartment}");
+    }
+}

@@ -1,0 +1,57 @@
+//! What was changed of a link that is not ours: its MTU, and that it is up.
+
+use netlink::{Link, LinkChange, Socket};
+use vcn::{IfName, Mtu};
+
+use crate::{Error, Removal};
+
+/// How keys of links begin.
+pub(super) const PREFIX: &str = "link/";
+pub(super) const MTU: &str = "mtu";
+pub(super) const STATE: &str = "state";
+pub(super) const UP: &str = "up";
+pub(super) const DOWN: &str = "down";
+
+/// `link/ens5/mtu`.
+pub(super) fn key(link: &IfName, what: &str) -> String {
+    format!("{PREFIX}{link}/{what}")
+}
+
+/// Makes it what it was, unless the link is gone or somebody changed it since.
+pub(super) fn restore(key: &str, (before, set): (&str, &str), removal: &mut Removal) {
+    let failed = |source| Error::Network { what: format!("setting {key}"), source };
+    let parts = key.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
+    let parsed = parts.and_then(|(name, what)| Some((name.parse::<IfName>().ok()?, what)));
+    let change = parsed.as_ref().and_then(|(_, what)| change(what, before));
+    let (Some((name, what)), Some(change)) = (parsed, change) else {
+        return removal.left.push(format!("setting {key}: it is not one that is known"));
+    };
+    let found = Socket::open().and_then(|mut socket| Ok((socket.link(&name)?, socket)));
+    let (link, mut socket) = match found {
+        Ok(found) => found,
+        Err(error) if error.is_not_found() => return,
+        Err(error) => return removal.failures.push(failed(error)),
+    };
+    match value(what, &link) {
+        now if now == before => {}
+        now if now != set => removal.left.push(format!("setting {key}: somebody made it {now} since")),
+        _ => removal
+            .step(format!("set {key} to {before} again"), || socket.change_link(link.index, &[change]).map_err(failed)),
+    }
+}
+
+fn change(what: &str, before: &str) -> Option<LinkChange<'static>> {
+    match (what, before) {
+        (MTU, mtu) => Some(LinkChange::Mtu(Mtu(mtu.parse().ok()?))),
+        (STATE, DOWN) => Some(LinkChange::Down),
+        _ => None,
+    }
+}
+
+fn value(what: &str, link: &Link) -> String {
+    match what {
+        MTU => link.mtu.0.to_string(),
+        _ if link.up => UP.to_owned(),
+        _ => DOWN.to_owned(),
+    }
+}

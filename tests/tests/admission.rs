@@ -1,0 +1,317 @@
+//! manifests/admission.yaml on a real API server: who may ask for VNICs by a Node's annotation, and what an agent cannot
+//! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+const WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const NAMESPACE: &str = "kube-system";
+const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
+const KUBELET: &str = "a kubelet must not change it";
+const OWN_POD: &str = "an agent writes nothing but annotations of its own Pod";
+const ONLY_OURS: &str = "annotations that begin with oke.oraclecloud.com/agent- and nothing else";
+const UNBOUND: &str = "an agent's token must be bound to its pod and node";
+
+fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+/// The server with our definitions and policies, once these are enforced, and an agent's account that was granted
+/// everything: what is refused to it, the policies refuse.
+async fn server() -> &'static ApiServer {
+    static READY: OnceCell<()> = OnceCell::const_new();
+    let server = ApiServer::shared().unwrap();
+    READY.get_or_init(async || prepare(server).await).await;
+    server
+}
+
+async fn prepare(server: &ApiServer) {
+    for file in ["crds.yaml", "admission.yaml"] {
+        server.apply(&manifests().join(file)).await.unwrap();
+    }
+    server.create_account(&agent()).await.unwrap();
+    let who = json!({ "kind": "ServiceAccount", "name": agent().name, "namespace": NAMESPACE });
+    grant(server, "agent-everything", "cluster-admin", who).await;
+    // A policy takes a moment to be enforced.
+    make_node(server, "probe", json!({})).await;
+    let agent = server.client(&server.token(&agent(), &Bound::Nothing).await.unwrap()).unwrap();
+    grant_nodes(server, "probe-user").await;
+    let user = user(server, "probe-user");
+    wait_until_refused("the annotation's policy", async |value| annotate(&user, "probe", value).await).await;
+    wait_until_refused("the agents' policy", async |value| {
+        patch_node(&agent, "probe", &json!({ "metadata": { "labels": { "probe": value } } })).await
+    })
+    .await;
+}
+
+/// Another value each time: what changes nothing is refused by nobody.
+async fn wait_until_refused<T>(what: &str, attempt: impl AsyncFn(&str) -> kube::Result<T>) {
+    let deadline = Instant::now() + WITHIN;
+    for number in 0_u32.. {
+        if attempt(&format!("a-{number}")).await.is_err() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what} is not enforced");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn agent() -> ServiceAccount {
+    ServiceAccount::new(NAMESPACE, "oke-node-agent")
+}
+
+fn admin(server: &ApiServer) -> Client {
+    server.client(server.admin()).unwrap()
+}
+
+fn user(server: &ApiServer, name: &str) -> Client {
+    server.client(&server.user(name, None).unwrap()).unwrap()
+}
+
+async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value) {
+    if subject["kind"] != "ServiceAccount" {
+        subject["apiGroup"] = json!("rbac.authorization.k8s.io");
+    }
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [subject],
+    });
+    server.apply_object(binding).await.unwrap();
+}
+
+/// Lets a user write Nodes, as a cluster's autoscaler may, and nothing else.
+async fn grant_nodes(server: &ApiServer, name: &str) {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "nodes-writer" },
+        "rules": [{ "apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"] }],
+    });
+    server.apply_object(role).await.unwrap();
+    grant(server, &format!("nodes-{name}"), "nodes-writer", json!({ "kind": "User", "name": name })).await;
+}
+
+async fn make_node(server: &ApiServer, name: &str, annotations: Value) {
+    let nodes: Api<Node> = Api::all(admin(server));
+    nodes.create(&PostParams::default(), &node(name, annotations)).await.unwrap();
+}
+
+fn node(name: &str, annotations: Value) -> Node {
+    serde_json::from_value(json!({ "metadata": { "name": name, "annotations": annotations } })).unwrap()
+}
+
+fn vnics(value: impl Into<Value>) -> Value {
+    json!({ "metadata": { "annotations": { api::VNICS_ANNOTATION: value.into() } } })
+}
+
+/// Asks for VNICs in a Node's name.
+async fn annotate(client: &Client, node: &str, value: &str) -> kube::Result<Node> {
+    patch_node(client, node, &vnics(value)).await
+}
+
+async fn patch_node(client: &Client, node: &str, patch: &Value) -> kube::Result<Node> {
+    Api::all(client.clone()).patch(node, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+async fn patch_status(client: &Client, node: &str, patch: &Value) -> kube::Result<Node> {
+    Api::all(client.clone()).patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+/// Somebody was refused, by a policy, for this.
+fn assert_refused<T>(outcome: kube::Result<T>, why: &str) {
+    match outcome {
+        Err(kube::Error::Api(status)) => {
+            assert!(status.code == 403 && status.message.contains(why), "{status:?}, not {why:?}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was not refused: {why}"),
+    }
+}
+
+#[tokio::test]
+async fn who_may_write_nodes_may_not_ask_for_vnics_in_their_name() {
+    let server = server().await;
+    make_node(server, "asked-1", json!({})).await;
+    grant_nodes(server, "autoscaler").await;
+    let autoscaler = user(server, "autoscaler");
+    assert_refused(annotate(&autoscaler, "asked-1", "storage").await, NO_USE);
+    assert_refused(patch_status(&autoscaler, "asked-1", &vnics("storage")).await, NO_USE);
+    assert_refused(create_asking(&autoscaler, "asked-2").await, NO_USE);
+    patch_node(&autoscaler, "asked-1", &json!({ "metadata": { "annotations": { "other": "x" } } })).await.unwrap();
+}
+
+async fn create_asking(client: &Client, name: &str) -> kube::Result<Node> {
+    let node = node(name, json!({ api::VNICS_ANNOTATION: "storage" }));
+    Api::all(client.clone()).create(&PostParams::default(), &node).await
+}
+
+#[tokio::test]
+async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
+    let server = server().await;
+    make_node(server, "used-1", json!({})).await;
+    for name in ["operator", "bystander"] {
+        grant_nodes(server, name).await;
+    }
+    grant(server, "operator-vnics", "oke-vnic-admin", json!({ "kind": "User", "name": "operator" })).await;
+    let (operator, bystander) = (user(server, "operator"), user(server, "bystander"));
+    let take_back = vnics(Value::Null);
+    annotate(&operator, "used-1", "storage").await.unwrap();
+    // What is there already stands in nobody's way.
+    patch_node(&bystander, "used-1", &json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
+    annotate(&bystander, "used-1", "storage").await.unwrap();
+    assert_refused(annotate(&bystander, "used-1", "storage,backup").await, NO_USE);
+    assert_refused(patch_node(&bystander, "used-1", &take_back).await, NO_USE);
+    annotate(&operator, "used-1", "storage,backup").await.unwrap();
+    patch_node(&operator, "used-1", &take_back).await.unwrap();
+    create_asking(&operator, "used-2").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
+    let server = server().await;
+    make_node(server, "kubelet-1", json!({})).await;
+    grant(server, "kubelet-1-all", "cluster-admin", json!({ "kind": "User", "name": "system:node:kubelet-1" })).await;
+    grant(server, "kubelet-2-all", "cluster-admin", json!({ "kind": "User", "name": "system:node:kubelet-2" })).await;
+    let kubelet = |name: &str| server.client(&server.node(name).unwrap()).unwrap();
+    assert_refused(annotate(&kubelet("kubelet-1"), "kubelet-1", "storage").await, KUBELET);
+    assert_refused(patch_status(&kubelet("kubelet-1"), "kubelet-1", &vnics("storage")).await, KUBELET);
+    assert_refused(create_asking(&kubelet("kubelet-2"), "kubelet-2").await, KUBELET);
+    annotate(&admin(server), "kubelet-1", "storage").await.unwrap();
+    assert_refused(patch_node(&kubelet("kubelet-1"), "kubelet-1", &vnics(Value::Null)).await, KUBELET);
+}
+
+#[tokio::test]
+async fn a_kubelet_registers_itself_and_tells_how_it_is_as_before() {
+    let server = server().await;
+    let kubelet = server.client(&server.node("beats-1").unwrap()).unwrap();
+    let nodes: Api<Node> = Api::all(kubelet.clone());
+    nodes.create(&PostParams::default(), &node("beats-1", json!({ "a": "b" }))).await.unwrap();
+    annotate(&admin(server), "beats-1", "storage").await.unwrap();
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "" });
+    let beat = json!({ "metadata": { "annotations": { "c": "d" } }, "status": { "conditions": [ready] } });
+    patch_status(&kubelet, "beats-1", &beat).await.unwrap();
+}
+
+/// An agent's pod on a node, and the token that the kubelet there would give it.
+async fn agent_on(server: &ApiServer, node: &str) -> (String, Client) {
+    make_node(server, node, json!({})).await;
+    let name = format!("oke-node-agent-{node}");
+    let pod = json!({
+        "metadata": { "name": name, "annotations": { "theirs": "x" }, "labels": { "app": "agent" } },
+        "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
+                  "containers": [{ "name": "agent", "image": "agent" }] },
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    pods(&admin(server)).create(&PostParams::default(), &pod).await.unwrap();
+    let token = server.token(&agent(), &Bound::Pod(name.clone())).await.unwrap();
+    (name, server.client(&token).unwrap())
+}
+
+fn pods(client: &Client) -> Api<Pod> {
+    Api::namespaced(client.clone(), NAMESPACE)
+}
+
+async fn patch_pod(client: &Client, pod: &str, patch: Value) -> kube::Result<Pod> {
+    pods(client).patch(pod, &PatchParams::default(), &Patch::Merge(patch)).await
+}
+
+fn annotation(key: &str, value: Value) -> Value {
+    json!({ "metadata": { "annotations": { key: value } } })
+}
+
+const KEY: &str = "oke.oraclecloud.com/agent-key";
+
+#[tokio::test]
+async fn an_agent_writes_its_annotations_on_its_own_pod_and_nothing_else_of_it() {
+    let server = server().await;
+    let (pod, agent) = agent_on(server, "own-1").await;
+    patch_pod(&agent, &pod, annotation(KEY, json!("one"))).await.unwrap();
+    patch_pod(&agent, &pod, annotation(KEY, json!("two"))).await.unwrap();
+    patch_pod(&agent, &pod, annotation(KEY, Value::Null)).await.unwrap();
+    let others = [
+        annotation("theirs", json!("y")),
+        annotation("theirs", Value::Null),
+        annotation("new", json!("y")),
+        annotation(api::VNICS_ANNOTATION, json!("storage")),
+        json!({ "metadata": { "labels": { "app": "another" } } }),
+        json!({ "metadata": { "finalizers": ["oke.oraclecloud.com/mine"] } }),
+        json!({ "spec": { "containers": [{ "name": "agent", "image": "another" }] } }),
+    ];
+    for patch in others {
+        assert_refused(patch_pod(&agent, &pod, patch).await, ONLY_OURS);
+    }
+    assert_refused(pods(&agent).delete(&pod, &DeleteParams::default()).await, OWN_POD);
+    let ready = json!({ "status": { "message": "x" } });
+    let status = pods(&agent).patch_status(&pod, &PatchParams::default(), &Patch::Merge(ready)).await;
+    assert_refused(status, OWN_POD);
+}
+
+#[tokio::test]
+async fn an_agent_writes_nothing_about_another_node() {
+    let server = server().await;
+    let (_, agent) = agent_on(server, "here-1").await;
+    let (other_pod, other) = agent_on(server, "there-1").await;
+    assert_refused(patch_pod(&agent, &other_pod, annotation(KEY, json!("x"))).await, OWN_POD);
+    assert_refused(pods(&agent).delete(&other_pod, &DeleteParams::default()).await, OWN_POD);
+    for node in ["there-1", "here-1"] {
+        assert_refused(patch_node(&agent, node, &json!({ "metadata": { "labels": { "a": "b" } } })).await, OWN_POD);
+        assert_refused(annotate(&agent, node, "storage").await, OWN_POD);
+        assert_refused(Api::<Node>::all(agent.clone()).delete(node, &DeleteParams::default()).await, OWN_POD);
+    }
+    // The same by the one whose pod it is.
+    patch_pod(&other, &other_pod, annotation(KEY, json!("x"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
+    let server = server().await;
+    let (_, agent) = agent_on(server, "asks-1").await;
+    let kind = GroupVersionKind::gvk(api::GROUP, api::VERSION, "VnicAttachment");
+    let attachments = |client: Client| Api::<DynamicObject>::all_with(client, &ApiResource::from_gvk(&kind));
+    let object: DynamicObject = serde_json::from_value(json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment", "metadata": { "name": "admission" },
+        "spec": { "instanceId": "ocid1.instance.oc1.iad.a", "subnetId": "ocid1.subnet.oc1.iad.a", "name": "a", "purpose": "Host" },
+    }))
+    .unwrap();
+    assert_refused(attachments(agent.clone()).create(&PostParams::default(), &object).await, OWN_POD);
+    attachments(admin(server)).create(&PostParams::default(), &object).await.unwrap();
+    let status = Patch::Merge(json!({ "status": { "nodeName": "asks-1" } }));
+    let patched = attachments(agent.clone()).patch_status("admission", &PatchParams::default(), &status).await;
+    assert_refused(patched, OWN_POD);
+    assert_refused(attachments(agent.clone()).delete("admission", &DeleteParams::default()).await, OWN_POD);
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "admission" } })).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(agent, NAMESPACE);
+    assert_refused(maps.create(&PostParams::default(), &map).await, OWN_POD);
+}
+
+#[tokio::test]
+async fn an_agents_token_that_is_bound_to_no_pod_writes_nothing() {
+    let server = server().await;
+    let (pod, _) = agent_on(server, "bound-1").await;
+    for bound in [Bound::Nothing, Bound::Node("bound-1".into())] {
+        let token: Identity = server.token(&agent(), &bound).await.unwrap();
+        let agent = server.client(&token).unwrap();
+        assert_refused(patch_pod(&agent, &pod, annotation(KEY, json!("x"))).await, UNBOUND);
+    }
+}
+
+#[tokio::test]
+async fn others_write_as_before() {
+    let server = server().await;
+    let account = ServiceAccount::new("default", "oke-node-agent");
+    server.create_account(&account).await.unwrap();
+    let who = json!({ "kind": "ServiceAccount", "name": account.name, "namespace": account.namespace });
+    grant(server, "namesake", "cluster-admin", who).await;
+    let client = server.client(&server.token(&account, &Bound::Nothing).await.unwrap()).unwrap();
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "others" } })).unwrap();
+    Api::<ConfigMap>::namespaced(client, NAMESPACE).create(&PostParams::default(), &map).await.unwrap();
+}
