@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sandbox::{Agent, Attachment, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Agent, Attachment, Container, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
 use vcn::{Family, MachineKind};
 
 /// Where cargo puts the programs: two folders above this test.
@@ -30,6 +30,11 @@ struct Cluster {
 impl Cluster {
     /// Two nodes with one VNIC for pods each, set up by the agent.
     fn start(kind: MachineKind) -> Self {
+        Self::start_as(kind, "")
+    }
+
+    /// The same with agents that have this in their ConfigMap.
+    fn start_as(kind: MachineKind, configuration: &str) -> Self {
         let node = |name| {
             let spec = match kind {
                 MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
@@ -52,7 +57,12 @@ impl Cluster {
         let mut cluster = Self { vcn, nodes, agents: Vec::new() };
         for node in &cluster.nodes {
             sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
-            let mut agent = Agent::start(node, &bin_dir()).unwrap();
+            let directory = Path::new("/etc/oke-node-agent-map");
+            let configure =
+                || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), configuration));
+            node.run(configure).unwrap().unwrap();
+            let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);
+            let mut agent = Agent::start_in(&container, node, &bin_dir()).unwrap();
             agent.wait_ready(node).unwrap();
             cluster.agents.push(agent);
         }
@@ -200,4 +210,57 @@ fn bare_metal_nodes_carry_pods_over_vlans() {
     assert!(String::from_utf8_lossy(&links.stdout).contains("802.1Q"), "by a VLAN link");
     Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
     assert!(b.ping(on_a.addresses().next().unwrap()).is_err());
+}
+
+/// What `node` has of policy rules and links, as text.
+fn rules_and_links(node: &Node) -> String {
+    let list = |words: &[&str]| String::from_utf8(node.command("ip").args(words).output().unwrap().stdout).unwrap();
+    list(&["rule"]) + &list(&["-6", "rule"]) + &list(&["-d", "link"])
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn a_vnic_of_bare_metal_is_hot_plugged_and_unplugged_while_pods_of_others_go_on() {
+    let cluster = Cluster::start_as(MachineKind::BareMetal, "DETACH_GRACE_SECONDS=1\nRESYNC_SECONDS=2\n");
+    let node = cluster.node("node-a");
+    let publish = || sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+    let (stays, on_stays) = cluster.add("node-a", "stays");
+    let (b, on_b) = cluster.add("node-b", "b");
+    let before = rules_and_links(node);
+    // Twice: the second gets the number of the table that the first gave back.
+    for round in ["first", "second"] {
+        let vnic = cluster.vcn.attach_vnic("node-a", &VnicSpec::for_pods("pods", 4)).unwrap();
+        publish();
+        let in_pools = || {
+            let id = format!("\"vnicId\": \"{}\"", vnic.id);
+            on_node(node, "/run/vcn-native/pools.json").contains(&id)
+        };
+        wait_for("the new VNIC is in the pools", in_pools);
+        let link = format!("vlan protocol 802.1Q id {} ", vnic.vlan_tag);
+        assert!(rules_and_links(node).contains(&link), "{}", rules_and_links(node));
+        // Four pods do not fit into what the first VNIC has left.
+        let pods: Vec<_> = (0..4).map(|n| cluster.add("node-a", &format!("{round}-{n}"))).collect();
+        let of_new = |attachment: &Attachment| {
+            let given = vnic.secondary.ipv4.iter().flatten().copied().collect::<Vec<_>>();
+            attachment.addresses().any(|address| given.contains(&address))
+        };
+        assert!(pods.iter().any(|(_, attachment)| of_new(attachment)));
+        pods.iter().for_each(|(_, attachment)| reaches_both_families(&b, attachment));
+
+        // Out of band, while pods have its addresses.
+        cluster.vcn.detach_vnic("node-a", &vnic.id).unwrap();
+        publish();
+        wait_for("the pools forget it", || !in_pools());
+        reaches_both_families(&stays, &on_b);
+        reaches_both_families(&b, &on_stays);
+        for (pod, attachment) in &pods {
+            Runtime::of(node).unwrap().del(pod, attachment).unwrap();
+        }
+        let tidy = |text: &str| text.lines().filter(|line| !line.contains("qdisc")).collect::<Vec<_>>().join("\n");
+        wait_for("nothing of it is left", || {
+            let now = rules_and_links(node);
+            !now.contains(&link) && tidy(&now) == tidy(&before)
+        });
+    }
+    reaches_both_families(&stays, &on_b);
 }

@@ -245,6 +245,12 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
     nft(&netns, &["add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }"]);
     nft(&netns, &["add rule ip filter FORWARD iifname \"vcn*\" counter jump LATER comment \"who comes in\""]);
     nft(&netns, &["add rule ip filter LATER ip daddr 10.0.0.0/8 tcp dport 80 accept"]);
+    nft(&netns, &["add map ip filter services { type ipv4_addr . inet_service : verdict; }"]);
+    nft(&netns, &["add element ip filter services { 10.96.0.10 . 53 : jump LATER, 10.96.0.1 . 443 : drop }"]);
+    nft(&netns, &["add rule ip filter LATER ip saddr { 10.1.0.0/16, 10.3.3.3 } drop"]);
+    nft(&netns, &["add set ip filter many { type ipv4_addr; }"]);
+    let many: Vec<String> = (0..5000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
+    nft(&netns, &[&format!("add element ip filter many {{ {} }}", many.join(", "))]);
     let text = netns.run(|| Socket::open().unwrap().ruleset().unwrap()).unwrap();
     println!("{text}");
     for line in [
@@ -259,6 +265,12 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
         "meta iifname; cmp == \"ens3\"; ct state",
         "jump LATER  # who comes in",
         "masq",
+        "  map services {",
+        "    0x0a60000a00350000 : jump LATER\n",
+        "    0x0a60000101bb0000 : drop\n",
+        "  set many {",
+        "    … and 904 more\n",
+        "    0x0a010000\n    0x0a020000 ends\n    0x0a030303\n    0x0a030304 ends\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

@@ -13,6 +13,8 @@ use crate::attributes;
 use crate::error::{Cause, Result};
 use crate::transport::Request;
 
+mod sets;
+
 // linux/netfilter/nf_tables.h. A number means the same of tables, chains and rules where the names here say so.
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
@@ -68,7 +70,7 @@ type ChainLine = (String, String, String);
 type RuleLine = (String, String, String);
 
 impl Socket {
-    /// Everything that is in nf_tables, for people. Of sets nothing but their names in rules.
+    /// Everything that is in nf_tables, for people.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
@@ -82,10 +84,14 @@ impl Socket {
         let chains: Vec<Of<ChainLine>> =
             self.all(NfTablesMessage::GetChain(ChainMessage { attributes: vec![] }), chain)?;
         let rules: Vec<Of<RuleLine>> = self.all(NfTablesMessage::GetRule(RuleMessage { attributes: vec![] }), rule)?;
+        let sets = self.sets()?;
         let mut text = String::new();
         for (family, table) in &tables {
             // Writing to a String does not fail.
             let _ = writeln!(text, "table {} {table} {{", family_word(*family));
+            for (_, (.., set)) in sets.iter().filter(|(of, (owner, ..))| of == family && owner == table) {
+                text.push_str(set);
+            }
             for (_, (_, name, line)) in chains.iter().filter(|(of, (owner, ..))| of == family && owner == table) {
                 let _ = writeln!(text, "  chain {name} {{{line}");
                 let of_chain =
