@@ -11,9 +11,10 @@ use std::process::Command;
 
 use k8s_openapi::Metadata;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -54,6 +55,11 @@ fn objects() -> Vec<Object> {
 fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
         Some("ClusterRole") => other::<ClusterRole>(document),
+        Some("ClusterRoleBinding") => other::<ClusterRoleBinding>(document),
+        Some("Deployment") => other::<Deployment>(document),
+        Some("PodDisruptionBudget") => other::<PodDisruptionBudget>(document),
+        Some("Role") => other::<Role>(document),
+        Some("RoleBinding") => other::<RoleBinding>(document),
         Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
         Some("ValidatingAdmissionPolicy") => other::<ValidatingAdmissionPolicy>(document),
         Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
