@@ -6,19 +6,28 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
+use oci::Backoff;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::attachment::mark::Mark;
+use crate::attachment::objects::KubeObjects;
+use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::chance::chance;
+use crate::cloud;
 use crate::events::{Events, Reporter};
+use crate::metrics::Now;
 use crate::profile::run::{GRACE, Profiles};
 use crate::settings::Settings;
 use crate::store::{Store, follow_attachments, follow_nodes, follow_profiles};
+use crate::work::{self, Work};
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
 const SYSTEM: &str = "kube-system";
+/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// For the API server to answer one question.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -42,31 +51,45 @@ pub struct Leader {
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let Leader { client, identity, board, configurations } = leader;
     let settings = configurations.borrow().settings.clone();
+    let metrics = board.metrics.clone();
+    let cloud = cloud::connect(&settings.oci, metrics.clone()).await.context("setting up the OCI client")?;
+    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
     let store = Arc::new(Store::default());
-    let (events, writer) = Events::new(board.metrics.events_lost());
-    let (attachments_read, mut attachments) = watch::channel(false);
-    let (nodes_read, mut nodes) = watch::channel(false);
-    let (profiles_read, mut profiles) = watch::channel(false);
+    let work = Work::new(Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most });
+    let (events, writer) = Events::new(metrics.events_lost());
+    let budget = cloud.budget().clone();
     let stamping = Profiles {
         client: client.clone(),
         store: store.clone(),
-        metrics: board.metrics.clone(),
+        metrics: metrics.clone(),
         events: events.clone(),
         grace: GRACE,
         chance,
     };
-    let _ = (events, settings);
+    let surroundings = Surroundings { store: store.clone(), mark, events, metrics: metrics.clone(), configurations };
+    let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(client.clone()), surroundings));
+    metrics.ask({
+        let (work, store) = (work.clone(), store.clone());
+        move || Now { depth: work.depth(), census: store.attachments().census(), budget: budget.standing() }
+    });
+    let (attachments_read, mut attachments) = watch::channel(false);
+    let (nodes_read, mut nodes) = watch::channel(false);
+    let (profiles_read, mut profiles) = watch::channel(false);
     let working = async {
         for known in [&mut attachments, &mut nodes, &mut profiles] {
             known.wait_for(|known| *known).await.context("reading what there is to do")?;
         }
         board.set_role(Role::Working);
-        stamping.run().await;
-        bail!("the task that serves VnicProfiles ended")
+        tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
+        tokio::select! {
+            () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
+            () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
+        }
     };
+    let touched = |instance| work.now(instance);
     tokio::select! {
-        () = follow_attachments(client.clone(), store.clone(), attachments_read, |_| {}) => bail!("the watch of VnicAttachments ended"),
-        () = follow_nodes(client.clone(), store.clone(), nodes_read, |_| {}) => bail!("the watch of Nodes ended"),
+        () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
+        () = follow_nodes(client.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
         () = follow_profiles(client.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
         () = writer.run(client, Reporter { instance: identity }) => bail!("the task that writes events ended"),
         ended = working => ended,

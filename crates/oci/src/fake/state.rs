@@ -210,6 +210,11 @@ impl State {
         }
         let subnet = self.vnic(vnic)?.value.subnet_id.ok_or_else(not_found)?;
         let object = self.new_address((&subnet, vnic), family, wish)?;
+        if let Some((_, vnic)) = self.attachments.iter_mut().find(|(_, own)| own.id == *vnic)
+            && family == Family::Ipv6
+        {
+            vnic.ipv6_addresses.push(object.ip_address);
+        }
         if let Some(token) = token {
             self.made.insert(token.clone(), object.id.clone());
         }
@@ -221,7 +226,8 @@ impl State {
         if self.addresses.get(found).is_some_and(|address| address.is_primary) {
             return Err(refuse(400, "InvalidParameter"));
         }
-        self.addresses.remove(found);
+        let gone = self.addresses.remove(found).ip_address;
+        self.attachments.iter_mut().for_each(|(_, vnic)| vnic.ipv6_addresses.retain(|address| *address != gone));
         Ok(())
     }
 

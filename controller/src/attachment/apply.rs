@@ -1,0 +1,192 @@
+//! Takes the steps of a plan, in order, and says what came of them. A step that fails stops those of its object; the others
+//! go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::VnicAttachment;
+use kube::ResourceExt;
+use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
+use resident::logging::chain;
+
+use super::objects::{ObjectError, Objects};
+use super::plan::Plan;
+use super::refusal;
+use super::step::{Action, NewAddress, Step};
+use super::verdict::Said;
+use crate::metrics::Metrics;
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Steps that were taken.
+    pub done: Vec<Step>,
+    /// What failed, by object.
+    pub failed: BTreeMap<String, Failure>,
+    /// Objects that are no more.
+    pub gone: BTreeSet<String>,
+    /// Objects whose token the cloud found spent.
+    pub spent: BTreeSet<String>,
+}
+
+/// Why an object's step failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The cloud refused.
+    Cloud(Said),
+    /// The API server did. There is no telling of it in the object.
+    Kubernetes,
+    /// What was known is old: look again.
+    Old,
+}
+
+impl Outcome {
+    /// Whether something was asked for that comes later.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.done.iter().any(|step| step.action.comes_later())
+    }
+
+    /// Whether looking again at once may lead further: something was done for good, or what was known was old.
+    #[must_use]
+    pub fn leads_on(&self) -> bool {
+        let only_old = self.failed.values().all(|failure| *failure == Failure::Old);
+        !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
+    }
+}
+
+/// Who takes steps.
+#[derive(Debug)]
+pub struct Applier<'a, C, O> {
+    /// The cloud.
+    pub cloud: &'a C,
+    /// The objects.
+    pub objects: &'a O,
+    /// What is counted.
+    pub metrics: &'a Metrics,
+}
+
+enum Ended {
+    Done,
+    Gone,
+}
+
+enum Problem {
+    Cloud(oci::Error),
+    Object(ObjectError),
+}
+
+impl<C: Cloud, O: Objects> Applier<'_, C, O> {
+    /// Takes the steps. `all` are the objects; those that a step changes are replaced.
+    pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for step in &plan.steps {
+            if outcome.failed.contains_key(&step.object) || outcome.gone.contains(&step.object) {
+                continue;
+            }
+            let Some(object) = all.iter_mut().find(|object| object.name_any() == step.object) else { continue };
+            let result = self.take(step, object).await;
+            self.metrics.stepped(step.action.kind(), result.is_ok());
+            match result {
+                Ok(Ended::Done) => {
+                    tracing::info!(event = "step.done", object = step.object, step = %step);
+                    outcome.done.push(step.clone());
+                }
+                Ok(Ended::Gone) => drop(outcome.gone.insert(step.object.clone())),
+                Err(problem) => {
+                    let failure = self.failed(step, problem, &mut outcome);
+                    outcome.failed.insert(step.object.clone(), failure);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn failed(&self, step: &Step, problem: Problem, outcome: &mut Outcome) -> Failure {
+        match problem {
+            Problem::Cloud(error) => {
+                tracing::warn!(
+                    event = "step.failed",
+                    object = step.object,
+                    step = %step,
+                    error = chain(&error),
+                    request_id = error.request_id(),
+                );
+                let requested = matches!(step.action, Action::CreateAddress(_, Some(_)));
+                match error.kind() {
+                    // A token that was used for what is gone, or a version that is old.
+                    Kind::Conflict if !requested => {
+                        outcome.spent.insert(step.object.clone());
+                        Failure::Old
+                    }
+                    Kind::Changed => Failure::Old,
+                    _ => Failure::Cloud(refusal::said(&error, Some(&step.action))),
+                }
+            }
+            Problem::Object(error) if error.is_conflict() => Failure::Old,
+            Problem::Object(error) => {
+                tracing::warn!(event = "step.failed", object = step.object, step = %step, error = chain(&error));
+                Failure::Kubernetes
+            }
+        }
+    }
+
+    async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<Ended, Problem> {
+        let cloud = self.cloud;
+        match &step.action {
+            Action::AddFinalizer | Action::RemoveFinalizer => {
+                let wanted = step.action == Action::AddFinalizer;
+                let written = self.objects.set_finalizer(object, wanted).await;
+                self.metrics.wrote("finalizer", written.is_ok());
+                match written.map_err(Problem::Object)? {
+                    Some(new) if wanted => {
+                        *object = Arc::new(new);
+                        return Ok(Ended::Done);
+                    }
+                    _ => return Ok(Ended::Gone),
+                }
+            }
+            Action::DeleteObject => {
+                let deleted = self.objects.delete(object).await;
+                self.metrics.wrote("delete", deleted.is_ok());
+                deleted.map_err(Problem::Object)?;
+                // What comes of it is told by the watch.
+                return Ok(Ended::Gone);
+            }
+            Action::Attach(wish, token) => {
+                let made = cloud.attach_vnic(wish, token).await.map_err(Problem::Cloud)?;
+                tracing::info!(event = "vnic.asked", object = step.object, attachment = %made.value.id);
+            }
+            Action::Detach(attachment) => cloud.detach_vnic(attachment, None).await.map_err(Problem::Cloud)?,
+            Action::Update(vnic, change) | Action::Disown(vnic, change) => {
+                let updated = cloud.update_vnic(&vnic.id, change, vnic.etag.as_ref()).await;
+                updated.map_err(Problem::Cloud)?;
+            }
+            Action::CreateAddress(new, address) => {
+                let NewAddress { vnic, family, tags, token } = new;
+                let wish = CreateAddress {
+                    vnic_id: Some(vnic.clone()),
+                    ip_address: *address,
+                    freeform_tags: tags.clone(),
+                    ..CreateAddress::default()
+                };
+                cloud.create_address(*family, &wish, token).await.map_err(Problem::Cloud)?;
+            }
+            Action::CreateAddresses(new, count) => {
+                let NewAddress { vnic, family, tags, token } = new;
+                let item = CreateAddress { freeform_tags: tags.clone(), ..CreateAddress::default() };
+                let items = (0..*count).map(|_| item.clone()).collect();
+                let wish = CreateAddresses { vnic_id: vnic.clone(), items };
+                cloud.create_addresses(*family, &wish, token).await.map_err(Problem::Cloud)?;
+            }
+            Action::DeleteAddress { family, id, .. } => {
+                match cloud.delete_address(*family, id).await {
+                    // Gone already, or it was listed a moment ago and is not ours to delete: the next look tells.
+                    Err(error) if error.is_not_found_or_forbidden() => {}
+                    other => other.map_err(Problem::Cloud)?,
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+}

@@ -1,0 +1,89 @@
+//! How a VNIC is known to be ours: by two tags on it, and as long as it is being attached, when nobody may read its tags
+//! yet, by the name of its attachment.
+
+use api::{CLUSTER_TAG, NAME_TAG, TAG_PREFIX, UID_TAG};
+use oci::{FreeformTags, RetryToken};
+
+/// The mark of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    cluster: String,
+}
+
+/// The uid of a VnicAttachment: whom a VNIC is for. Names come back, uids do not.
+pub type Uid = String;
+
+impl Mark {
+    /// Of the cluster that is called this.
+    #[must_use]
+    pub fn new(cluster: impl Into<String>) -> Self {
+        Self { cluster: cluster.into() }
+    }
+
+    /// What the attachment of an object is called.
+    #[must_use]
+    pub fn attachment_name(&self, uid: &str) -> String {
+        format!("{TAG_PREFIX}{uid}")
+    }
+
+    /// The object that an attachment is for, by its name.
+    #[must_use]
+    pub fn named(name: Option<&str>) -> Option<Uid> {
+        name?.strip_prefix(TAG_PREFIX).filter(|uid| !uid.is_empty()).map(str::to_owned)
+    }
+
+    /// The tags of an object's VNIC, the user's among them.
+    #[must_use]
+    pub fn tags(&self, uid: &str, name: &str, users: &FreeformTags) -> FreeformTags {
+        let own = [(CLUSTER_TAG, self.cluster.as_str()), (UID_TAG, uid), (NAME_TAG, name)];
+        let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        users.clone().into_iter().chain(own).collect()
+    }
+
+    /// The same without ours.
+    #[must_use]
+    pub fn without(tags: &FreeformTags) -> FreeformTags {
+        tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+
+    /// The object that something with these tags is for; none unless both tags are right.
+    #[must_use]
+    pub fn owner(&self, tags: &FreeformTags) -> Option<Uid> {
+        let ours = tags.get(CLUSTER_TAG).is_some_and(|cluster| *cluster == self.cluster);
+        tags.get(UID_TAG).filter(|uid| ours && !uid.is_empty()).cloned()
+    }
+
+    /// The token of an intention about an object: the same in every process.
+    #[must_use]
+    pub fn token(&self, what: &str, uid: &str, more: &[&str]) -> RetryToken {
+        let parts: Vec<&str> = [what, &self.cluster, uid].into_iter().chain(more.iter().copied()).collect();
+        RetryToken::derive(&parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_both_tags_make_a_vnic_ours() {
+        let mark = Mark::new("c1");
+        let tags = mark.tags("u1", "storage", &FreeformTags::from([("team".to_owned(), "x".to_owned())]));
+        assert_eq!(mark.owner(&tags).as_deref(), Some("u1"));
+        assert_eq!(Mark::new("c2").owner(&tags), None, "another cluster's");
+        let mut one = tags.clone();
+        one.remove(CLUSTER_TAG);
+        assert_eq!(mark.owner(&one), None);
+        assert_eq!(Mark::without(&tags), FreeformTags::from([("team".to_owned(), "x".to_owned())]));
+    }
+
+    #[test]
+    fn an_attachment_is_known_by_its_name() {
+        let mark = Mark::new("c1");
+        assert_eq!(Mark::named(Some(&mark.attachment_name("u1"))).as_deref(), Some("u1"));
+        assert_eq!(
+            (Mark::named(Some("oke-node-manager/")), Mark::named(Some("x")), Mark::named(None)),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! What one process remembers of an instance between two looks. Losing it costs a call or some seconds, nothing else.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use api::VnicAttachmentStatus;
+use oci::AttachmentState;
+use tokio::time::Instant;
+use vcn::{Family, Ocid};
+
+use super::mark::Uid;
+use super::observed::Observed;
+use super::plan::Remembered;
+
+/// For so long the status that was written is believed rather than the watch, which may be behind.
+const WATCH_BEHIND: Duration = Duration::from_secs(10);
+/// Addresses that were asked for at once and have not come in so many looks will not come.
+const BULK_LOOKS: u32 = 5;
+
+/// An instance.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    objects: HashMap<Uid, Object>,
+    /// Attachments that are others'.
+    pub(super) foreign: HashSet<Ocid>,
+    /// How many VNICs were ours and nobody's at the last look.
+    pub(super) unclaimed: usize,
+}
+
+#[derive(Debug, Default)]
+struct Object {
+    spent_tokens: u32,
+    absent_since: Option<Instant>,
+    asked: Option<Instant>,
+    written: Option<(Instant, VnicAttachmentStatus)>,
+    /// Addresses asked for at once: how many there were then, and how many looks ago.
+    bulks: HashMap<Family, (usize, u32)>,
+}
+
+impl Memory {
+    /// Takes note of what was read. Returns how long attaching took for those that are attached now.
+    pub(super) fn note(&mut self, uids: &HashSet<Uid>, observed: &Observed, now: Instant) -> Vec<Duration> {
+        self.objects.retain(|uid, _| uids.contains(uid));
+        let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
+        self.foreign.retain(|id| listed.contains(id));
+        let others = observed
+            .attachments
+            .iter()
+            .filter(|seen| seen.owner == super::observed::Owner::Foreign && seen.state() == AttachmentState::Attached);
+        self.foreign.extend(others.map(|seen| seen.attachment.id.clone()));
+        let mut took = Vec::new();
+        for uid in uids {
+            let object = self.objects.entry(uid.clone()).or_default();
+            let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
+            if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
+                object.absent_since = None;
+            } else {
+                object.absent_since.get_or_insert(now);
+            }
+            if let Some(vnic) = own.find_map(|seen| seen.vnic.as_ref()) {
+                took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
+                for (family, (before, looks)) in &mut object.bulks {
+                    let count = vnic.addresses.iter().filter(|own| Family::of(own.ip_address) == *family).count();
+                    *looks = if count == *before { *looks + 1 } else { 0 };
+                    *before = count;
+                }
+            }
+        }
+        took
+    }
+
+    /// For the planner.
+    pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
+        let of = |object: &Object| Remembered {
+            spent_tokens: object.spent_tokens,
+            absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+            bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
+        };
+        self.objects.iter().map(|(uid, object)| (uid.clone(), of(object))).collect()
+    }
+
+    /// A VNIC was asked for.
+    pub(super) fn asked(&mut self, uid: &str, now: Instant) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        object.asked.get_or_insert(now);
+        // From here on it is a matter of the cloud's list again.
+        object.absent_since = None;
+    }
+
+    /// Several addresses were asked for.
+    pub(super) fn asked_for_addresses(&mut self, uid: &str, family: Family) {
+        self.objects.entry(uid.to_owned()).or_default().bulks.entry(family).or_insert((usize::MAX, 0));
+    }
+
+    /// The cloud found a token spent.
+    pub(super) fn spent(&mut self, uid: &str) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        object.spent_tokens = object.spent_tokens.saturating_add(1);
+    }
+
+    /// A status was written.
+    pub(super) fn wrote(&mut self, uid: &str, status: VnicAttachmentStatus, now: Instant) {
+        self.objects.entry(uid.to_owned()).or_default().written = Some((now, status));
+    }
+
+    /// The status that was written last, as long as the watch may be behind.
+    pub(super) fn written(&self, uid: &str, now: Instant) -> Option<&VnicAttachmentStatus> {
+        let (when, status) = self.objects.get(uid)?.written.as_ref()?;
+        (now.saturating_duration_since(*when) < WATCH_BEHIND).then_some(status)
+    }
+}

@@ -1,0 +1,168 @@
+//! What the cloud has of one instance, as far as it matters here. Reads, and decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment};
+use vcn::{Family, Ocid};
+
+use super::cache::Cache;
+use super::mark::{Mark, Uid};
+
+/// An instance and its VNICs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// The machine.
+    pub machine: Machine,
+    /// Its attachments, those that are DETACHED included as long as the cloud lists them.
+    pub attachments: Vec<Seen>,
+    /// The subnets that were asked for, as far as they can be seen.
+    pub subnets: BTreeMap<Ocid, Subnet>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// It is there.
+    There {
+        /// How far it is.
+        state: InstanceState,
+        /// Its shape's name.
+        shape: String,
+        /// The most VNICs that it may have, where that is known.
+        most: Option<u32>,
+    },
+    /// 404: gone, or not ours to see.
+    NotSeen,
+}
+
+/// An attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// As the cloud has it.
+    pub attachment: VnicAttachment,
+    /// Whom it is for.
+    pub owner: Owner,
+    /// Its VNIC, where it is ours and attached.
+    pub vnic: Option<SeenVnic>,
+}
+
+/// Whom an attachment is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// For an object, by its uid.
+    Ours(Uid),
+    /// For somebody else.
+    Foreign,
+}
+
+/// A VNIC of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenVnic {
+    /// It, and its version.
+    pub vnic: Tagged<Vnic>,
+    /// Its addresses of both families, its own included.
+    pub addresses: Vec<IpObject>,
+}
+
+impl Seen {
+    /// Whether it is for this object.
+    #[must_use]
+    pub fn is_for(&self, uid: &str) -> bool {
+        matches!(&self.owner, Owner::Ours(own) if own == uid)
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub const fn state(&self) -> AttachmentState {
+        self.attachment.lifecycle_state
+    }
+}
+
+impl Machine {
+    /// Whether it will never run again.
+    #[must_use]
+    pub const fn is_terminated(&self) -> bool {
+        matches!(self, Self::There { state: InstanceState::Terminated, .. })
+    }
+}
+
+/// Whom to read about.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The instance.
+    pub instance: &'a Ocid,
+    /// Whose VNICs are ours.
+    pub mark: &'a Mark,
+    /// The subnets that are asked for.
+    pub subnets: &'a BTreeSet<Ocid>,
+    /// Whether anybody asks for IPv6 addresses.
+    pub ipv6: bool,
+    /// Attachments that were found to be others'.
+    pub foreign: &'a HashSet<Ocid>,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// When the cloud does not answer what there is, whoever may see it. That an instance, a VNIC or a subnet is not to be seen
+/// is an answer.
+pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Error> {
+    let Some(instance) = visible(cloud.instance(question.instance).await)? else {
+        return Ok(Observed { machine: Machine::NotSeen, attachments: Vec::new(), subnets: BTreeMap::new() });
+    };
+    let most = most_vnics(cloud, cache, &instance).await?;
+    let mut subnets = BTreeMap::new();
+    for id in question.subnets {
+        if let Some(subnet) = cache.subnet(cloud, id).await? {
+            subnets.insert(id.clone(), subnet);
+        }
+    }
+    let listed = cloud.vnic_attachments(&instance.compartment_id, Some(question.instance)).await?;
+    let mut attachments = Vec::new();
+    for attachment in listed {
+        attachments.push(look(cloud, question, attachment).await?);
+    }
+    let Instance { lifecycle_state: state, shape, .. } = instance;
+    Ok(Observed { machine: Machine::There { state, shape, most }, attachments, subnets })
+}
+
+async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {
+    let by_name = || Mark::named(attachment.display_name.as_deref()).map_or(Owner::Foreign, Owner::Ours);
+    let is_there = attachment.lifecycle_state == AttachmentState::Attached;
+    let vnic = match &attachment.vnic_id {
+        Some(id) if is_there && !question.foreign.contains(&attachment.id) => visible(cloud.vnic(id).await)?,
+        _ => None,
+    };
+    let Some(vnic) = vnic else {
+        let foreign = question.foreign.contains(&attachment.id);
+        let owner = if foreign { Owner::Foreign } else { by_name() };
+        return Ok(Seen { attachment, owner, vnic: None });
+    };
+    let owner = question.mark.owner(&vnic.value.freeform_tags).filter(|_| !vnic.value.is_primary);
+    let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
+    let mut addresses = cloud.addresses(&vnic.value.id, Family::Ipv4).await?;
+    // The VNIC itself lists its IPv6 addresses; with one at most there is none beside its own.
+    if question.ipv6 || vnic.value.ipv6_addresses.len() > 1 {
+        addresses.extend(cloud.addresses(&vnic.value.id, Family::Ipv6).await?);
+    }
+    Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, addresses }) })
+}
+
+async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance) -> Result<Option<u32>, Error> {
+    let config = instance.shape_config.as_ref();
+    if let Some(most) = config.and_then(|config| config.max_vnic_attachments) {
+        return Ok(Some(most));
+    }
+    let shapes = cache.shapes(cloud, &instance.compartment_id).await?;
+    let shape = shapes.iter().find(|shape| shape.shape == instance.shape);
+    Ok(shape.and_then(|shape| shape.vnics_for(config.and_then(|config| config.ocpus))))
+}
+
+/// 404 is an answer: it is gone or not to be seen.
+pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found_or_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,306 @@
+//! From what is wanted of an instance and what the cloud has, to steps and to what is to be said of each object. Pure.
+//!
+//! ```text
+//!   objects ──┐    being deleted? ──▶ leaving: detach or disown, then let go        one attach or detach at a time
+//!             ├──▶ VNIC there?    ──▶ present: change, give and release addresses   per instance: others wait
+//!   observed ─┘    else           ──▶ wish: attach, as far as shape and slot allow
+//! ```
+
+mod leaving;
+mod present;
+mod wish;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::AttachmentReason as Reason;
+use api::{ConditionType, PROFILE_LABEL, VNIC_FINALIZER, VnicAttachment, condition};
+use kube::ResourceExt;
+use oci::{AttachmentState, InstanceState};
+
+use super::mark::{Mark, Uid};
+use super::observed::{Machine, Observed, Owner, Seen};
+use super::step::{Action, Step};
+use super::verdict::{Facts, Said, Verdict};
+
+/// What is wanted, and what is remembered of earlier looks.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The objects of the instance.
+    pub objects: &'a [Arc<VnicAttachment>],
+    /// Whose VNICs are ours.
+    pub mark: &'a Mark,
+    /// By object.
+    pub remembered: &'a HashMap<Uid, Remembered>,
+    /// For how long a VNIC must have been missing from lists until it is certain that it is not being made: the cloud may
+    /// not list at once what it was asked for.
+    pub proof: Duration,
+}
+
+/// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// How many tokens the cloud found spent.
+    pub spent_tokens: u32,
+    /// For how long no VNIC of it was listed.
+    pub absent_for: Duration,
+    /// Whether several addresses that were asked for at once did not come.
+    pub bulk_failed: bool,
+}
+
+/// What is to be done and said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// By the objects' names.
+    pub verdicts: BTreeMap<String, Verdict>,
+    /// Whether something changes by itself soon, or the next step has to wait for it.
+    pub waits: bool,
+    /// VNICs with our tags whose objects are not there.
+    pub unclaimed: Vec<Uid>,
+}
+
+/// An object and its VNICs.
+struct Case<'a> {
+    object: &'a VnicAttachment,
+    name: String,
+    uid: Uid,
+    seen: Vec<&'a Seen>,
+    remembered: Remembered,
+}
+
+/// The one attach or detach that an instance takes at a time.
+struct Slot {
+    /// What it is taken by, if it is.
+    taken_by: Option<&'static str>,
+}
+
+/// Plans.
+#[must_use]
+pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
+    let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
+    let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
+    // The oldest first: who came first has its name and its place.
+    cases.sort_by(|a, b| a.age().cmp(&b.age()));
+    let mut slot = Slot::of(observed);
+    plan.waits = slot.taken_by.is_some();
+    let (leaving, staying): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_leaving());
+    // What leaves makes room.
+    for case in &leaving {
+        let verdict = leaving::plan(case, wanted, observed, &mut slot, &mut plan);
+        plan.verdicts.insert(case.name.clone(), verdict);
+    }
+    for case in &staying {
+        let rival = cases.iter().take_while(|other| other.uid != case.uid).find(|other| other.has_name_of(case));
+        let verdict = match rival {
+            Some(rival) if case.seen.is_empty() => {
+                let message = format!("VnicAttachment {} is called {} already", rival.name, case.object.spec.vnic.name);
+                Verdict::without_vnic(Reason::NameTaken, message)
+            }
+            _ => stay(case, wanted, observed, &mut slot, &mut plan),
+        };
+        plan.verdicts.insert(case.name.clone(), verdict);
+    }
+    plan
+}
+
+fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Slot, plan: &mut Plan) -> Verdict {
+    let (state, shape, most) = match &observed.machine {
+        Machine::NotSeen if !case.was_seen_gone() => {
+            let message = "the cloud answers 404 for the instance: it is gone, or not for the controller to see";
+            return Verdict::without_vnic(Reason::NotAuthorizedOrNotFound, message);
+        }
+        Machine::NotSeen => return gone(case, plan),
+        machine if machine.is_terminated() => return gone(case, plan),
+        Machine::There { state, shape, most } => (*state, shape, *most),
+    };
+    if !case.has_finalizer() {
+        plan.push(case, Action::AddFinalizer);
+    }
+    if let Some(live) = case.live() {
+        return match (live.state(), &live.vnic) {
+            (AttachmentState::Attached, Some(vnic)) => present::plan(case, (live, vnic), wanted, observed, plan),
+            (AttachmentState::Detaching, _) => {
+                Verdict::without_vnic(Reason::Detaching, "somebody detaches it; it is attached again when it is gone")
+            }
+            _ => attaching(case, live),
+        };
+    }
+    let behind = case.was_attached().then(|| Said::new(Reason::DetachedOutOfBand, "somebody detached it"));
+    let said = |reason, message: String| Said::new(reason, message);
+    let live = observed.attachments.iter().filter(|seen| seen.state().counts()).count() + plan.attaches();
+    let hindered = if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
+        plan.waits = true;
+        Some(said(Reason::InstanceBusy, format!("the instance is {}", word(state))))
+    } else if most.is_some_and(|most| live as u64 >= u64::from(most)) {
+        let most = most.unwrap_or_default();
+        Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
+    } else if let Some(other) = slot.taken_by {
+        plan.waits = true;
+        Some(said(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
+    } else {
+        None
+    };
+    let subnet = observed.subnets.get(&case.object.spec.vnic.subnet_id);
+    let verdict = match (hindered, subnet) {
+        // First what happened, then what is in the way of mending it.
+        (Some(_), _) if behind.is_some() && !case.is_told_of_detachment() => behind,
+        (Some(said), _) => Some(said),
+        (None, None) => {
+            let subnet = &case.object.spec.vnic.subnet_id;
+            Some(said(Reason::NotAuthorizedOrNotFound, format!("the cloud answers 404 for the subnet {subnet}")))
+        }
+        (None, Some(subnet)) => {
+            slot.taken_by = Some("attached");
+            plan.waits = true;
+            plan.push(case, wish::attach(case, wanted.mark, subnet));
+            behind
+        }
+    };
+    let said = verdict.unwrap_or_else(|| Said::new(Reason::Attaching, "the cloud is making the VNIC"));
+    let said = if case.is_told_of_detachment() && said.reason == Reason::Attaching {
+        Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+    } else {
+        said
+    };
+    Verdict { attached: said, ready: None, facts: Facts::default() }
+}
+
+/// The instance is no more.
+fn gone(case: &Case<'_>, plan: &mut Plan) -> Verdict {
+    if case.object.labels().contains_key(PROFILE_LABEL) {
+        plan.push(case, Action::DeleteObject);
+    }
+    Verdict::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
+}
+
+fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
+    let attached = if live.state() == AttachmentState::Attached {
+        Said::new(
+            Reason::Attaching,
+            "it is attached, and the cloud does not show the VNIC yet (or not to the controller)",
+        )
+    } else if case.was_attached() || case.is_told_of_detachment() {
+        Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+    } else {
+        Said::new(Reason::Attaching, "the cloud is making the VNIC")
+    };
+    Verdict { attached, ready: None, facts: Facts::default() }
+}
+
+fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
+    let known = |uid: &Uid| wanted.objects.iter().any(|object| object.uid().as_ref() == Some(uid));
+    let live = observed.attachments.iter().filter(|seen| seen.state().counts());
+    let owners = live.filter_map(|seen| match &seen.owner {
+        Owner::Ours(uid) => Some(uid.clone()),
+        Owner::Foreign => None,
+    });
+    owners.filter(|uid| !known(uid)).collect()
+}
+
+impl Plan {
+    fn push(&mut self, case: &Case<'_>, action: Action) {
+        self.steps.push(Step { object: case.name.clone(), action });
+    }
+
+    fn attaches(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.action, Action::Attach(..))).count()
+    }
+}
+
+impl Slot {
+    fn of(observed: &Observed) -> Self {
+        let mut states = observed.attachments.iter().map(Seen::state);
+        let taken_by = states.find_map(|state| match state {
+            AttachmentState::Attaching => Some("attached"),
+            AttachmentState::Detaching => Some("detached"),
+            _ => None,
+        });
+        Self { taken_by }
+    }
+}
+
+impl<'a> Case<'a> {
+    fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
+        let uid = object.uid().unwrap_or_default();
+        Self {
+            object,
+            name: object.name_any(),
+            seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
+            remembered: wanted.remembered.get(&uid).cloned().unwrap_or_default(),
+            uid,
+        }
+    }
+
+    fn age(&self) -> (Option<&k8s_openapi::jiff::Timestamp>, &str) {
+        (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.object.metadata.deletion_timestamp.is_some()
+    }
+
+    fn has_finalizer(&self) -> bool {
+        self.object.finalizers().iter().any(|finalizer| finalizer == VNIC_FINALIZER)
+    }
+
+    fn has_name_of(&self, other: &Self) -> bool {
+        self.object.spec.vnic.name == other.object.spec.vnic.name
+    }
+
+    /// The attachment that is, will be or was last the object's; the one that its status names, should there be two.
+    fn live(&self) -> Option<&'a Seen> {
+        let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
+        let counts = || live().filter(|seen| seen.state().counts());
+        let named =
+            counts().find(|seen| self.told_vnic().is_some() && self.told_vnic() == seen.attachment.vnic_id.as_ref());
+        named.or_else(|| counts().next()).or_else(|| live().next())
+    }
+
+    /// How many VNICs it had that are gone.
+    fn dead(&self) -> usize {
+        self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached).count()
+    }
+
+    /// The VNIC that people were told of.
+    fn told_vnic(&self) -> Option<&vcn::Ocid> {
+        self.object.status.as_ref()?.vnic_id.as_ref()
+    }
+
+    fn told(&self, kind: ConditionType) -> Option<&condition::Condition> {
+        condition::find(&self.object.status.as_ref()?.conditions, kind)
+    }
+
+    /// Whether people were told of its VNIC: what is missing since was taken away by somebody else.
+    fn was_attached(&self) -> bool {
+        self.told_vnic().is_some()
+    }
+
+    fn is_told_of_detachment(&self) -> bool {
+        let told = self.told(ConditionType::Attached);
+        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(Reason::DetachedOutOfBand))
+    }
+
+    /// Whether the instance was seen TERMINATED: instances do not come back from that, and are forgotten some hours later.
+    fn was_seen_gone(&self) -> bool {
+        let told = self.told(ConditionType::Attached);
+        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(Reason::NodeGone))
+    }
+}
+
+const fn word(state: InstanceState) -> &'static str {
+    match state {
+        InstanceState::Moving => "MOVING",
+        InstanceState::Provisioning => "PROVISIONING",
+        InstanceState::Running => "RUNNING",
+        InstanceState::Starting => "STARTING",
+        InstanceState::Stopping => "STOPPING",
+        InstanceState::Stopped => "STOPPED",
+        InstanceState::CreatingImage => "CREATING_IMAGE",
+        InstanceState::Terminating => "TERMINATING",
+        InstanceState::Terminated => "TERMINATED",
+        InstanceState::Unknown => "in a state that this version does not know",
+    }
+}

@@ -1,0 +1,91 @@
+//! An object that is being deleted: its VNIC goes first, or is left to whoever wants it, then the object.
+
+use api::AttachmentReason as Reason;
+use api::OnDelete;
+use oci::{AttachmentState, InstanceState, UpdateVnic};
+
+use super::{Case, Plan, Slot, Wanted};
+use crate::attachment::mark::Mark;
+use crate::attachment::observed::{Machine, Observed, Seen};
+use crate::attachment::step::{Action, VnicVersion};
+use crate::attachment::verdict::{Facts, Said, Verdict};
+
+pub(super) fn plan(
+    case: &Case<'_>,
+    wanted: &Wanted<'_>,
+    observed: &Observed,
+    slot: &mut Slot,
+    plan: &mut Plan,
+) -> Verdict {
+    let orphan = case.object.spec.vnic.on_delete == OnDelete::Orphan;
+    let state = match &observed.machine {
+        // A VNIC goes with its instance. And what is to stay as it is needs nothing of us.
+        Machine::NotSeen if case.was_seen_gone() || orphan => return let_go(case, plan),
+        Machine::NotSeen => {
+            let message = "the cloud answers 404 for the instance, which does not prove that the VNIC is gone; \
+                           if it is, remove the finalizer";
+            return Verdict::without_vnic(Reason::NotAuthorizedOrNotFound, message);
+        }
+        machine if machine.is_terminated() => return let_go(case, plan),
+        Machine::There { state, .. } => *state,
+    };
+    let mut live = case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached).peekable();
+    if live.peek().is_none() {
+        return absent(case, wanted, plan);
+    }
+    let mut verdict = None;
+    let mut left = true;
+    for seen in live {
+        let said = match (seen.state(), &seen.vnic) {
+            (AttachmentState::Attached, Some(vnic)) if orphan => {
+                let tags = Mark::without(&vnic.vnic.value.freeform_tags);
+                let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
+                let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
+                plan.push(case, Action::Disown(version, Box::new(change)));
+                Said::new(Reason::Detaching, "it is left as it is, without the controller's tags")
+            }
+            (AttachmentState::Attached, _) => detach(case, (seen, state), slot, plan),
+            (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
+            _ => Said::new(Reason::Detaching, "it is detached as soon as it is attached"),
+        };
+        left &= orphan && seen.vnic.is_some();
+        verdict.get_or_insert(said);
+    }
+    if left {
+        plan.push(case, Action::RemoveFinalizer);
+    }
+    plan.waits |= !left;
+    let attached = verdict.unwrap_or_else(|| Said::new(Reason::Detaching, ""));
+    Verdict { attached, ready: None, facts: Facts::default() }
+}
+
+fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slot, plan: &mut Plan) -> Said {
+    if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
+        return Said::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
+    }
+    match slot.taken_by {
+        Some(other) => Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")),
+        None => {
+            slot.taken_by = Some("detached");
+            plan.push(case, Action::Detach(seen.attachment.id.clone()));
+            Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
+        }
+    }
+}
+
+/// None is listed. That is proof when it is listed as DETACHED; else one may have been asked for a moment ago.
+fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
+    if case.has_finalizer() && case.dead() == 0 && case.remembered.absent_for < wanted.proof {
+        plan.waits = true;
+        let message = "no VNIC of it is listed; a second look will tell that none is being made";
+        return Verdict::without_vnic(Reason::Detaching, message);
+    }
+    let_go(case, plan)
+}
+
+fn let_go(case: &Case<'_>, plan: &mut Plan) -> Verdict {
+    if case.has_finalizer() {
+        plan.push(case, Action::RemoveFinalizer);
+    }
+    Verdict::without_vnic(Reason::Detaching, "the VNIC is gone")
+}

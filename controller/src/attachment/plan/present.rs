@@ -1,0 +1,144 @@
+//! A VNIC that is attached: what it is, and what is to be changed of it and of its addresses.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use api::AttachmentReason as Reason;
+use oci::{IpObject, UpdateVnic, Vnic};
+use vcn::Family;
+
+use super::{Case, Plan, Wanted, wish};
+use crate::attachment::mark::Mark;
+use crate::attachment::observed::{Machine, Observed, Seen, SeenVnic};
+use crate::attachment::step::{Action, NewAddress, VnicVersion};
+use crate::attachment::verdict::{Facts, Said, Verdict};
+
+/// Fewer are asked for one by one: each has its own answer.
+const SEVERAL: usize = 2;
+
+pub(super) fn plan(
+    case: &Case<'_>,
+    (seen, vnic): (&Seen, &SeenVnic),
+    wanted: &Wanted<'_>,
+    observed: &Observed,
+    plan: &mut Plan,
+) -> Verdict {
+    let mut ready = None;
+    if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
+        let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
+        ready = Some(Said::new(Reason::ChangePending, "the VNIC is being changed as the spec says"));
+        plan.push(case, Action::Update(version, Box::new(change)));
+    }
+    let template = &case.object.spec.vnic;
+    for (family, count) in [(Family::Ipv4, template.ipv4_count), (Family::Ipv6, template.ipv6_count)] {
+        if let Some(said) = addresses(case, vnic, (family, count), wanted, plan) {
+            ready.get_or_insert(said);
+        }
+    }
+    Verdict {
+        attached: Said::new(Reason::Attached, "the VNIC is on the instance"),
+        ready: Some(ready.unwrap_or_else(|| Said::new(Reason::Ready, "the VNIC is as asked"))),
+        facts: facts(case, (seen, vnic), &observed.machine, wanted.mark),
+    }
+}
+
+/// What of the VNIC itself is not as asked. Its tags are the spec's and ours, and no others: the whole VNIC is ours.
+fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
+    let template = &case.object.spec.vnic;
+    let groups = |ids: &[vcn::Ocid]| ids.iter().cloned().collect::<BTreeSet<_>>();
+    let (name, tags) = (wish::display_name(case), wish::tags(case, mark));
+    let change = UpdateVnic {
+        display_name: (vnic.display_name.as_ref() != Some(&name)).then_some(name),
+        nsg_ids: (groups(&vnic.nsg_ids) != groups(&template.nsg_ids)).then(|| template.nsg_ids.clone()),
+        skip_source_dest_check: (vnic.skip_source_dest_check != template.skip_source_dest_check)
+            .then_some(template.skip_source_dest_check),
+        freeform_tags: (vnic.freeform_tags != tags).then_some(tags),
+        ..UpdateVnic::default()
+    };
+    (change != UpdateVnic::default()).then_some(change)
+}
+
+/// Gives it what it lacks of a family, releases what it has too many. Addresses that somebody else gave it are not counted
+/// and stay.
+fn addresses(
+    case: &Case<'_>,
+    vnic: &SeenVnic,
+    (family, count): (Family, u8),
+    wanted: &Wanted<'_>,
+    plan: &mut Plan,
+) -> Option<Said> {
+    let requested: Vec<IpAddr> = case.object.spec.requested_addresses.clone();
+    let requested: Vec<IpAddr> = requested.into_iter().filter(|address| Family::of(*address) == family).collect();
+    let ours = ours(case, &vnic.addresses, family, wanted.mark);
+    let missing: Vec<IpAddr> =
+        requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
+    let room = usize::from(count).saturating_sub(missing.len());
+    let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
+    let surplus = ours.len().saturating_sub(room);
+    // From the end of the list: pods get addresses in the order that they are listed in.
+    let mut released: Vec<&&IpObject> = spare.collect();
+    released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
+    released.truncate(surplus);
+    for own in &released {
+        let (id, address) = (own.id.clone(), own.ip_address);
+        plan.push(case, Action::DeleteAddress { family, id, address });
+    }
+    // The same intention as long as the spec and what is there are the same, in every process.
+    let mut known: Vec<&str> = ours.iter().map(|own| own.id.as_str()).collect();
+    known.sort_unstable();
+    let basis = format!(
+        "{}/{}/{}",
+        case.object.metadata.generation.unwrap_or_default(),
+        case.remembered.spent_tokens,
+        known.join(",")
+    );
+    let id = &vnic.vnic.value.id;
+    let new = |what: &str| NewAddress {
+        vnic: id.clone(),
+        family,
+        tags: wish::tags(case, wanted.mark),
+        token: wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, what]),
+    };
+    for address in &missing {
+        plan.push(case, Action::CreateAddress(new(&address.to_string()), Some(*address)));
+    }
+    let lacking = room.saturating_sub(ours.len());
+    if lacking >= SEVERAL && !case.remembered.bulk_failed {
+        plan.push(case, Action::CreateAddresses(new("several"), u32::try_from(lacking).unwrap_or(u32::MAX)));
+    } else {
+        for number in 0..lacking {
+            plan.push(case, Action::CreateAddress(new(&number.to_string()), None));
+        }
+    }
+    let pending = missing.len() + lacking + released.len() > 0;
+    pending.then(|| Said::new(Reason::AddressesPending, format!("it does not have its {count} {family} addresses yet")))
+}
+
+/// The addresses that count: those with our tag, and those that were requested.
+fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family, mark: &Mark) -> Vec<&'a IpObject> {
+    let counts = |own: &&IpObject| {
+        !own.is_primary
+            && Family::of(own.ip_address) == family
+            && (mark.owner(&own.freeform_tags).as_deref() == Some(&case.uid)
+                || case.object.spec.requested_addresses.contains(&own.ip_address))
+    };
+    all.iter().filter(counts).collect()
+}
+
+fn facts(case: &Case<'_>, (seen, own): (&Seen, &SeenVnic), machine: &Machine, mark: &Mark) -> Facts {
+    let vnic = &own.vnic.value;
+    let beside = |family| ours(case, &own.addresses, family, mark);
+    let mut ipv6 = vnic.ipv6_addresses.iter().copied();
+    let beside_ipv6 = beside(Family::Ipv6);
+    let own_ipv6 = ipv6.find(|address| !beside_ipv6.iter().any(|other| other.ip_address == *address));
+    let own_addresses: Vec<IpAddr> = vnic.private_ip.into_iter().chain(own_ipv6).collect();
+    let is_metal = matches!(machine, Machine::There { shape, .. } if shape.starts_with("BM."));
+    Facts {
+        vnic_id: Some(vnic.id.clone()),
+        mac_address: vnic.mac_address,
+        vlan_tag: seen.attachment.vlan_tag.filter(|_| is_metal),
+        own_addresses,
+        ipv4_count: u32::try_from(beside(Family::Ipv4).len()).ok(),
+        ipv6_count: u32::try_from(beside_ipv6.len()).ok(),
+    }
+}

@@ -1,0 +1,8 @@
+//! VnicAttachments against a cloud in memory: the worker as it is, with objects that no API server keeps.
+
+mod addresses;
+mod attaching;
+mod failures;
+mod keeping;
+mod leaving;
+mod scene;

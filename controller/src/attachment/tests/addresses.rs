@@ -1,0 +1,108 @@
+//! Private addresses beside a VNIC's own: given, released, never anybody else's.
+
+use std::net::IpAddr;
+
+use oci::{CloudView, CreateAddress, RetryToken};
+use vcn::Family;
+
+use super::scene::Scene;
+
+async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
+    let vnic = scene.vnic().await.id;
+    let all = scene.cloud.addresses(&vnic, family).await.unwrap();
+    all.into_iter().filter(|own| !own.is_primary).map(|own| own.ip_address).collect()
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_as_asked_for_are_there_in_both_families() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| {
+        object.spec.vnic.ipv4_count = 31;
+        object.spec.vnic.ipv6_count = 2;
+    });
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await.len(), beside(&scene, Family::Ipv6).await.len()), (31, 2));
+    let status = scene.status("a");
+    assert_eq!((status.ipv4_count, status.ipv6_count), (Some(31), Some(2)));
+    assert_eq!(scene.told("a")[1], "True Ready");
+    assert_eq!(scene.count("BulkCreateAddresses"), 2, "several are one request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_are_released_from_the_end_and_more_are_added() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
+    scene.settle().await;
+    let mut four = beside(&scene, Family::Ipv4).await;
+    four.sort();
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    assert_eq!(beside(&scene, Family::Ipv4).await, four[..1]);
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (4, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requested_addresses_are_among_those_counted() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
+    scene.settle().await;
+    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
+    scene.settle().await;
+    let two = beside(&scene, Family::Ipv4).await;
+    assert!(two.len() == 2 && two.contains(&address("10.0.40.7")), "{two:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requested_address_that_is_taken_is_told_and_had_as_soon_as_it_is_free() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
+    scene.cloud.fail_next("CreateAddress", (409, "Conflict"), false);
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["True Attached", "False AddressTaken"]);
+    assert!(scene.message("a").starts_with("10.0.40.7: Conflict"), "{}", scene.message("a"));
+    scene.settle().await;
+    assert_eq!(beside(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_else_gave_the_vnic_is_not_counted_and_stays() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    let floating = CreateAddress {
+        vnic_id: Some(scene.vnic().await.id),
+        ip_address: Some(address("10.0.47.1")),
+        ..CreateAddress::default()
+    };
+    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &floating, &RetryToken::derive(&["x"])).await.unwrap();
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
+    scene.settle().await;
+    assert_eq!(
+        (beside(&scene, Family::Ipv4).await, scene.status("a").ipv4_count),
+        (vec![address("10.0.47.1")], Some(0))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_addresses_leaves_the_vnic_attached() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.cloud.fail_next("CreateAddress", (400, "LimitExceeded"), false);
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["True Attached", "False LimitReached"]);
+}

@@ -1,0 +1,171 @@
+//! A VNIC is asked for once, whatever happens meanwhile.
+
+use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
+use oci::{InstanceState, ShapeConfig};
+
+use super::scene::{CLUSTER, Scene};
+use crate::attachment::sample::instance;
+use crate::work::Next;
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_is_attached_and_told() {
+    let scene = Scene::with(2);
+    scene.wants("storage");
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.told("storage"), ["False Attaching", "False Attaching"]);
+    scene.settle().await;
+    assert_eq!(scene.told("storage"), ["True Attached", "True Ready"]);
+    let vnic = scene.vnic().await;
+    let tags = [(CLUSTER_TAG, CLUSTER), (UID_TAG, "uid-storage"), (NAME_TAG, "storage")];
+    assert_eq!(vnic.freeform_tags, tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    let status = scene.status("storage");
+    assert_eq!(status.vnic_id, Some(vnic.id));
+    assert_eq!((status.mac_address, status.node_name.as_deref()), (vnic.mac_address, Some("node-1")));
+    assert_eq!(status.own_addresses, [vnic.private_ip.unwrap(), vnic.ipv6_addresses[0]]);
+    assert_eq!((status.vlan_tag, status.ipv4_count), (None, Some(0)), "a tag means something on bare metal only");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_finalizer_stands_before_the_vnic_is_asked_for() {
+    let scene = Scene::with(2);
+    scene.wants("storage");
+    // It was deleted, and the watch is behind.
+    scene.objects.vanished.lock().unwrap().insert("storage".to_owned());
+    scene.look().await;
+    assert_eq!(scene.calls(), Vec::<&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_the_request_was_sent_does_not_attach_twice() {
+    let mut scene = Scene::with(4);
+    scene.wants("storage");
+    // The answer is lost, and with it the process.
+    scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), true);
+    scene.look().await;
+    scene.restart();
+    scene.settle().await;
+    assert_eq!(scene.live().len(), 1);
+    assert_eq!(scene.told("storage"), ["True Attached", "True Ready"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_call_leaves_one_vnic_and_a_restart_finishes() {
+    // Which calls an undisturbed run makes, then a run for each in which that one's answer is lost with the process.
+    let calm = Scene::with(4);
+    calm.wants("storage");
+    calm.change("storage", |object| object.spec.vnic.ipv4_count = 3);
+    calm.settle().await;
+    let calls: Vec<&'static str> = calm.cloud.calls().into_iter().map(|(operation, _)| operation).collect();
+    for operation in calls.into_iter().collect::<std::collections::BTreeSet<_>>() {
+        for done in [true, false] {
+            let mut scene = Scene::with(4);
+            scene.wants("storage");
+            scene.change("storage", |object| object.spec.vnic.ipv4_count = 3);
+            scene.cloud.fail_next(operation, (503, "ServiceUnavailable"), done);
+            for _ in 0..4 {
+                scene.look().await;
+                scene.restart();
+                scene.cloud.settle();
+            }
+            scene.settle().await;
+            assert_eq!(scene.live().len(), 1, "{operation}, done: {done}");
+            assert_eq!(scene.told("storage"), ["True Attached", "True Ready"], "{operation}, done: {done}");
+            assert_eq!(scene.status("storage").ipv4_count, Some(3), "{operation}, done: {done}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_takes_one_vnic_after_the_other() {
+    let scene = Scene::with(8);
+    ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
+    scene.look().await;
+    assert_eq!(scene.calls(), ["AttachVnic"]);
+    assert_eq!(scene.told("b"), ["False InstanceBusy", "False InstanceBusy"]);
+    scene.settle().await;
+    assert_eq!(scene.count("AttachVnic"), 3);
+    assert_eq!(["a", "b", "c"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 3].map(String::from));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_attach_is_waited_for() {
+    let scene = Scene::with(8);
+    let others = oci::AttachVnic {
+        instance_id: instance(1),
+        create_vnic_details: oci::CreateVnic {
+            subnet_id: Some(crate::attachment::sample::subnet()),
+            ..oci::CreateVnic::default()
+        },
+        display_name: None,
+        nic_index: None,
+    };
+    oci::Cloud::attach_vnic(&scene.cloud, &others, &oci::RetryToken::derive(&["others"])).await.unwrap();
+    scene.wants("a");
+    scene.look().await;
+    assert_eq!((scene.count("AttachVnic"), scene.told("a")[0].as_str()), (1, "False InstanceBusy"));
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "True Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_shape_does_not_hold_is_not_asked_for_and_explained() {
+    let scene = Scene::with(2);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    assert_eq!(scene.told("b"), ["False ShapeCapacity", "False ShapeCapacity"]);
+    assert_eq!(scene.message("b"), "the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs");
+    assert_eq!(scene.count("AttachVnic"), 1);
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.told("b")[1].as_str()), (false, "True Ready"), "there is room now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_instance_says_of_its_limit_outranks_its_shape() {
+    let scene = Scene::with(4);
+    scene.cloud.change_instance(&instance(1), |machine| {
+        machine.shape_config = Some(ShapeConfig { ocpus: Some(1.0), max_vnic_attachments: Some(2) });
+    });
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    assert_eq!(scene.told("b")[0], "False ShapeCapacity");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_of_two_with_one_name_has_it() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.wants("b");
+    scene.change("b", |object| object.spec.vnic.name = "a".parse().unwrap());
+    scene.settle().await;
+    assert_eq!(scene.told("b"), ["False NameTaken", "False NameTaken"]);
+    assert_eq!(scene.message("b"), "VnicAttachment a is called a already");
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.told("b")[1].as_str()), (false, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_starting_is_waited_for_and_a_stopped_one_is_not() {
+    for (state, called, told) in [
+        (InstanceState::Starting, 0, "False InstanceBusy"),
+        (InstanceState::Stopping, 0, "False InstanceBusy"),
+        (InstanceState::Stopped, 1, "False Attaching"),
+    ] {
+        let scene = Scene::with(4);
+        scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = state);
+        scene.wants("a");
+        scene.look().await;
+        assert_eq!((scene.count("AttachVnic"), scene.told("a")[0].as_str()), (called, told), "{state:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bare_metal_tells_tag_and_port() {
+    let scene = Scene::with(4);
+    scene.cloud.change_instance(&instance(1), |it| it.shape = "BM.Standard.E4.128".to_owned());
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.nic_index = Some(1));
+    scene.settle().await;
+    assert_eq!((scene.status("a").vlan_tag, scene.live()[0].nic_index), (Some(0), Some(1)));
+}

@@ -1,0 +1,88 @@
+//! Every failure explains itself, and none is for ever.
+
+use super::scene::Scene;
+use crate::work::Next;
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
+    for ((status, code), told) in [
+        ((400, "LimitExceeded"), "False LimitReached"),
+        ((400, "QuotaExceeded"), "False LimitReached"),
+        ((400, "InvalidParameter"), "False InvalidSpec"),
+        ((400, "RelatedResourceNotAuthorizedOrNotFound"), "Unknown NotAuthorizedOrNotFound"),
+        ((404, "NotAuthorizedOrNotFound"), "Unknown NotAuthorizedOrNotFound"),
+        ((401, "NotAuthenticated"), "Unknown NotAuthenticated"),
+        ((409, "IncorrectState"), "False InstanceBusy"),
+        ((429, "TooManyRequests"), "Unknown Throttled"),
+        ((503, "ServiceUnavailable"), "Unknown OciUnavailable"),
+    ] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.cloud.fail_next("AttachVnic", (status, code), false);
+        assert_eq!(scene.look().await, Next::Failed, "{code}");
+        assert_eq!(scene.told("a"), [told, told], "{code}");
+        let message = scene.message("a");
+        assert!(message.starts_with(&format!("{status} {code}: ")), "{message}");
+        assert!(message.contains("[opc-request-id "), "{message}");
+        scene.settle().await;
+        assert_eq!(scene.told("a")[1], "True Ready", "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_stays_is_written_once() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    for _ in 0..5 {
+        scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
+        scene.look().await;
+    }
+    assert_eq!(scene.statuses(), 1, "the number of a later request is no news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spent_token_is_replaced() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.fail_next("AttachVnic", (409, "InvalidatedRetryToken"), false);
+    scene.look().await;
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_order_stays_so_when_nothing_can_be_read() {
+    let scene = Scene::with(4);
+    scene.wants("old");
+    scene.settle().await;
+    let written = scene.statuses();
+    scene.wants("new");
+    scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("old"), ["True Attached", "True Ready"], "nobody knows better");
+    assert_eq!(scene.told("new"), ["Unknown OciUnavailable", "Unknown OciUnavailable"]);
+    assert_eq!(scene.statuses(), written + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_not_to_be_seen_is_told() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
+    assert_eq!(scene.calls(), Vec::<&str>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subnet_that_is_not_to_be_seen_is_told_and_others_go_on() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.unknown".parse().unwrap());
+    scene.wants("b");
+    scene.look().await;
+    scene.cloud.settle();
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
+    assert!(scene.message("a").contains("ocid1.subnet.oc1.iad.unknown"), "{}", scene.message("a"));
+    assert_eq!(scene.told("b")[1], "True Ready");
+}

@@ -1,0 +1,167 @@
+//! What is attached stays as asked, and costs nothing while it is.
+
+use api::AttachmentReason;
+use oci::{FreeformTags, InstanceState};
+
+use super::scene::Scene;
+use crate::attachment::sample::{attachment, instance};
+use crate::work::Next;
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_or_changed_while_nothing_changes() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let (written, called) = (scene.statuses(), scene.calls());
+    for _ in 0..5 {
+        assert!(matches!(scene.look().await, Next::Settled(_)));
+        tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    }
+    assert_eq!((scene.statuses(), scene.calls()), (written, called));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_detached_is_told_and_attached_again() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let before = scene.vnic().await.id;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
+    scene.restart();
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False DetachedOutOfBand", "as long as it is being attached again");
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+    assert_ne!(scene.vnic().await.id, before);
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_attached_again_is_told_as_detached_first() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False DetachedOutOfBand");
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False InstanceBusy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_the_spec_are_carried_out() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.change("a", |object| {
+        object.spec.vnic.nsg_ids = vec!["ocid1.networksecuritygroup.oc1.iad.one".parse().unwrap()];
+        object.spec.vnic.skip_source_dest_check = true;
+        object.spec.vnic.display_name = Some("for storage".to_owned());
+        object.spec.vnic.freeform_tags = FreeformTags::from([("team".to_owned(), "x".to_owned())]);
+    });
+    scene.settle().await;
+    let vnic = scene.vnic().await;
+    assert_eq!(vnic.nsg_ids.len(), 1);
+    assert!(vnic.skip_source_dest_check && vnic.freeform_tags.contains_key("team"));
+    assert_eq!((vnic.display_name.as_deref(), scene.told("a")[1].as_str()), (Some("for storage"), "True Ready"));
+    assert_eq!(scene.count("UpdateVnic"), 1);
+    scene.change("a", |object| object.spec.vnic.freeform_tags.clear());
+    scene.settle().await;
+    assert_eq!(scene.vnic().await.freeform_tags.len(), 3, "a tag that left the spec leaves the VNIC");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_changed_is_put_back() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let change = oci::UpdateVnic { skip_source_dest_check: Some(true), ..oci::UpdateVnic::default() };
+    let id = scene.vnic().await.id;
+    oci::Cloud::update_vnic(&scene.cloud, &id, &change, None).await.unwrap();
+    scene.settle().await;
+    assert!(!scene.vnic().await.skip_source_dest_check);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_refused_is_told_and_the_vnic_stays_attached() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+    scene.cloud.fail_next("UpdateVnic", (400, "InvalidParameter"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("a"), ["True Attached", "False InvalidSpec"]);
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "no error is for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_based_on_an_old_version_is_read_again() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+    scene.cloud.fail_next("UpdateVnic", (412, "NoEtagMatch"), false);
+    scene.look().await;
+    assert_eq!((scene.count("UpdateVnic"), scene.told("a")[1].as_str()), (2, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_terminated_takes_its_stamped_objects_along_and_users_are_told() {
+    let scene = Scene::with(4);
+    scene.wants("users");
+    let mut stamped = attachment("stamped", 1);
+    stamped.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "p".to_owned())].into());
+    scene.store.attachments_mut().apply(stamped);
+    scene.settle().await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
+    scene.settle().await;
+    assert!(!scene.exists("stamped"));
+    assert_eq!(scene.told("users"), ["False NodeGone", "False NodeGone"]);
+    scene.delete("users");
+    scene.settle().await;
+    assert!(!scene.exists("users"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_keeps_its_vnics() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let called = scene.calls();
+    scene.store.nodes_mut().delete("node-1");
+    scene.settle().await;
+    assert_eq!((scene.calls(), scene.told("a")[1].as_str()), (called, "True Ready"));
+    assert_eq!(scene.status("a").node_name.as_deref(), Some("node-1"), "as it was called");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_with_our_tags_and_no_object_is_told_and_left_alone() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    // Somebody removed the finalizer by hand.
+    scene.store.attachments_mut().delete("a");
+    scene.wants("b");
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.count("DetachVnic")), (2, 0));
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.settle().await;
+    let mut anew = attachment("a", 1);
+    anew.metadata.uid = Some("another".to_owned());
+    scene.store.attachments_mut().apply(anew);
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.count("AttachVnic")), (1, 2));
+    assert_eq!(scene.told("a")[1], format!("True {}", api::Reason::as_str(AttachmentReason::Ready)));
+}

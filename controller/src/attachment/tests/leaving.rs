@@ -1,0 +1,124 @@
+//! What is no longer wanted goes, and nothing is called gone without proof.
+
+use api::{NAME_TAG, OnDelete, UID_TAG};
+use oci::InstanceState;
+
+use super::scene::Scene;
+use crate::attachment::sample::instance;
+use crate::work::Next;
+
+#[tokio::test(start_paused = true)]
+async fn the_object_goes_when_the_vnic_is_gone_and_not_before() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.told("a"), ["False Detaching", "False Detaching"]);
+    assert!(scene.exists("a"));
+    scene.look().await;
+    assert!(scene.exists("a"), "it is still DETACHING");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_still_being_attached_is_detached_afterwards() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.look().await;
+    scene.delete("a");
+    scene.look().await;
+    assert!(scene.exists("a"));
+    assert_eq!(scene.count("DetachVnic"), 0, "the cloud would refuse");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_listed_must_be_missing_for_a_while() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    // Asked for; whether it was done, nobody knows.
+    scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), false);
+    scene.look().await;
+    scene.delete("a");
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert!(scene.exists("a"));
+    scene.settle().await;
+    assert!(!scene.exists("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_stays_as_it_is_without_our_tags() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| {
+        object.spec.vnic.on_delete = OnDelete::Orphan;
+        object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into();
+    });
+    scene.settle().await;
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
+    let tags = scene.vnic().await.freeform_tags;
+    assert!(!tags.contains_key(UID_TAG) && !tags.contains_key(NAME_TAG), "{tags:?}");
+    assert_eq!(tags.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_the_instance_is_not_found_proves_nothing() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    for _ in 0..3 {
+        scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+        scene.look().await;
+        assert!(scene.exists("a"));
+        assert_eq!(scene.told("a"), ["Unknown NotAuthorizedOrNotFound", "Unknown NotAuthorizedOrNotFound"]);
+        scene.restart();
+    }
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_terminated_and_is_forgotten_holds_nothing_up() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
+    scene.settle().await;
+    scene.restart();
+    scene.delete("a");
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert!(!scene.exists("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detach_that_is_not_found_is_no_proof_either() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert!(scene.exists("a"));
+    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_leave_one_after_the_other_and_what_comes_takes_their_place() {
+    let scene = Scene::with(3);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    ["a", "b"].iter().for_each(|name| scene.delete(name));
+    ["c", "d"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.exists("b"), scene.live().len()), (false, false, 2));
+    assert_eq!(["c", "d"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+}

@@ -1,0 +1,260 @@
+//! A cloud in memory, objects in the store, and a worker.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::condition::{ConditionType, find};
+use api::{VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use clap::Parser;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use oci::{AttachmentState, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
+use prometheus_client::metrics::counter::Counter;
+use resident::reload::Configuration;
+use tokio::sync::watch;
+use vcn::Ocid;
+
+use crate::args::Args;
+use crate::attachment::mark::Mark;
+use crate::attachment::objects::{ObjectError, Objects};
+use crate::attachment::sample::{attachment, instance, subnet};
+use crate::attachment::worker::{AttachmentWorker, Surroundings};
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::settings::Settings;
+use crate::store::{NodeView, Store};
+use crate::work::{Next, Worker};
+
+/// An API server's part: what is written is in the store at once.
+#[derive(Clone, Debug)]
+pub(super) struct FakeObjects {
+    store: Arc<Store>,
+    /// How many statuses were written.
+    pub(super) statuses: Arc<AtomicUsize>,
+    /// Objects that are no more, of which the watch has not told.
+    pub(super) vanished: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Objects for FakeObjects {
+    async fn set_finalizer(
+        &self,
+        object: &VnicAttachment,
+        wanted: bool,
+    ) -> Result<Option<VnicAttachment>, ObjectError> {
+        if self.vanished.lock().unwrap().contains(&object.name_any()) {
+            return Ok(None);
+        }
+        let mut objects = self.store.attachments_mut();
+        let Some(found) = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid()) else {
+            return Ok(None);
+        };
+        let mut new = VnicAttachment::clone(found);
+        new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
+        if new.metadata.deletion_timestamp.is_some() && !wanted {
+            objects.delete(&object.name_any());
+            return Ok(None);
+        }
+        objects.apply(new.clone());
+        Ok(Some(new))
+    }
+
+    async fn delete(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
+        delete(&self.store, &object.name_any());
+        Ok(())
+    }
+
+    async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
+        let mut objects = self.store.attachments_mut();
+        if let Some(found) = objects.get(&object.name_any()) {
+            let new = VnicAttachment { status: Some(status.clone()), ..VnicAttachment::clone(found) };
+            objects.apply(new);
+            self.statuses.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+fn delete(store: &Store, name: &str) {
+    let mut objects = store.attachments_mut();
+    let Some(found) = objects.get(name) else { return };
+    let mut new = VnicAttachment::clone(found);
+    if new.finalizers().is_empty() {
+        objects.delete(name);
+    } else {
+        new.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
+        objects.apply(new);
+    }
+}
+
+pub(super) struct Scene {
+    pub(super) cloud: FakeCloud,
+    pub(super) store: Arc<Store>,
+    pub(super) objects: FakeObjects,
+    pub(super) worker: AttachmentWorker<FakeCloud, FakeObjects>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+pub(super) const CLUSTER: &str = "cluster-1";
+
+fn compartment() -> Ocid {
+    "ocid1.compartment.oc1..one".parse().unwrap()
+}
+
+fn machine(number: u32) -> Instance {
+    Instance {
+        id: instance(number),
+        compartment_id: compartment(),
+        lifecycle_state: InstanceState::Running,
+        shape: "VM.Standard.E5.Flex".to_owned(),
+        shape_config: None,
+        availability_domain: None,
+        display_name: None,
+        freeform_tags: oci::FreeformTags::default(),
+    }
+}
+
+impl Scene {
+    /// One instance, number 1, that may have `most` VNICs, its primary one included.
+    pub(super) fn with(most: usize) -> Self {
+        let cloud = FakeCloud::new();
+        for id in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
+            cloud.add_subnet(Subnet {
+                id,
+                compartment_id: compartment(),
+                vcn_id: None,
+                availability_domain: None,
+                display_name: None,
+                cidr_block: "10.0.32.0/20".parse().ok(),
+                ipv4_cidr_blocks: Vec::new(),
+                ipv6_cidr_block: "2603:c020:0:2::/64".parse().ok(),
+                ipv6_cidr_blocks: Vec::new(),
+                virtual_router_ip: None,
+                virtual_router_mac: None,
+                ipv6_virtual_router_ip: None,
+                prohibit_public_ip_on_vnic: true,
+            });
+        }
+        cloud.add_instance(machine(1), &"ocid1.subnet.oc1.iad.nodes".parse().unwrap(), most);
+        let store = Arc::new(Store::default());
+        store.nodes_mut().apply(NodeView {
+            name: "node-1".to_owned(),
+            instance: Some(instance(1)),
+            ..NodeView::default()
+        });
+        let objects = FakeObjects { store: store.clone(), statuses: Arc::default(), vanished: Arc::default() };
+        let metrics = Arc::new(Metrics::default());
+        let worker = worker(&cloud, &objects, &store, &metrics);
+        Self { cloud, store, objects, worker, metrics }
+    }
+
+    /// The process is killed and another one takes over: it knows nothing.
+    pub(super) fn restart(&mut self) {
+        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics);
+    }
+
+    pub(super) fn wants(&self, name: &str) {
+        self.store.attachments_mut().apply(attachment(name, 1));
+    }
+
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut VnicAttachment)) {
+        let mut objects = self.store.attachments_mut();
+        let mut object = VnicAttachment::clone(objects.get(name).unwrap());
+        change(&mut object);
+        let generation = object.metadata.generation.unwrap_or(0) + 1;
+        object.metadata.generation = Some(generation);
+        objects.apply(object);
+    }
+
+    pub(super) fn delete(&self, name: &str) {
+        delete(&self.store, name);
+    }
+
+    pub(super) fn exists(&self, name: &str) -> bool {
+        self.store.attachments().get(name).is_some()
+    }
+
+    /// One look.
+    pub(super) async fn look(&self) -> Next {
+        self.worker.work(instance(1)).await
+    }
+
+    /// Looks, with the cloud settling in between, until nothing is to come any more.
+    pub(super) async fn settle(&self) {
+        for _ in 0..30 {
+            let next = self.look().await;
+            if matches!(next, Next::Settled(_) | Next::Gone) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            self.cloud.settle();
+        }
+        panic!("it does not settle: {:?}", self.calls());
+    }
+
+    pub(super) fn status(&self, name: &str) -> VnicAttachmentStatus {
+        self.store.attachments().get(name).unwrap().status.clone().unwrap_or_default()
+    }
+
+    /// Status and reason of Attached, and of Ready.
+    pub(super) fn told(&self, name: &str) -> [String; 2] {
+        let status = self.status(name);
+        [ConditionType::Attached, ConditionType::Ready].map(|kind| {
+            let told = find(&status.conditions, kind);
+            told.map(|told| format!("{} {}", told.status, told.reason)).unwrap_or_default()
+        })
+    }
+
+    pub(super) fn message(&self, name: &str) -> String {
+        let status = self.status(name);
+        find(&status.conditions, ConditionType::Ready).map(|told| told.message.clone()).unwrap_or_default()
+    }
+
+    /// What was asked of the cloud that changes something.
+    pub(super) fn calls(&self) -> Vec<&'static str> {
+        let all = self.cloud.calls().into_iter().map(|(operation, _)| operation);
+        all.filter(|operation| !operation.starts_with("Get") && !operation.starts_with("List")).collect()
+    }
+
+    pub(super) fn count(&self, operation: &str) -> usize {
+        self.cloud.calls().iter().filter(|(made, _)| *made == operation).count()
+    }
+
+    /// Secondary attachments that are there or on their way.
+    pub(super) fn live(&self) -> Vec<Listed> {
+        let all = self.cloud.attachments().into_iter();
+        all.filter(|it| it.lifecycle_state.counts() && it.display_name.is_some()).collect()
+    }
+
+    pub(super) async fn vnic(&self) -> Vnic {
+        let live = self.live();
+        assert_eq!(live.len(), 1, "{live:?}");
+        assert_eq!(live[0].lifecycle_state, AttachmentState::Attached);
+        self.cloud.vnic(live[0].vnic_id.as_ref().unwrap()).await.unwrap().value
+    }
+
+    pub(super) fn statuses(&self) -> usize {
+        self.objects.statuses.load(Ordering::SeqCst)
+    }
+}
+
+fn worker(
+    cloud: &FakeCloud,
+    objects: &FakeObjects,
+    store: &Arc<Store>,
+    metrics: &Arc<Metrics>,
+) -> AttachmentWorker<FakeCloud, FakeObjects> {
+    let settings = Settings::new(Args::try_parse_from(["oke-node-controller"]).unwrap().options).unwrap();
+    let (_, configurations) = watch::channel(Configuration::new(Arc::new(settings)));
+    let (events, _) = Events::new(Counter::default());
+    let surroundings = Surroundings {
+        store: store.clone(),
+        mark: Mark::new(CLUSTER),
+        events,
+        metrics: metrics.clone(),
+        configurations,
+    };
+    AttachmentWorker::new(cloud.clone(), objects.clone(), surroundings)
+}

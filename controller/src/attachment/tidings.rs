@@ -1,0 +1,69 @@
+//! What of a verdict is news, compared with what the object said before.
+
+use api::AttachmentReason as Reason;
+use api::condition::{Condition, ConditionType, find};
+use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::verdict::{Facts, Said, Verdict};
+use crate::events::{Level, News};
+
+/// The news: a reason that was not said before.
+#[must_use]
+pub fn of(regarding: ObjectReference, before: Option<&VnicAttachmentStatus>, verdict: &Verdict) -> Option<News> {
+    let said = verdict.ready.as_ref().unwrap_or(&verdict.attached);
+    let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    if find(conditions, ConditionType::Ready).is_some_and(|before| before.reason == said.reason.as_str()) {
+        return None;
+    }
+    Some(News {
+        regarding,
+        level: level(said.reason),
+        reason: said.reason.as_str(),
+        action: "Attach",
+        note: note(said),
+    })
+}
+
+/// Whether an object was as asked, in its present generation.
+#[must_use]
+pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
+    object.metadata.deletion_timestamp.is_none()
+        && status.is_some_and(|status| {
+            status.observed_generation == object.metadata.generation
+                && find(&status.conditions, ConditionType::Ready).is_some_and(Condition::is_true)
+        })
+}
+
+/// What a status says of the VNIC, as a verdict to add a failure to.
+#[must_use]
+pub fn last(status: Option<&VnicAttachmentStatus>) -> Verdict {
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let attached = find(conditions, ConditionType::Attached).filter(|attached| attached.is_true());
+    let attached = match attached {
+        Some(attached) => Said::new(Reason::Attached, attached.message.clone()),
+        None => Said::new(Reason::Pending, ""),
+    };
+    Verdict { attached, ready: None, facts: facts(status) }
+}
+
+fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
+    let VnicAttachmentStatus { vnic_id, mac_address, vlan_tag, own_addresses, ipv4_count, ipv6_count, .. } =
+        status.cloned().unwrap_or_default();
+    Facts { vnic_id, mac_address, vlan_tag, own_addresses, ipv4_count, ipv6_count }
+}
+
+fn level(reason: Reason) -> Level {
+    match reason {
+        // On its way.
+        Reason::Attaching | Reason::Detaching | Reason::AddressesPending | Reason::ChangePending => Level::Normal,
+        Reason::InstanceBusy => Level::Normal,
+        reason if reason.status() == ConditionStatus::True => Level::Normal,
+        _ => Level::Warning,
+    }
+}
+
+fn note(said: &Said) -> String {
+    let id = said.request_id.as_ref().map_or_else(String::new, |id| format!(" (opc-request-id {id})"));
+    format!("{}{id}. {}", said.message.trim_end_matches('.'), said.reason.to_do())
+}

@@ -1,0 +1,268 @@
+//! One look at one instance: read, plan, apply, again as long as that leads somewhere, then say how things are.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::{AttachmentReason, VnicAttachment};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use oci::{Cloud, CloudView, Error};
+use resident::logging::chain;
+use resident::reload::Configuration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use super::apply::{Applier, Failure, Outcome};
+use super::cache::Cache;
+use super::mark::{Mark, Uid};
+use super::memory::Memory;
+use super::objects::Objects;
+use super::observed::{Observed, Question, read};
+use super::plan::{Plan, Wanted, plan};
+use super::step::Action;
+use super::verdict::Verdict;
+use super::{refusal, status, tidings};
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::settings::{Pace, Settings};
+use crate::store::Store;
+use crate::work::{Next, Worker};
+
+/// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
+/// see that all is well.
+const ROUNDS: usize = 4;
+/// Looks that a VNIC must have been missing in before it is certain that none is being made, as pauses between two polls.
+const PROOF: u32 = 3;
+
+/// Looks after VnicAttachments.
+pub struct AttachmentWorker<C, O> {
+    /// The cloud.
+    pub cloud: C,
+    /// The objects.
+    pub objects: O,
+    /// What is known of Kubernetes.
+    pub store: Arc<Store>,
+    /// Whose VNICs are ours.
+    pub mark: Mark,
+    /// Where news are told.
+    pub events: Events,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How fast.
+    pub configurations: watch::Receiver<Configuration<Settings>>,
+    /// What many instances share.
+    pub cache: Cache,
+    memories: Mutex<HashMap<Ocid, Memory>>,
+}
+
+/// What others hand to a worker.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// What is known of Kubernetes.
+    pub store: Arc<Store>,
+    /// Whose VNICs are ours.
+    pub mark: Mark,
+    /// Where news are told.
+    pub events: Events,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How fast.
+    pub configurations: watch::Receiver<Configuration<Settings>>,
+}
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// One that remembers nothing yet.
+    #[must_use]
+    pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
+        let Surroundings { store, mark, events, metrics, configurations } = surroundings;
+        let (cache, memories) = (Cache::default(), Mutex::default());
+        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories }
+    }
+
+    async fn look(&self, instance: &Ocid, memory: &mut Memory) -> Next {
+        let pace = self.configurations.borrow().settings.pace;
+        let mut objects = self.store.attachments().of(instance);
+        let mut planned = Plan::default();
+        let mut outcome = Outcome::default();
+        let mut deleted = false;
+        for _ in 0..ROUNDS {
+            if objects.is_empty() {
+                break;
+            }
+            let observed = match self.read(instance, &objects, memory).await {
+                Ok(observed) => observed,
+                Err(error) => {
+                    self.tell_unreadable(&objects, &error, memory).await;
+                    return Next::Failed;
+                }
+            };
+            planned = self.plan(&objects, &observed, memory, pace);
+            outcome = self.apply(&planned, &mut objects, memory).await;
+            objects.retain(|object| !outcome.gone.contains(&object.name_any()));
+            // Its finalizer is the next look's.
+            deleted |= planned.steps.iter().any(|step| step.action == Action::DeleteObject);
+            if !outcome.leads_on() {
+                break;
+            }
+        }
+        let mut failed = !outcome.failed.is_empty();
+        for object in &objects {
+            let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
+            let verdict = match outcome.failed.get(&object.name_any()) {
+                Some(Failure::Cloud(said)) => verdict.clone().failed(said.clone()),
+                Some(Failure::Kubernetes | Failure::Old) => continue,
+                None => verdict.clone(),
+            };
+            failed |= !self.tell(object, &verdict, memory).await;
+        }
+        if failed {
+            Next::Failed
+        } else if objects.is_empty() && !deleted {
+            Next::Gone
+        } else if planned.waits || outcome.waits() || deleted {
+            Next::Soon(pace.poll)
+        } else {
+            Next::Settled(pace.resync)
+        }
+    }
+
+    async fn read(
+        &self,
+        instance: &Ocid,
+        objects: &[Arc<VnicAttachment>],
+        memory: &mut Memory,
+    ) -> Result<Observed, Error> {
+        let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
+        let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
+        let question = Question { instance, mark: &self.mark, subnets: &subnets, ipv6, foreign: &memory.foreign };
+        let observed = read(&self.cloud, &self.cache, question).await?;
+        let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
+        for took in memory.note(&uids, &observed, Instant::now()) {
+            self.metrics.attached(took);
+        }
+        Ok(observed)
+    }
+
+    fn plan(&self, objects: &[Arc<VnicAttachment>], observed: &Observed, memory: &mut Memory, pace: Pace) -> Plan {
+        let remembered = memory.remembered(Instant::now());
+        let wanted = Wanted { objects, mark: &self.mark, remembered: &remembered, proof: pace.poll * PROOF };
+        let planned = plan(&wanted, observed);
+        if planned.unclaimed.len() > memory.unclaimed {
+            let uids = planned.unclaimed.join(", ");
+            tracing::warn!(event = "vnics.unclaimed", uids, "VNICs with our tags whose VnicAttachments are not there");
+        }
+        memory.unclaimed = planned.unclaimed.len();
+        planned
+    }
+
+    async fn apply(&self, planned: &Plan, objects: &mut [Arc<VnicAttachment>], memory: &mut Memory) -> Outcome {
+        let uid = |name: &str, objects: &[Arc<VnicAttachment>]| {
+            objects.iter().find(|object| object.name_any() == name).and_then(|object| object.uid()).unwrap_or_default()
+        };
+        for step in &planned.steps {
+            // Before it is sent: how it ends may never be known.
+            if let Action::Attach(..) = step.action {
+                memory.asked(&uid(&step.object, objects), Instant::now());
+            }
+        }
+        let applier = Applier { cloud: &self.cloud, objects: &self.objects, metrics: &self.metrics };
+        let outcome = applier.apply(planned, objects).await;
+        for name in &outcome.spent {
+            memory.spent(&uid(name, objects));
+        }
+        for step in &outcome.done {
+            if let Action::CreateAddresses(new, _) = &step.action {
+                memory.asked_for_addresses(&uid(&step.object, objects), new.family);
+            }
+        }
+        outcome
+    }
+
+    /// Writes the status and tells the news, if there is any. Returns whether that could be done.
+    async fn tell(&self, object: &VnicAttachment, verdict: &Verdict, memory: &mut Memory) -> bool {
+        let uid = object.uid().unwrap_or_default();
+        let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
+        let now = Instant::now();
+        let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
+        let time = Time(Timestamp::now());
+        let Some(status) = status::status(object, before.as_ref(), verdict, node.as_deref(), &time) else {
+            return true;
+        };
+        let written = self.objects.write_status(object, &status).await;
+        self.metrics.wrote("status", written.is_ok());
+        match written {
+            Ok(()) => {
+                if let Some(news) = tidings::of(object.object_ref(&()), before.as_ref(), verdict) {
+                    if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
+                        self.metrics.detached_out_of_band();
+                    }
+                    self.events.tell(news);
+                }
+                memory.wrote(&uid, status, now);
+                true
+            }
+            // The object is another, or somebody else wrote it: the watch will tell.
+            Err(error) => {
+                tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
+                false
+            }
+        }
+    }
+
+    /// Nothing could be read. What was in order stays so, for nobody knows better; the others are told why.
+    async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Error, memory: &mut Memory) {
+        tracing::warn!(
+            event = "instance.unreadable",
+            instance = objects.first().map(|object| object.spec.instance_id.as_str()),
+            error = chain(error),
+            request_id = error.request_id(),
+        );
+        let said = refusal::said(error, None);
+        for object in objects {
+            let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+            if !tidings::is_settled(object, known) {
+                let verdict = tidings::last(known).failed(said.clone());
+                self.tell(object, &verdict, memory).await;
+            }
+        }
+    }
+
+    fn memory(&self, instance: &Ocid) -> Memory {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(instance).unwrap_or_default()
+    }
+
+    fn remember(&self, instance: &Ocid, memory: Memory, next: Next) {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        if next != Next::Gone {
+            memories.insert(instance.clone(), memory);
+        }
+        self.metrics.unclaimed(memories.values().map(|memory| memory.unclaimed).sum());
+    }
+}
+
+impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
+    async fn work(&self, instance: Ocid) -> Next {
+        let began = Instant::now();
+        let mut memory = self.memory(&instance);
+        let next = self.look(&instance, &mut memory).await;
+        self.remember(&instance, memory, next);
+        let took: Duration = began.elapsed();
+        let result = match next {
+            Next::Settled(_) | Next::Gone => "settled",
+            Next::Soon(_) => "waiting",
+            Next::Failed => "failed",
+        };
+        self.metrics.passed(result, took);
+        next
+    }
+}
+
+impl<C, O> fmt::Debug for AttachmentWorker<C, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttachmentWorker").field("mark", &self.mark).finish_non_exhaustive()
+    }
+}
