@@ -83,7 +83,7 @@ pub(super) fn boot() -> BootId {
 }
 
 pub(super) fn asked(key: AttachmentKey) -> Request {
-    Request { key, pod: None, host_link: link("oci0"), netns: None }
+    Request { key, pod: None, host_link: link("oci0"), netns: None, mtu: None }
 }
 
 pub(super) fn two_vnics() -> Pools {
