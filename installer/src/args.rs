@@ -8,13 +8,17 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::settings::DATA_DIR;
 use crate::{PodNetwork, Seen, Signals};
 
+const EXAMPLES: &str = "Examples:
+  oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
+  oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
+
 /// Puts the VCN-native CNI binaries and configuration on this node, where the cluster uses VCN-native pod networking.
 ///
 /// Prints the decision, the signal that decided, and what was (or, with --dry-run, would be) changed. Signals are given
 /// as options, because this command asks no API; the node agent gathers them itself. With none of them, nothing is
 /// touched. Exit status: 0 the node is as decided, 1 something failed, 64 called wrongly, 75 refused for now (uninstall).
 #[derive(Clone, Debug, Parser)]
-#[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true)]
+#[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Args {
     /// What else to do than installing
     #[command(subcommand)]
@@ -43,8 +47,9 @@ pub enum Command {
     /// Take everything of ours off this node: configurations and binaries (what was there before comes back), routes,
     /// rules, pods' links, the nft table, kernel settings, state
     ///
-    /// Refuses with exit status 75 while pods of our network live here or the node agent runs, which would put everything
-    /// back. It may be repeated: what is gone already is fine. Exit status 1: something stays, and is named.
+    /// Refuses with exit status 75 while pods of our network live here, or while the node agent or another installer is at
+    /// work, which would put everything back. It may be repeated: what is gone already is fine. Exit status 1: something
+    /// stays, and is named. On a whole cluster: manifests/uninstall.yaml.
     Uninstall(Box<UninstallArgs>),
     /// Do nothing until told to end: keeps a pod there, ready, whose init container did the work (uninstall.yaml)
     #[command(hide = true)]
@@ -66,7 +71,8 @@ pub struct UninstallArgs {
     /// The host's file system, as seen from here: below it are the drop-ins for network managers
     #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
     pub host_root: PathBuf,
-    /// Although pods of our network live here: they lose it
+    /// Go on although pods of our network live here (they lose it), or the record of what was there before is damaged (then
+    /// nothing of that is given back)
     #[arg(long)]
     pub force: bool,
     /// Say what would be done and do nothing

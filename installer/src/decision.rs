@@ -57,7 +57,12 @@ impl Decision {
 pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], pods: &Occupants) -> Decision {
     let voices = voices(settings, signals, conf_files);
     let Some(strongest) = voices.first() else {
-        return Decision::new(false, Signal::Nothing, "no signal says which pod network this cluster uses".to_owned());
+        return Decision::new(
+            false,
+            Signal::Nothing,
+            "no signal says which pod network this cluster uses; the setting (POD_NETWORK: vcn-native or none) would"
+                .to_owned(),
+        );
     };
     if strongest.says == Says::Garbage {
         let reason = format!("{}, which is neither true nor false, so nothing is touched", strongest.found);
@@ -84,10 +89,12 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], p
             Occupants::None => None,
             Occupants::Some(what) => Some(format!(
                 "takeover is set, but pods of OKE's own CNI live on this node ({what}), and their addresses would be given \
-                 to others: drain it, delete what a reboot left behind, then restart this"
+                 to others: drain the node, those of DaemonSets too; delete files that are of pods before a reboot; then it \
+                 goes on at the next look"
             )),
             Occupants::Unknown(why) => Some(format!(
-                "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why})"
+                "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why}): show the agent \
+                 both directories that tell (manifests/patches/takeover.yaml)"
             )),
         };
         if let Some(reason) = refusal {

@@ -1,7 +1,9 @@
 //! Whether pods of OKE's own CNI live on this node: it hands out the same addresses, and what it gave to whom is its own
 //! knowledge, in a form that is written down nowhere. So their addresses are not imported; takeover waits until they are
-//! gone.
+//! gone. Three witnesses, who forget at different times: its own state, what the runtime remembers, and the kernel. One that
+//! tells of a pod is enough.
 
+mod kernel;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +30,8 @@ pub enum Occupants {
 }
 
 impl Occupants {
-    /// Looks where the runtime keeps what plugins answered, and where OKE's CNI keeps which addresses are used. Where our
-    /// configuration is in place already, pods are ours by now.
+    /// Looks where OKE's CNI keeps which addresses are used, where the runtime keeps what plugins answered, and at links and
+    /// routes. Where our configuration is in place already, pods are ours by now.
     #[must_use]
     pub fn look(settings: &Settings, conf_files: &[ConfFile]) -> Self {
         if conf_files.iter().any(ConfFile::is_ours) {
@@ -38,9 +40,14 @@ impl Occupants {
         let results = settings.cni_cache_dir.join("results");
         let found = used(&settings.oke_state_dir.join("used")).and_then(|used| match used {
             Some(what) => Ok(Some(what)),
-            None if !settings.cni_cache_dir.is_dir() => Err(io::Error::from(io::ErrorKind::NotFound))
-                .map_err(|error| (settings.cni_cache_dir.display().to_string(), error)),
+            None if !settings.cni_cache_dir.is_dir() => {
+                Err((settings.cni_cache_dir.display().to_string(), "there is no such directory".to_owned()))
+            }
             None => cached(&results, &networks(settings, conf_files)),
+        });
+        let found = found.and_then(|found| match found {
+            Some(what) => Ok(Some(what)),
+            None => kernel::pod(),
         });
         match found {
             Ok(None) => Self::None,
@@ -50,7 +57,8 @@ impl Occupants {
     }
 }
 
-type Found = Result<Option<String>, (String, io::Error)>;
+/// What shows a pod; or what could not be looked at, and why.
+type Found = Result<Option<String>, (String, String)>;
 
 /// An address that its IPAM has marked as used in this boot: that directory does not outlive one.
 fn used(directory: &Path) -> Found {
@@ -63,7 +71,7 @@ fn cached(results: &Path, networks: &[String]) -> Found {
 }
 
 fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> Found {
-    let failed = |error| (directory.display().to_string(), error);
+    let failed = |error: io::Error| (directory.display().to_string(), error.to_string());
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

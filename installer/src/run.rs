@@ -1,7 +1,7 @@
 //! The command: arguments to settings, one reconciliation or removal, a report on stdout, logs as JSON on stderr.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -84,8 +84,10 @@ fn settings(options: Options, keeping: &Keeping) -> Result<Settings, SettingsErr
     Settings::new(options)?.keeping(&keeping.state_dir, &keeping.data_dir)
 }
 
+/// For collectors. Whoever sits at a terminal has the report, which says the same.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let usual = if io::stderr().is_terminal() { "off" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     // Fails only where a subscriber is set already, as in tests.
     let _ = tracing_subscriber::fmt().json().with_writer(io::stderr).with_env_filter(filter).try_init();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -216,6 +216,19 @@ fn logs_are_json_on_stderr() {
     for line in logs.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
     }
+}
+
+#[test]
+fn at_a_terminal_the_report_is_all_that_is_said() {
+    let node = Node::new();
+    let plain = node.plain_command(&[]);
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &plain.get_program().display().to_string(), "/dev/null"]);
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("CNI_CONF_DIR", node.path("net.d"));
+    let (code, text) = told(&command.env("DATA_DIR", node.path("lib")).output().unwrap());
+    assert_eq!(code, 0, "{text}");
+    let words: Vec<_> = text.lines().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(words, ["decision", "configuration", "status"], "{text}");
 }
 
 #[test]

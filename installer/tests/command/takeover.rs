@@ -1,8 +1,13 @@
 //! Side by side with OKE's own CNI, and in its place.
 
 use std::fs;
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 
 use crate::node::Node;
+use crate::uninstall::kernel::Host;
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
 const TAKEOVER: [&str; 4] = ["--node-label", "true", "--usable", "--takeover"];
@@ -46,7 +51,7 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
         text.starts_with("decision: leave alone (oke-pods): takeover is set, but pods of OKE's own CNI live"),
         "{text}"
     );
-    assert!(text.contains("oci-0123abcd-eth0") && text.contains("drain it"), "{text}");
+    assert!(text.contains("oci-0123abcd-eth0") && text.contains("drain the node"), "{text}");
     assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
 
     fs::remove_file(node.path("cache/results/oci-0123abcd-eth0")).unwrap();
@@ -65,11 +70,50 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
 }
 
 #[test]
+fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_none() {
+    let pod = Netns::create().unwrap();
+    for (commands, address) in [
+        (&["ip route add 10.0.32.9 dev veth0"][..], "10.0.32.9"),
+        (&["ip route add 10.0.32.9 dev veth0 table 77"], "10.0.32.9"),
+        (&["ip -6 route add 2001:db8::9 dev veth0"], "2001:db8::9"),
+    ] {
+        let (node, host) = (node(), Host::new());
+        // A container behind a bridge.
+        let others = ["ip link add br0 type bridge", "ip link set br0 up", "ip route add 10.88.0.9 dev br0"];
+        host.inside(|| {
+            others.iter().for_each(|command| sh(command));
+            for (link, master) in [("veth0", None), ("veth1", Some("br0"))] {
+                let peer = Peer { name: link.parse().unwrap(), mac: None, mtu: None, netns: Some(pod.as_fd()) };
+                let mut new = NewLink::new(link.parse().unwrap(), LinkKind::Veth(peer));
+                new.up = true;
+                Socket::open().unwrap().add_link(&new).unwrap();
+                master.into_iter().for_each(|master| sh(&format!("ip link set {link} master {master}")));
+            }
+            commands.iter().for_each(|command| sh(command));
+        });
+        let (code, text) = host.inside(|| node.run(&TAKEOVER));
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains("(oke-pods)") && text.contains(&format!("a route to {address} by veth0")), "{text}");
+        assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+        host.inside(|| sh("ip link del veth0"));
+        let (_, text) = host.inside(|| node.run(&TAKEOVER));
+        assert!(text.contains("status: installed"), "{text}");
+        pod.run(|| sh("ip link del veth1")).unwrap();
+    }
+}
+
+fn sh(command: &str) {
+    let mut words = command.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
+#[test]
 fn takeover_is_refused_where_pods_cannot_be_looked_for() {
     let node = node();
     fs::remove_dir_all(node.path("cache")).unwrap();
     let (code, text) = node.run_plainly(&TAKEOVER);
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("(oke-pods)") && text.contains("cannot be told"), "{text}");
+    assert!(text.contains("(oke-pods)") && text.contains("cannot be told") && text.contains("takeover.yaml"), "{text}");
     assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
 }

@@ -1,0 +1,39 @@
+//! A pod as the kernel shows it, whoever made it and whatever was forgotten about it: a link into another namespace that
+//! belongs to no bridge and that a route to a single address leads to. Pods of OKE's have one for what they say to their
+//! host, whichever way the rest of their packets goes. A link of the host's own has routes to subnets; a container's behind a
+//! bridge has the bridge's.
+
+use std::collections::BTreeMap;
+
+use netlink::{Link, RouteFilter, RouteKind, Socket};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
+
+use super::Found;
+
+/// One that is not ours, if there is any.
+pub(super) fn pod() -> Found {
+    look().map_err(|error| ("links and routes".to_owned(), error.to_string()))
+}
+
+fn look() -> Result<Option<String>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let links: BTreeMap<u32, IfName> =
+        socket.links()?.into_iter().filter(leads_elsewhere).map(|link| (link.index, link.name)).collect();
+    if links.is_empty() {
+        return Ok(None);
+    }
+    for family in Family::ALL {
+        for route in socket.routes(&RouteFilter { family, table: None, protocol: None, oif: None })? {
+            let single = route.destination.prefix() == family.host_prefix() && route.kind == RouteKind::Unicast;
+            if let (true, Some(link)) = (single && route.protocol != PROTOCOL, links.get(&route.oif)) {
+                return Ok(Some(format!("a route to {} by {link}", route.destination.ip())));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn leads_elsewhere(link: &Link) -> bool {
+    let ours = link.alias.as_ref().is_some_and(|alias| alias.starts_with(LINK_ALIAS_PREFIX));
+    link.kind.as_deref() == Some("veth") && link.peer_netns_id.is_some() && link.master.is_none() && !ours
+}
