@@ -72,6 +72,8 @@ advice! {
         "`oke-node-agent plan` shows it. Drain and reboot the node, or run `oke-cni-installer uninstall` on it.";
     InstallerFailed: "The CNI binaries or configuration could not be put in place.",
         "The message names the file. The directories CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
+    RuntimeConfigurationBlocked: "A file that the container runtime reads before our CNI configuration is no configuration: containerd then refuses all of them, and no pod can start; CRI-O passes it over.",
+        "Mend the file that the message names, or move it out of the directory. It is not ours, so nothing is done about it.";
     ConfigurationInvalid: "The configuration file was changed and is wrong; the last good one is still used.",
         "The message says every line. `oke-node-agent config --check FILE` tells before it is rolled out.";
     RestartNeeded: "A key that is taken at the start was changed; everything else was taken over.",

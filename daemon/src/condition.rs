@@ -79,6 +79,8 @@ pub enum Reason {
     LeftInPlace,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,
+    /// A file that the container runtime reads before our CNI configuration is none, and stops some runtimes.
+    RuntimeConfigurationBlocked,
     /// The configuration file is wrong; the last good one is used.
     ConfigurationInvalid,
     /// The configuration file asks for what only a restart can do.

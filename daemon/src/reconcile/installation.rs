@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use installer::{Conflist, Report, Signals};
+use installer::{Conflist, Note, Report, Signals};
 use resident::logging::chain;
 
 use super::Findings;
@@ -104,7 +104,8 @@ fn looked_at(settings: &Settings) -> Snapshot {
         .fold(Snapshot::default(), |files, directory| files.with(directory))
 }
 
-/// A failure stops new pods unless the configuration is there, which follows the binaries.
+/// A failure stops new pods unless the configuration is there, which follows the binaries. A file of somebody else's stops
+/// them with some runtimes.
 fn conditions(report: &Report) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
@@ -114,5 +115,11 @@ fn conditions(report: &Report) -> Vec<Condition> {
         };
         condition.about(error.word())
     };
-    report.failures.iter().map(condition).collect()
+    let blocked = report.notes.iter().filter_map(|note| match note {
+        Note::MalformedBefore { file, .. } => {
+            Some(Condition::degraded(Reason::RuntimeConfigurationBlocked, note.to_string()).about(file))
+        }
+        _ => None,
+    });
+    report.failures.iter().map(condition).chain(blocked).collect()
 }

@@ -128,3 +128,20 @@ fn what_somebody_deletes_of_the_configuration_comes_back() {
     std::fs::remove_file(node.path("run/pools.json")).unwrap();
     wait_for("the pools", || !node.pools().is_null(), || agent.log());
 }
+
+#[test]
+fn somebodys_malformed_file_before_ours_is_told_at_once_and_never_touched() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), [""; 0]);
+    let broken = node.path("net.d/00-broken.conflist");
+    std::fs::write(&broken, "{").unwrap();
+    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
+    let said = node.get("/readyz").1;
+    assert!(said.contains("00-broken.conflist sorts before ours and is no configuration"), "{said}");
+    assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (200, "{"));
+    std::fs::remove_file(&broken).unwrap();
+    wait_for("its end", || node.conditions().is_empty(), || agent.log());
+}
