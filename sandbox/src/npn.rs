@@ -9,6 +9,9 @@ use crate::emulation::Vcn;
 use crate::error::Result;
 use crate::vnic::Vnic;
 
+/// The most that OKE lets `spec.maxPodCount` be.
+const MAX_PODS: usize = 110;
+
 /// The two shapes that the object's status comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NpnShape {
@@ -46,7 +49,7 @@ impl Vcn {
                 NpnShape::PerFamily => per_family(vnic, &addresses),
             });
         }
-        let mut spec = json!({ "id": node.id(), "maxPodCount": pods, "podSubnetIds": subnets });
+        let mut spec = json!({ "id": node.id(), "maxPodCount": pods.min(MAX_PODS), "podSubnetIds": subnets });
         if let (NpnShape::PerFamily, Some(spec)) = (shape, spec.as_object_mut()) {
             spec.insert("ipFamilies".to_owned(), json!(families));
         }

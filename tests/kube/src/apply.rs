@@ -32,7 +32,7 @@ pub(crate) async fn apply(client: &Client, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Applies one object.
+/// Applies one object, its status too where it has one.
 pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(document)
         .map_err(|error| Error::Invalid(format!("this is no object of Kubernetes: {error}")))?;
@@ -48,6 +48,11 @@ pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()>
     };
     let as_us = PatchParams::apply(MANAGER).force();
     api.patch(&name, &as_us, &Patch::Apply(&object)).await.during(|| format!("apply {what}"))?;
+    if object.data.get("status").is_some() && capabilities.subresources.iter().any(|(sub, _)| sub.plural == "status") {
+        api.patch_status(&name, &as_us, &Patch::Apply(&object))
+            .await
+            .during(|| format!("apply the status of {what}"))?;
+    }
     if let Some(defined) = defines(&object) {
         served(client, &defined).await?;
     }

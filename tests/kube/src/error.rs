@@ -41,7 +41,17 @@ pub enum Error {
         #[source]
         source: rcgen::Error,
     },
-    /// The API server refused, or did not answer.
+    /// The API server refused.
+    #[error("cannot {operation}: {message}")]
+    Refused {
+        /// What was being done, and to what.
+        operation: String,
+        /// The HTTP status.
+        code: u16,
+        /// The API server's words.
+        message: String,
+    },
+    /// The API server did not answer as one does.
     #[error("cannot {operation}")]
     Api {
         /// What was being done, and to what.
@@ -78,7 +88,12 @@ impl<T> During<T> for io::Result<T> {
 
 impl<T> During<T> for kube::Result<T> {
     fn during(self, operation: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Api { operation: operation(), source: Box::new(source) })
+        self.map_err(|source| match source {
+            kube::Error::Api(status) => {
+                Error::Refused { operation: operation(), code: status.code, message: status.message }
+            }
+            source => Error::Api { operation: operation(), source: Box::new(source) },
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kube::Client;
@@ -195,7 +195,13 @@ impl ApiServer {
         apply::apply(&self.client(&self.admin)?, path).await
     }
 
-    /// Applies one object.
+    /// The definition of OKE's NativePodNetwork, as far as it is known; on a cluster, OKE brings its own.
+    #[must_use]
+    pub fn native_pod_networks() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/nativepodnetworks.yaml")
+    }
+
+    /// Applies one object, its status too where its kind keeps that apart.
     ///
     /// # Errors
     /// When the API server refuses it.
