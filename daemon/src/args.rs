@@ -125,8 +125,9 @@ pub struct Options {
     /// The instance metadata service, its version included
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
     pub imds_base_url: String,
-    /// The NativePodNetwork of this node as JSON; a file that is not there means that there is none yet
-    /// [default: nativepodnetwork.json in the data directory]
+    /// The NativePodNetwork of this node as JSON, instead of the API server's; a file that is not there means that there is
+    /// none yet [default: the API server, where a service account's token is mounted; else nativepodnetwork.json in the
+    /// data directory]
     #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE")]
     pub npn_file: Option<PathBuf>,
     /// Kernel settings, as seen from here; a container's /proc/sys is read-only

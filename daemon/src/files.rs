@@ -10,6 +10,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use resident::readable::{Readable, drain};
 
 use crate::identity::Snapshot;
+use crate::npn;
 use crate::pass::Pass;
 use crate::settings::Settings;
 
@@ -30,7 +31,7 @@ pub struct Files {
     directories: Vec<PathBuf>,
     /// Watched by itself: its directory is busy with pods.
     pools: PathBuf,
-    npn_file: PathBuf,
+    npn_file: Option<PathBuf>,
     installed: Snapshot,
     published: Snapshot,
     npn: Snapshot,
@@ -51,7 +52,7 @@ impl Files {
             inotify,
             directories: directories.to_vec(),
             pools: settings.state_dir.join("pools.json"),
-            npn_file: settings.npn_file.clone(),
+            npn_file: npn::file(settings),
             installed: Snapshot::default(),
             published: Snapshot::default(),
             npn: Snapshot::default(),
@@ -65,8 +66,9 @@ impl Files {
     /// Takes what is kept as it is now for what is known: before a pass that looks at all of it. Watches what was not there
     /// before.
     pub fn settle(&mut self) {
-        let npn_dir = self.npn_file.parent().unwrap_or_else(|| Path::new("/"));
-        self.directories.iter().map(PathBuf::as_path).chain([npn_dir, &self.pools]).for_each(|path| self.arm(path));
+        let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
+        let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
+        directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));
         (self.installed, self.published) = (self.look_at_installed(), self.look_at_pools());
     }
 
@@ -121,6 +123,6 @@ impl Files {
     }
 
     fn look_at_npn(&self) -> Snapshot {
-        Snapshot::default().with(&self.npn_file)
+        self.npn_file.iter().fold(Snapshot::default(), |snapshot, file| snapshot.with(file))
     }
 }

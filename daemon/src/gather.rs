@@ -12,7 +12,7 @@ use vcn::Vnic;
 use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::host::Host;
 use crate::metrics::Metrics;
-use crate::npn::NativePodNetworks;
+use crate::npn::{Answer, NativePodNetworks};
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::world::{World, lacks_primary};
@@ -34,7 +34,7 @@ pub struct Outlets {
     pub worlds: watch::Sender<World>,
     /// Told when links come, go or change.
     pub plugged: Arc<Notify>,
-    /// Told when the NativePodNetwork's file changed.
+    /// Told when the NativePodNetwork or its file changed.
     pub published: Arc<Notify>,
 }
 
@@ -119,7 +119,9 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
     world.absorb_vnics(vnics, settings.detach_grace, Instant::now());
     if let Some(instance) = &world.instance.value {
-        let answer = npns.mine(&instance.id).await;
-        world.npn.absorb(answer.map_err(|error| chain(&error)), Instant::now());
+        match npns.mine(&instance.id).await {
+            Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
+            Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
+        }
     }
 }

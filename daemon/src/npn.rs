@@ -1,22 +1,63 @@
-//! Where this node's NativePodNetwork comes from. A file today; the trait is what an API server will implement.
+//! Where this node's NativePodNetwork comes from: the API server where the agent runs in a cluster, or a file.
+//!
+//! ```text
+//!   API server ──watch──▶ Watcher ──▶ the last good one, in memory and on disk (Kept) ──▶ ClusterNpn ─┐
+//!   NPN_FILE ────────────────────────────────────────────────────────────────────────────▶ NpnFile ───┴─▶ mine()
+//! ```
 
+mod cluster;
+mod fake;
+mod file;
+mod kept;
+mod watcher;
+
+use std::fmt;
 use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::NativePodNetwork;
 use api::npn::NpnError;
 use thiserror::Error;
+use tokio::sync::Notify;
 use vcn::Ocid;
+
+use crate::settings::Settings;
+
+pub use cluster::ClusterNpn;
+pub use fake::FakeNativePodNetworks;
+pub use file::NpnFile;
+pub use kept::Kept;
+pub use watcher::Watcher;
 
 /// The NativePodNetworks of the cluster, as far as one node may see them.
 pub trait NativePodNetworks {
-    /// The one of this instance; `None` while there is none. Must be cheap: it is asked every few seconds.
+    /// The one of this instance. Must be cheap: it is asked every few seconds.
     ///
     /// # Errors
-    /// When it cannot be read, which says nothing about whether there is one.
-    fn mine(&self, instance: &Ocid) -> impl Future<Output = Result<Option<NativePodNetwork>, Error>> + Send;
+    /// When nothing is known of it, which says nothing about whether there is one.
+    fn mine(&self, instance: &Ocid) -> impl Future<Output = Result<Answer, Error>> + Send;
+}
+
+/// What is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// It; `None` while there is none.
+    pub npn: Option<NativePodNetwork>,
+    /// How long ago that was so for sure.
+    pub age: Duration,
+    /// Why it is not known better.
+    pub trouble: Option<String>,
+}
+
+impl Answer {
+    /// It is so now.
+    #[must_use]
+    pub const fn now(npn: Option<NativePodNetwork>) -> Self {
+        Self { npn, age: Duration::ZERO, trouble: None }
+    }
 }
 
 /// Why it could not be read.
@@ -32,19 +73,19 @@ pub enum Error {
         source: io::Error,
     },
     /// It is no NativePodNetwork.
-    #[error("reading {path} as a NativePodNetwork", path = .path.display())]
+    #[error("reading {place} as a NativePodNetwork")]
     Parse {
-        /// The file.
-        path: PathBuf,
+        /// Where it is.
+        place: String,
         /// Why.
         #[source]
         source: NpnError,
     },
     /// It is another instance's: its addresses would be answered for by two nodes.
-    #[error("{path} is the NativePodNetwork of {found}, this instance is {instance}", path = .path.display())]
+    #[error("{place} is the NativePodNetwork of {found}, this instance is {instance}")]
     OtherInstance {
-        /// The file.
-        path: PathBuf,
+        /// Where it is.
+        place: String,
         /// Whose it is.
         found: Ocid,
         /// Who we are.
@@ -55,66 +96,76 @@ pub enum Error {
     Unavailable(String),
 }
 
-/// A file that somebody keeps up to date.
-#[derive(Clone, Debug)]
-pub struct NpnFile {
-    path: PathBuf,
+/// Reads a document, which must be `instance`'s.
+fn read(document: &[u8], instance: &Ocid, place: impl fmt::Display) -> Result<NativePodNetwork, Error> {
+    let place = place.to_string();
+    let npn = match NativePodNetwork::parse(document) {
+        Ok(npn) => npn,
+        Err(source) => return Err(Error::Parse { place, source }),
+    };
+    match npn.instance == *instance {
+        true => Ok(npn),
+        false => Err(Error::OtherInstance { place, found: npn.instance, instance: instance.clone() }),
+    }
 }
 
-impl NpnFile {
-    /// The file at `path`; it need not exist.
+/// The source that the settings and the surroundings choose.
+#[derive(Debug)]
+pub enum Source {
+    /// A file.
+    File(NpnFile),
+    /// The API server, watched.
+    Cluster(ClusterNpn),
+    /// What was last seen there, for whoever only looks.
+    Kept(Kept),
+}
+
+impl Source {
+    /// For the agent; with whoever must run for it, and tells `published` what is new.
     #[must_use]
-    pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
-    }
-}
-
-impl NativePodNetworks for NpnFile {
-    async fn mine(&self, instance: &Ocid) -> Result<Option<NativePodNetwork>, Error> {
-        let path = || self.path.clone();
-        let document = match tokio::fs::read(&self.path).await {
-            Ok(document) => document,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::Read { path: path(), source }),
-        };
-        let npn = NativePodNetwork::parse(&document).map_err(|source| Error::Parse { path: path(), source })?;
-        if npn.instance != *instance {
-            return Err(Error::OtherInstance { path: path(), found: npn.instance, instance: instance.clone() });
+    pub fn watched(settings: &Settings, published: Arc<Notify>) -> (Self, Option<Watcher>) {
+        match file(settings) {
+            Some(file) => (Self::File(NpnFile::new(&file)), None),
+            None => {
+                let (cluster, watcher) = Watcher::new(Kept::new(&settings.data_dir), published);
+                (Self::Cluster(cluster), Some(watcher))
+            }
         }
-        Ok(Some(npn))
+    }
+
+    /// For one look without an agent: the API server is not asked.
+    #[must_use]
+    pub fn at_hand(settings: &Settings) -> Self {
+        match file(settings) {
+            Some(file) => Self::File(NpnFile::new(&file)),
+            None => Self::Kept(Kept::new(&settings.data_dir)),
+        }
     }
 }
 
-/// NativePodNetworks in memory. Clones share their state.
-#[derive(Clone, Debug, Default)]
-pub struct FakeNativePodNetworks {
-    answer: Arc<Mutex<Answer>>,
+/// The file, where that is the source.
+#[must_use]
+pub fn file(settings: &Settings) -> Option<PathBuf> {
+    let default = || (!watcher::in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
+    settings.npn_file.clone().or_else(default)
 }
 
-#[derive(Clone, Debug, Default)]
-struct Answer {
-    npn: Option<NativePodNetwork>,
-    failing: Option<String>,
-}
-
-impl FakeNativePodNetworks {
-    /// From now on this is the instance's.
-    pub fn set(&self, npn: Option<NativePodNetwork>) {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).npn = npn;
-    }
-
-    /// From now on every question fails with this; `None` ends it.
-    pub fn set_failing(&self, why: Option<&str>) {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).failing = why.map(str::to_owned);
+impl NativePodNetworks for Source {
+    async fn mine(&self, instance: &Ocid) -> Result<Answer, Error> {
+        match self {
+            Self::File(file) => file.mine(instance).await,
+            Self::Cluster(cluster) => cluster.mine(instance).await,
+            Self::Kept(kept) => kept.mine(instance).await,
+        }
     }
 }
 
-impl NativePodNetworks for FakeNativePodNetworks {
-    async fn mine(&self, _instance: &Ocid) -> Result<Option<NativePodNetwork>, Error> {
-        let Answer { npn, failing } = self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match failing {
-            Some(why) => Err(Error::Unavailable(why)),
-            None => Ok(npn),
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.path().display().fmt(f),
+            Self::Cluster(_) => f.write_str("API server"),
+            Self::Kept(kept) => kept.path().display().fmt(f),
         }
     }
 }

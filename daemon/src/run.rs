@@ -1,7 +1,7 @@
 //! Wiring: which tasks there are and what they share.
 //!
 //! ```text
-//!   gather ──World──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
+//!   npn (watch) ─▶ gather ──World──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
 //!                      ▲ kernel events             ▲
 //!   plugins ──records──┼──▶ verbs ──▶ metrics ─────┘
 //!                      │      └─▶ aftercare (announcements, connections)
@@ -30,7 +30,7 @@ use crate::args::{BundleOutput, Command};
 use crate::board::Board;
 use crate::command_line::Invocation;
 use crate::metrics::Metrics;
-use crate::npn::NpnFile;
+use crate::npn::{Source, Watcher};
 use crate::reconcile::{Reconciler, make_directory};
 use crate::reload::Configuration;
 use crate::settings::Settings;
@@ -165,7 +165,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = verbs::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
-    let npns = NpnFile::new(&settings.npn_file);
+    let (npns, watcher) = Source::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let duties = Arc::new(Duties::default());
     let work = Loop {
@@ -188,11 +188,12 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
         version = env!("CARGO_PKG_VERSION"),
         listen = %settings.listen,
         state_dir = %settings.state_dir.display(),
-        npn_file = %settings.npn_file.display(),
+        native_pod_network = %npns,
     );
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
+        () = watch(watcher) => bail!("the watch of the API server ended"),
         () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records")?,
@@ -205,6 +206,14 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
     tracing::info!(event = "agent.stopping");
     let _ = std::fs::remove_file(path);
     Ok(())
+}
+
+/// The API server, where that is asked.
+async fn watch(watcher: Option<Watcher>) {
+    match watcher {
+        Some(watcher) => watcher.run().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Two agents would write the same files and undo each other. The lock goes with the process.

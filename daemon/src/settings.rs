@@ -21,8 +21,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The metadata service.
     pub imds_base_url: String,
-    /// Where the NativePodNetwork is.
-    pub npn_file: PathBuf,
+    /// The file that the NativePodNetwork is read from, where one was named.
+    pub npn_file: Option<PathBuf>,
     /// The kernel's settings.
     pub sysctl_root: PathBuf,
     /// Where health and metrics are served.
@@ -99,14 +99,16 @@ impl Settings {
     /// # Errors
     /// When one makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let npn_file = options.npn_file.unwrap_or_else(|| options.data_dir.join("nativepodnetwork.json"));
-        for (option, path) in [
+        // A manifest that leaves the value empty means "not set".
+        let npn_file = options.npn_file.filter(|path| !path.as_os_str().is_empty());
+        let named = npn_file.iter().map(|path| ("--npn-file", path));
+        let paths = [
             ("--state-dir", &options.state_dir),
             ("--data-dir", &options.data_dir),
-            ("--npn-file", &npn_file),
             ("--sysctl-root", &options.sysctl_root),
             ("--host-root", &options.host_root),
-        ] {
+        ];
+        for (option, path) in paths.into_iter().chain(named) {
             if !path.is_absolute() {
                 return Err(SettingsError::Relative { option, path: path.clone() });
             }
@@ -198,7 +200,7 @@ mod tests {
     #[test]
     fn nothing_typed_is_a_valid_setting() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.npn_file, PathBuf::from("/var/lib/vcn-native/nativepodnetwork.json"));
+        assert_eq!(settings.npn_file, None);
         assert_eq!(settings.socket(), PathBuf::from("/run/vcn-native/agent.sock"));
         assert!(settings.pods_may_use_metadata);
     }

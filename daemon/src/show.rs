@@ -20,7 +20,7 @@ use crate::ask::{AskError, ask};
 use crate::attachments::{self, Attachment};
 use crate::gather;
 use crate::metrics::Metrics;
-use crate::npn::NpnFile;
+use crate::npn::Source;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::Reconciler;
 use crate::run::Exit;
@@ -169,7 +169,7 @@ pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)>
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
     let mut world = World::default();
-    let npns = NpnFile::new(&settings.npn_file);
+    let npns = Source::at_hand(settings);
     runtime.block_on(gather::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
     let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let pass = reconciler.pass(&world, Cause::Preview);

@@ -53,6 +53,11 @@ impl<T> Known<T> {
         }
     }
 
+    /// Takes in what a source knew for sure some time ago, and why it does not know better.
+    pub fn absorb_aged(&mut self, value: T, age: Duration, trouble: Option<String>, now: Instant) {
+        *self = Self { value: Some(value), answered: now.checked_sub(age), error: trouble };
+    }
+
     /// How old the last good answer is.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {

@@ -51,6 +51,8 @@ pub struct Container {
     volumes: Vec<Volume>,
     /// ConfigMaps that need not be there: by name, where they are mounted.
     config_maps: BTreeMap<String, PathBuf>,
+    /// Where it looks for what proves to an API server who it is.
+    service_account: Option<PathBuf>,
     read_only_root: bool,
     no_new_privileges: bool,
     seccomp: bool,
@@ -181,6 +183,19 @@ impl Container {
             Volume { host, mounted, read_only: true, create: false }
         };
         self.volumes.extend(self.config_maps.get(name).map(volume));
+        self
+    }
+
+    /// The same in a cluster: a directory with its service account's token, as the kubelet makes it, and where the API
+    /// server is. Without this there is none.
+    #[must_use]
+    pub fn with_api_server(mut self, service_account: &Path, host: &str, port: &str) -> Self {
+        if let Some(mounted) = self.service_account.clone() {
+            let host = service_account.to_owned();
+            self.volumes.push(Volume { host, mounted, read_only: true, create: false });
+        }
+        let variables = [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)];
+        self.environment.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
         self
     }
 

@@ -14,7 +14,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -27,6 +27,8 @@ enum Object {
     Other,
     DaemonSet(Box<DaemonSet>),
     ServiceAccount(Box<ServiceAccount>),
+    ClusterRole(ClusterRole),
+    ClusterRoleBinding(ClusterRoleBinding),
 }
 
 const AGENT: &str = "oke-node-agent";
@@ -54,8 +56,6 @@ fn objects() -> Vec<Object> {
 
 fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
-        Some("ClusterRole") => other::<ClusterRole>(document),
-        Some("ClusterRoleBinding") => other::<ClusterRoleBinding>(document),
         Some("Deployment") => other::<Deployment>(document),
         Some("PodDisruptionBudget") => other::<PodDisruptionBudget>(document),
         Some("Role") => other::<Role>(document),
@@ -65,6 +65,8 @@ fn object(document: Value) -> Object {
         Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
         Some("DaemonSet") => Object::DaemonSet(Box::new(strictly(document))),
         Some("ServiceAccount") => Object::ServiceAccount(Box::new(strictly(document))),
+        Some("ClusterRole") => Object::ClusterRole(strictly(document)),
+        Some("ClusterRoleBinding") => Object::ClusterRoleBinding(strictly(document)),
         other => panic!("no test knows the kind {other:?}"),
     }
 }
@@ -136,7 +138,7 @@ fn a_field_that_kubernetes_does_not_know_is_found() {
     {
         let changed = text.replacen(from, to, 1);
         assert_ne!(changed, text);
-        let document = serde_yaml_ng::Deserializer::from_str(&changed).nth(1).unwrap();
+        let document = serde_yaml_ng::Deserializer::from_str(&changed).last().unwrap();
         let document = Value::deserialize(document).unwrap();
         assert!(std::panic::catch_unwind(|| object(document)).is_err(), "{to}");
     }
@@ -169,7 +171,40 @@ fn what_is_referred_to_is_there() {
 }
 
 #[test]
-fn no_token_is_mounted_and_no_privilege_is_left_to_a_default() {
+fn the_account_may_list_and_watch_native_pod_networks_and_nothing_else() {
+    let account = pod().service_account_name;
+    let bindings = objects().into_iter().filter_map(|object| match object {
+        Object::ClusterRoleBinding(binding) => Some(binding),
+        _ => None,
+    });
+    let of_agent = |binding: &ClusterRoleBinding| {
+        let subjects = binding.subjects.iter().flatten();
+        subjects.into_iter().any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
+    };
+    let [binding] = <[ClusterRoleBinding; 1]>::try_from(bindings.filter(of_agent).collect::<Vec<_>>()).unwrap();
+    let role = objects().into_iter().find_map(|object| match object {
+        Object::ClusterRole(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
+        _ => None,
+    });
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let rule = PolicyRule {
+        api_groups: Some(words(&["oci.oraclecloud.com"])),
+        resources: Some(words(&["nativepodnetworks"])),
+        verbs: words(&["list", "watch"]),
+        ..PolicyRule::default()
+    };
+    assert_eq!(role.unwrap().rules, Some(vec![rule]));
+}
+
+/// A real API server takes all of them as they are, and every field is one of its own.
+#[tokio::test]
+async fn an_api_server_takes_every_manifest() {
+    let server = kube_harness::ApiServer::shared().unwrap();
+    server.apply(&root().join("manifests")).await.unwrap();
+}
+
+#[test]
+fn no_token_is_mounted_by_default_and_no_privilege_is_left_to_one() {
     assert_eq!(pod().init_containers, None);
     for pod in [pod_of(AGENT), pod_of(UNINSTALL)] {
         assert_eq!(pod.automount_service_account_token, Some(false));
@@ -232,8 +267,9 @@ fn every_variable_and_every_directory_is_one_that_the_agent_has() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
     }
     for mount in agent.volume_mounts.unwrap() {
-        // Below HOST_ROOT and SYSCTL_ROOT.
-        let seen = mount.mount_path.starts_with("/host/");
+        // Below HOST_ROOT and SYSCTL_ROOT; and where every client of an API server looks for its token.
+        let token = "/var/run/secrets/kubernetes.io/serviceaccount";
+        let seen = mount.mount_path.starts_with("/host/") || mount.mount_path == token;
         let default = |end: &str| help.contains(&format!("[default: {}{end}", mount.mount_path));
         let known = default("]") || default("/agent.conf]") || seen;
         assert!(known, "{} is no directory of the agent's\n{help}", mount.mount_path);

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,8 @@ pub(crate) struct Node {
     netns: Netns,
     /// Where the other ends of its links are.
     fabric: Netns,
+    /// Host and port of the API server, where the node is in a cluster; the token is in `secrets`.
+    pub(crate) api_server: OnceLock<(String, String)>,
 }
 
 /// The real program, running on a node. Killed when dropped.
@@ -68,7 +70,8 @@ impl Node {
         let (netns, fabric) = (Netns::create().unwrap(), Netns::create().unwrap());
         netns.run(|| Socket::open().unwrap().change_link_named(&name("lo"), &[LinkChange::Up]).unwrap()).unwrap();
         let metadata = Metadata::start(&netns);
-        let node = Self { metadata, directory: tempfile::tempdir().unwrap(), netns, fabric };
+        let node =
+            Self { metadata, directory: tempfile::tempdir().unwrap(), netns, fabric, api_server: OnceLock::new() };
         node.plug("ens3", 10);
         node.on(|socket| {
             let index = socket.index_of(&name("ens3")).unwrap();
@@ -184,6 +187,10 @@ impl Node {
         let container = Container::node_agent().unwrap();
         let conf = self.path("conf");
         let container = if conf.exists() { container.with_config_map("oke-node-agent", &conf) } else { container };
+        let container = match self.api_server.get() {
+            Some((host, port)) => container.with_api_server(&self.path("secrets"), host, port),
+            None => container,
+        };
         VOLUMES
             .iter()
             .fold(container, |container, (host, below)| container.with_volume_at(host.as_ref(), &self.path(below)))
@@ -271,31 +278,9 @@ impl Node {
     }
 
     fn publish_as(&self, state: &str, vnics: &[(&str, u8)], dual: bool) {
-        let entry = |(vnic, last): &(&str, u8)| {
-            let mut addresses = vec![json!({"v4": format!("10.0.{last}.32/28")})];
-            addresses.extend(dual.then(|| json!({"v6": format!("2603:c020:0:{last}::20/124")})));
-            json!({
-                "vnicId": format!("ocid1.vnic.oc1.iad.{vnic}"),
-                "macAddress": format!("02:00:17:00:00:{last:02x}"),
-                "routerIps": [{"v4": format!("10.0.{last}.1")}],
-                "subnetCidrs": [{"v4": format!("10.0.{last}.0/24")}],
-                "hostAddresses": [{"v4": format!("10.0.{last}.7")}],
-                "podAddresses": addresses,
-            })
-        };
-        let npn = json!({
-            "kind": "NativePodNetwork",
-            "metadata": {"name": "node"},
-            "spec": {"id": "ocid1.instance.oc1.iad.node"},
-            "status": {
-                "state": state,
-                "reason": if state == "SUCCESS" { "COMPLETED" } else { "FailedToCreatePrivateIP" },
-                "vnics": vnics.iter().map(entry).collect::<Vec<_>>(),
-            },
-        });
         let new = self.npn().with_extension("new");
         fs::create_dir_all(self.path("lib")).unwrap();
-        fs::write(&new, npn.to_string()).unwrap();
+        fs::write(&new, native_pod_network(state, vnics, dual).to_string()).unwrap();
         fs::rename(new, self.npn()).unwrap();
     }
 
@@ -375,6 +360,33 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The NativePodNetwork of every node here, as OKE writes it.
+pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) -> Value {
+    let entry = |(vnic, last): &(&str, u8)| {
+        let mut addresses = vec![json!({"v4": format!("10.0.{last}.32/28")})];
+        addresses.extend(dual.then(|| json!({"v6": format!("2603:c020:0:{last}::20/124")})));
+        json!({
+            "vnicId": format!("ocid1.vnic.oc1.iad.{vnic}"),
+            "macAddress": format!("02:00:17:00:00:{last:02x}"),
+            "routerIps": [{"v4": format!("10.0.{last}.1")}],
+            "subnetCidrs": [{"v4": format!("10.0.{last}.0/24")}],
+            "hostAddresses": [{"v4": format!("10.0.{last}.7")}],
+            "podAddresses": addresses,
+        })
+    };
+    json!({
+        "apiVersion": "oci.oraclecloud.com/v1beta1",
+        "kind": "NativePodNetwork",
+        "metadata": {"name": "node"},
+        "spec": {"id": "ocid1.instance.oc1.iad.node"},
+        "status": {
+            "state": state,
+            "reason": if state == "SUCCESS" { "COMPLETED" } else { "FailedToCreatePrivateIP" },
+            "vnics": vnics.iter().map(entry).collect::<Vec<_>>(),
+        },
+    })
 }
 
 /// Waits for a condition; says how long it took. Fails with what `otherwise` tells.

@@ -146,6 +146,11 @@ pub(super) enum Which {
     Init,
 }
 
+#[derive(Debug, Deserialize)]
+struct Projected {
+    sources: Vec<BTreeMap<String, Value>>,
+}
+
 /// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
 pub(super) fn read(manifest: &str, patches: &[&str], which: Which) -> Result<Container, String> {
     let mut set = daemon_set(manifest)?;
@@ -219,8 +224,12 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
         None | Some("Unconfined") => false,
         Some(other) => return Err(format!("it has the seccomp profile {other}")),
     };
-    let (mut of_host, mut config_maps) = (Vec::new(), BTreeMap::new());
+    let (mut of_host, mut config_maps, mut service_account) = (Vec::new(), BTreeMap::new(), None);
     for mount in volume_mounts {
+        if is_service_account(&mount, &volumes)? {
+            service_account = Some(mount.mount_path);
+            continue;
+        }
         match config_map(&mount, &volumes)? {
             Some(name) => drop(config_maps.insert(name, mount.mount_path)),
             None => of_host.push(mount),
@@ -232,10 +241,26 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
         capabilities: security.capabilities.add,
         volumes: of_host.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
         config_maps,
+        service_account,
         read_only_root: security.read_only_root_filesystem,
         no_new_privileges: !security.allow_privilege_escalation,
         seccomp,
     })
+}
+
+/// Whether a volume is what proves to the API server who the pod is, as every client library reads it.
+fn is_service_account(mount: &Mount, volumes: &[VolumeSpec]) -> Result<bool, String> {
+    let volume = volumes.iter().find(|volume| volume.name == mount.name);
+    let Some(source) = volume.and_then(|volume| volume.kinds.get("projected")) else { return Ok(false) };
+    let Projected { sources } =
+        serde_yaml_ng::from_value(source.clone()).map_err(|error| format!("volume {}: {error}", mount.name))?;
+    let kinds: Vec<&str> = sources.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
+    match kinds == ["serviceAccountToken", "configMap", "downwardAPI"] && mount.read_only && mount.sub_path.is_none() {
+        true => Ok(true),
+        false => {
+            Err(format!("volume {} projects something else than a service account, or may be written", mount.name))
+        }
+    }
 }
 
 /// The name of the ConfigMap that a volume is; one that must be there is not emulated, for here is none.
@@ -282,6 +307,7 @@ mod tests {
             ("runAsUser: 0", "runAsUser: 1000", "another user"),
             ("type: RuntimeDefault", "type: Localhost", "Localhost"),
             ("optional: true", "optional: false", "must be there"),
+            ("- serviceAccountToken:", "- secret:", "something else than a service account"),
             ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
             ("kind: DaemonSet", "kind: Deployment", "there is none"),
         ] {

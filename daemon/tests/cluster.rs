@@ -1,0 +1,225 @@
+//! The agent in a cluster: it reads its NativePodNetwork from a real API server, with the rights of its manifest, and goes
+//! on without it. Not beside the other tests of the agent: some of those measure how soon it repairs, and an API server
+//! takes its time of the processor.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
+
+#[expect(dead_code, reason = "the same service as for the tests of the agent without a cluster, which do more with it")]
+#[path = "agent/metadata.rs"]
+mod metadata;
+#[expect(dead_code, reason = "likewise")]
+#[path = "agent/node.rs"]
+mod node;
+
+use std::path::{Path, PathBuf};
+
+use kube_harness::{ApiServer, Bound, ServiceAccount};
+use metadata::vnic;
+use node::{Agent, Node, native_pod_network, wait_for};
+use serde_json::{Value, json};
+
+/// A node with two VNICs for pods in a cluster of its own.
+struct Cluster {
+    node: Node,
+    server: ApiServer,
+}
+
+fn manifest() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/daemonset.yaml")
+}
+
+impl Cluster {
+    /// One that knows no NativePodNetworks, nor the agent's rights.
+    fn bare() -> Self {
+        let node = Node::new();
+        node.plug("ens5", 33);
+        node.plug("ens6", 34);
+        node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("more", 34)]);
+        let server = node.inside(|| ApiServer::start().unwrap());
+        node.api_server.set(server.service()).unwrap();
+        let cluster = Self { node, server };
+        cluster.do_(async |server| {
+            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            server.create_account(&account).await.unwrap();
+            let agent = server.token(&account, &Bound::Nothing).await.unwrap();
+            server.write_in_cluster(&agent, "kube-system", &cluster.node.path("secrets")).unwrap();
+        });
+        cluster
+    }
+
+    /// One as OKE makes it, with the agent's manifest applied.
+    fn new() -> Self {
+        let cluster = Self::bare();
+        cluster.do_(async |server| {
+            server.apply(&ApiServer::native_pod_networks()).await.unwrap();
+            server.apply(&manifest()).await.unwrap();
+        });
+        cluster
+    }
+
+    /// Works with the API server, which is on the node's loopback.
+    fn do_<T: Send>(&self, work: impl AsyncFnOnce(&ApiServer) -> T + Send) -> T {
+        self.node.inside(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(work(&self.server))
+        })
+    }
+
+    fn apply(&self, object: Value) {
+        self.do_(async |server| server.apply_object(object).await.unwrap());
+    }
+
+    /// OKE publishes.
+    fn publish(&self, state: &str, vnics: &[(&str, u8)]) {
+        self.apply(native_pod_network(state, vnics, false));
+    }
+
+    fn delete(&self, path: &str) {
+        self.do_(async |server| {
+            let client = server.client(server.admin()).unwrap();
+            let request = hyper::Request::delete(path).body(Vec::new()).unwrap();
+            client.request_text(request).await.unwrap();
+        });
+    }
+
+    /// VNICs that have addresses for pods.
+    fn offered(&self) -> Vec<String> {
+        let vnics = self.node.pools()["vnics"].as_array().cloned().unwrap_or_default();
+        vnics.iter().map(|vnic| vnic["vnicId"].as_str().unwrap().rsplit('.').next().unwrap().to_owned()).collect()
+    }
+
+    /// What `status` says of the NativePodNetwork.
+    fn source(&self) -> Value {
+        let (_, status) = self.node.run(&["status", "-o", "json"]);
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let sources = status["sources"].as_array().unwrap();
+        sources.iter().find(|source| source["name"] == "native-pod-network").unwrap().clone()
+    }
+
+    fn wait_offered(&self, agent: &Agent, wanted: &[&str]) {
+        wait_for("the addresses", || self.offered() == wanted, || format!("{:?}\n{}", self.offered(), agent.log()));
+    }
+
+    fn wait_conditions(&self, agent: &Agent, wanted: &[&str]) {
+        wait_for("the conditions", || self.node.conditions() == wanted, || agent.log());
+    }
+
+    /// The message of a condition.
+    fn message(&self, reason: &str) -> String {
+        let body: Value = serde_json::from_str(&self.node.get("/readyz").1).unwrap();
+        let found = body["conditions"].as_array().unwrap().iter().find(|condition| condition["reason"] == reason);
+        found.unwrap()["message"].as_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn an_object_that_appears_changes_and_goes_is_followed_at_once_and_another_instances_is_not() {
+    let cluster = Cluster::new();
+    let mut other = native_pod_network("SUCCESS", &[("more", 34)], false);
+    other["metadata"]["name"] = "other".into();
+    other["spec"]["id"] = "ocid1.instance.oc1.iad.other".into();
+    cluster.apply(other);
+    // So that nothing but the watch can tell.
+    let mut agent = cluster.node.agent(&["--resync-seconds", "3600"]);
+    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    assert_eq!(cluster.offered(), [""; 0]);
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(cluster.offered(), ["pods"]);
+    assert_eq!(cluster.source(), json!({"name": "native-pod-network", "says": "SUCCESS", "ageSeconds": 0}));
+    cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
+    cluster.wait_offered(&agent, &["pods", "more"]);
+    cluster.delete("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks/node");
+    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    assert_eq!(cluster.offered(), ["pods", "more"], "nothing is taken away from pods");
+    assert!(!cluster.node.path("lib/nativepodnetwork-seen.json").exists());
+}
+
+#[test]
+fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    cluster.server.stop().unwrap();
+    wait_for("the loss", || agent.events("npn.watch_lost").len() == 1, || agent.log());
+    assert_eq!(cluster.node.get("/readyz").0, 200);
+    assert_eq!(cluster.node.conditions(), [""; 0], "an API server may restart without anybody being told");
+    agent.stop();
+
+    // Nobody but the copy on disk can tell.
+    std::fs::remove_file(cluster.node.path("run/pools.json")).unwrap();
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(cluster.offered(), ["pods"]);
+    let source = cluster.source();
+    assert_eq!((&source["says"], &source["error"]), (&json!("SUCCESS"), &Value::Null), "{source}");
+    wait_for("an age", || cluster.source()["ageSeconds"].as_u64() > Some(1), || cluster.source().to_string());
+
+    cluster.node.inside(|| cluster.server.start_again().unwrap());
+    cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
+    cluster.wait_offered(&agent, &["pods", "more"]);
+    assert_eq!(cluster.source()["ageSeconds"], 0);
+
+    // What the watch would go on from is forgotten: 410.
+    cluster.do_(async |server| server.expire().await.unwrap());
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    cluster.wait_offered(&agent, &["pods"]);
+}
+
+#[test]
+fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_missing() {
+    let cluster = Cluster::bare();
+    cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
+    let mut agent = cluster.node.agent(&[]);
+    cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
+    assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
+    agent.stop();
+
+    cluster.do_(async |server| server.apply(&ApiServer::native_pod_networks()).await.unwrap());
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    cluster.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/oke-node-agent");
+    let mut agent = cluster.node.agent(&[]);
+    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
+    let message = cluster.message("NativePodNetworkUnreadable");
+    let forbidden =
+        "User \"system:serviceaccount:kube-system:oke-node-agent\" cannot list resource \"nativepodnetworks\"";
+    assert!(message.contains(forbidden), "{message}");
+    assert_eq!(message.matches("forbidden").count(), 1, "{message}");
+    cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(cluster.offered(), ["pods"]);
+    assert_eq!(agent.events("npn.watch_lost").len(), 1, "told once");
+    assert_eq!(agent.events("npn.watched_again").len(), 1);
+}
+
+#[test]
+fn an_object_of_our_name_and_another_instance_is_not_taken() {
+    let cluster = Cluster::new();
+    let mut foreign = native_pod_network("SUCCESS", &[("pods", 33)], false);
+    foreign["spec"]["id"] = "ocid1.instance.oc1.phx.node".into();
+    cluster.apply(foreign);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
+    let message = cluster.message("NativePodNetworkUnreadable");
+    let why = "NativePodNetwork node is the NativePodNetwork of ocid1.instance.oc1.phx.node, this instance is \
+               ocid1.instance.oc1.iad.node";
+    assert!(message.contains(why), "{message}");
+    assert_eq!(cluster.offered(), [""; 0]);
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    cluster.node.wait_ready(&mut agent);
+}
+
+#[test]
+fn a_file_that_was_named_is_read_instead_of_the_api_server() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    std::fs::create_dir(node.path("secrets")).unwrap();
+    std::fs::write(node.path("secrets/token"), "a token").unwrap();
+    node.api_server.set(("127.0.0.1".into(), "1".into())).unwrap();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&["--npn-file", "/var/lib/vcn-native/nativepodnetwork.json"]);
+    node.wait_ready(&mut agent);
+}
