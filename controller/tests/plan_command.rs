@@ -45,7 +45,8 @@ impl Scene {
                 "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader" }] }),
             node("a", json!({ "oke.oraclecloud.com/vnics": "nobody" })),
             node("b", json!({})),
-            json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": "storage" },
+            json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+                "metadata": { "name": "storage", "finalizers": ["oke.oraclecloud.com/profile"] },
                 "spec": { "nodeSelector": {}, "attachments": [template] } }),
         ] {
             server.apply_object(object).await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use api::{FIELD_MANAGER, VnicAttachment, VnicProfile, VnicProfileStatus};
+use api::{FIELD_MANAGER, PROFILE_FINALIZER, VnicAttachment, VnicProfile, VnicProfileStatus};
 use futures::{StreamExt, stream};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
@@ -11,11 +11,8 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::plan::{Step, Target};
+use super::plan::{Profile, Step, Target};
 
-/// Who writes spec, label and owner of stamped objects. Not the manager of finalizers and status: an apply takes away what
-/// the same manager applied before and does not name again.
-pub const STAMPER: &str = "oke-node-manager-profiles";
 /// Requests at once.
 const AT_ONCE: usize = 8;
 /// For one request.
@@ -35,9 +32,10 @@ pub enum ApplyError {
 /// Carries out all steps, whatever becomes of others. On success of a step the object is as it says, or being deleted.
 pub async fn apply<'s>(client: &Client, steps: &'s [Step]) -> Vec<(&'s Step, Result<(), ApplyError>)> {
     let api: Api<VnicAttachment> = Api::all(client.clone());
+    let profiles: Api<VnicProfile> = Api::all(client.clone());
     let carried = steps.iter().map(|step| {
-        let api = &api;
-        async move { (step, carry_out(api, step).await) }
+        let (api, profiles) = (&api, &profiles);
+        async move { (step, carry_out(api, profiles, step).await) }
     });
     stream::iter(carried).buffer_unordered(AT_ONCE).collect().await
 }
@@ -54,22 +52,41 @@ pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileSt
     in_time(api.patch_status(profile, &params, &Patch::Apply(patch))).await
 }
 
-async fn carry_out(api: &Api<VnicAttachment>, step: &Step) -> Result<(), ApplyError> {
+async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step: &Step) -> Result<(), ApplyError> {
     match step {
         Step::Make(stamp) | Step::Change { stamp, .. } => {
-            let params = PatchParams::apply(STAMPER).force();
+            let params = PatchParams::apply(FIELD_MANAGER).force();
             in_time(api.patch(&stamp.name, &params, &Patch::Apply(stamp.object()))).await
         }
         Step::Remove { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
+        Step::Guard(profile) => {
+            let all = profile.finalizers.iter().map(String::as_str).chain([PROFILE_FINALIZER]);
+            set_finalizers(profiles, profile, all.collect()).await
+        }
+        Step::LetGo(profile) => {
+            let all = profile.finalizers.iter().map(String::as_str);
+            set_finalizers(profiles, profile, all.filter(|finalizer| *finalizer != PROFILE_FINALIZER).collect()).await
+        }
     }
+}
+
+/// Of the version that was read: another one may have other finalizers.
+async fn set_finalizers(api: &Api<VnicProfile>, profile: &Profile, all: Vec<&str>) -> Result<(), ApplyError> {
+    let metadata = json!({ "resourceVersion": profile.version, "finalizers": all });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    settled(in_time(api.patch(&profile.name, &params, &Patch::Merge(json!({ "metadata": metadata })))).await)
 }
 
 /// Another object of the name, made since, is not meant.
 async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyError> {
     let preconditions = Preconditions { uid: object.uid.clone(), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    match in_time(api.delete(&object.name, &params)).await {
-        // Gone, or another one: what there is to do about that, the next plan knows.
+    settled(in_time(api.delete(&object.name, &params)).await)
+}
+
+/// The object is gone, or another one by now: what there is to do about that, the next plan knows.
+fn settled(outcome: Result<(), ApplyError>) -> Result<(), ApplyError> {
+    match outcome {
         Err(ApplyError::Refused(error)) if matches!(&*error, kube::Error::Api(status) if [404, 409].contains(&status.code)) => {
             Ok(())
         }

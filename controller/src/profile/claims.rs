@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{PROFILE_LABEL, VnicAttachment, VnicName};
-use kube::ResourceExt;
+use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
 use super::observed::Observed;
 use super::selection::Selections;
-use super::stamp::{Stamp, controller_of, profile_of};
+use super::stamp::{Stamp, profile_of};
 
 /// The attachments that are there.
 #[derive(Debug, Default)]
@@ -130,7 +129,7 @@ fn taken(stamp: &Stamp, holder: &str) -> String {
 
 /// Whether an object that no profile wants was made from one, so that it is going to be removed.
 fn will_go(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
-    profile_of(&object.metadata).is_some_and(|profile| !is_held(profile, selections))
+    profile_of(object).is_some_and(|profile| selections.profiles.contains_key(profile) && !is_held(profile, selections))
 }
 
 /// Whether nothing is done for a profile.
@@ -139,13 +138,9 @@ pub(super) fn is_held(profile: &str, selections: &Selections<'_>) -> bool {
     held || selections.unreadable.contains(profile)
 }
 
-/// Whether the object of a stamp's name is the profile's: made from it, or released by a profile of the same name that
-/// was deleted without its objects.
+/// Whether the object of a stamp's name is the profile's. The same name for another instance is a hash that met another.
 fn is_its(object: &VnicAttachment, stamp: &Stamp) -> bool {
-    let label = object.labels().get(PROFILE_LABEL) == Some(&stamp.profile);
-    let owner = profile_of(&object.metadata) == Some(&stamp.profile) || controller_of(&object.metadata).is_none();
-    let same = object.spec.instance_id == stamp.spec.instance_id && object.spec.vnic.name == stamp.spec.vnic.name;
-    label && owner && same
+    profile_of(object) == Some(&stamp.profile) && object.spec.instance_id == stamp.spec.instance_id
 }
 
 impl Stamp {

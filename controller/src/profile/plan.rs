@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use api::{VnicAttachment, VnicProfile};
+use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
+use kube::ResourceExt;
 use tokio::time::Instant;
 
-use super::claims::{Claim, There, claims, is_held, stamps};
+use super::claims::{Claim, There, claims, is_held, is_leaving, stamps};
 use super::observed::Observed;
 use super::removal::{Unwanted, Why, removals};
 use super::rollout::{Course, Rollout};
 use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections};
-use super::stamp::{Difference, Stamp};
+use super::stamp::{Difference, Stamp, profile_of};
 use super::state::{State, Trouble};
 
 /// One write. Done in the order they stand in, or in any other: each is about another object.
@@ -44,6 +45,10 @@ pub enum Step {
     },
     /// Makes an object.
     Make(Stamp),
+    /// Keeps a profile until what is made from it is gone: before anything is.
+    Guard(Profile),
+    /// Lets a profile go that is being deleted.
+    LetGo(Profile),
 }
 
 /// The one object that a deletion is about: another one of its name is not meant.
@@ -53,6 +58,17 @@ pub struct Target {
     pub name: String,
     /// Its uid.
     pub uid: Option<String>,
+}
+
+/// A profile in the version that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
 }
 
 /// What is to be done, and how things stand.
@@ -105,9 +121,13 @@ pub fn plan<'a>(
         unwanted: going.unwanted,
         next: going.next,
     };
+    plan.steps.extend(selections.profiles.values().filter_map(|selection| guard(selection, &there)));
     let mut rollouts: BTreeMap<&str, Rollout> = BTreeMap::new();
     for (stamp, claim) in stamps.iter().zip(claims(&stamps, &there, selections)) {
-        let part = part(stamp, &claim);
+        let mut part = part(stamp, &claim);
+        if matches!(part.step, Some(Step::Make(_))) && !is_guarded(selections, &stamp.profile) {
+            part.step = None;
+        }
         plan.tell(stamp, &part.state, selections);
         rollouts.entry(&stamp.profile).or_default().add(stamp, part.course);
         plan.steps.extend(part.step.filter(|_| !is_held(&stamp.profile, selections)));
@@ -120,6 +140,29 @@ pub fn plan<'a>(
     }
     plan.problems.sort();
     plan
+}
+
+/// A profile's finalizer comes before its first object and goes after its last.
+fn guard(selection: &Selection<'_>, there: &There<'_>) -> Option<Step> {
+    let profile = || Profile::of(selection.profile);
+    let has_finalizer = has_finalizer(selection.profile);
+    if !is_leaving(selection.profile) {
+        return (!has_finalizer && selection.hold.is_none()).then(|| Step::Guard(profile()));
+    }
+    let name = selection.profile.metadata.name.as_deref();
+    let left = there.objects.values().any(|object| profile_of(object) == name);
+    // What cannot be read may be its, by its name.
+    let own = format!("{}.", name.unwrap_or_default());
+    let left = left || there.unreadable.iter().any(|name| name.starts_with(&own));
+    (has_finalizer && !left).then(|| Step::LetGo(profile()))
+}
+
+fn is_guarded(selections: &Selections<'_>, profile: &str) -> bool {
+    selections.profiles.get(profile).is_some_and(|selection| has_finalizer(selection.profile))
+}
+
+fn has_finalizer(profile: &VnicProfile) -> bool {
+    profile.finalizers().iter().any(|finalizer| finalizer == PROFILE_FINALIZER)
 }
 
 /// What a stamp comes to.
@@ -191,12 +234,13 @@ impl<'a> Plan<'a> {
 }
 
 impl Step {
-    /// The name of the VnicAttachment.
+    /// The name of the object.
     #[must_use]
     pub fn object(&self) -> &str {
         match self {
             Self::Make(stamp) | Self::Change { stamp, .. } => &stamp.name,
             Self::Remove { object, .. } | Self::Replace { object, .. } => &object.name,
+            Self::Guard(profile) | Self::LetGo(profile) => &profile.name,
         }
     }
 
@@ -208,16 +252,30 @@ impl Step {
             Self::Change { .. } => "change",
             Self::Replace { .. } => "replace",
             Self::Remove { .. } => "remove",
+            Self::Guard(_) => "guard",
+            Self::LetGo(_) => "let_go",
         }
     }
 
-    /// The profile that it is for; none where that is gone.
+    /// The profile that it is for, where it is for one.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match self {
             Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
             Self::Remove { why: Why::NotInProfile(profile) | Why::NotForNode { profile, .. }, .. } => Some(profile),
-            Self::Remove { why: Why::ProfileGone(_) | Why::InstanceTerminated, .. } => None,
+            Self::Guard(profile) | Self::LetGo(profile) => Some(&profile.name),
+            Self::Remove { why: Why::ProfileDeleted(profile), .. } => Some(profile),
+            Self::Remove { why: Why::InstanceTerminated, .. } => None,
+        }
+    }
+}
+
+impl Profile {
+    fn of(profile: &VnicProfile) -> Self {
+        Self {
+            name: profile.name_any(),
+            version: profile.resource_version(),
+            finalizers: profile.finalizers().to_vec(),
         }
     }
 }
@@ -243,6 +301,10 @@ impl fmt::Display for Step {
                 write!(f, "change VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
             }
             Self::Make(stamp) => write!(f, "make VnicAttachment {} ({})", stamp.name, Origin(stamp)),
+            Self::Guard(profile) => write!(f, "add the finalizer to VnicProfile {}", profile.name),
+            Self::LetGo(profile) => {
+                write!(f, "remove the finalizer from VnicProfile {}: nothing made from it is left", profile.name)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which stamped objects go, and when. Whatever cannot be told apart from a mishap keeps its VNICs: a Node that is absent, a
-//! profile or an annotation that cannot be read. Pure.
+//! Which stamped objects go, and when. Whatever cannot be told apart from a mishap keeps its VNICs: a Node or a profile that
+//! is absent, a profile or an annotation that cannot be read. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +27,8 @@ impl FromIterator<(String, Instant)> for Unwanted {
 /// Why an object goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Its profile was deleted.
-    ProfileGone(String),
+    /// Its profile is being deleted.
+    ProfileDeleted(String),
     /// Its profile has no such VNIC any more.
     NotInProfile(String),
     /// Its profile is not for its node any more, and the grace is over.
@@ -94,12 +94,15 @@ enum Fate {
 }
 
 fn fate(object: &VnicAttachment, selections: &Selections<'_>) -> Fate {
-    let Some(profile) = profile_of(&object.metadata) else { return Fate::Stays };
+    let Some(profile) = profile_of(object) else { return Fate::Stays };
+    // One that was deleted is there until its objects are gone: it has our finalizer.
+    let Some(selection) = selections.profiles.get(profile) else { return Fate::Stays };
+    if is_leaving(selection.profile) {
+        return Fate::Goes(Why::ProfileDeleted(profile.to_owned()));
+    }
     if is_held(profile, selections) {
         return Fate::Stays;
     }
-    let selection = selections.profiles.get(profile).filter(|selection| !is_leaving(selection.profile));
-    let Some(selection) = selection else { return Fate::Goes(Why::ProfileGone(profile.to_owned())) };
     let mut templates = selection.profile.spec.attachments.iter();
     if !templates.any(|template| template.name == object.spec.vnic.name) {
         return Fate::Goes(Why::NotInProfile(profile.to_owned()));
@@ -118,7 +121,7 @@ fn fate(object: &VnicAttachment, selections: &Selections<'_>) -> Fate {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ProfileGone(profile) => write!(f, "VnicProfile {profile} was deleted"),
+            Self::ProfileDeleted(profile) => write!(f, "VnicProfile {profile} is being deleted"),
             Self::NotInProfile(profile) => write!(f, "VnicProfile {profile} has no such VNIC any more"),
             Self::NotForNode { profile, node } => write!(f, "VnicProfile {profile} is not for node {node} any more"),
             Self::InstanceTerminated => f.write_str("its instance is terminated and its Node is gone"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -26,6 +26,8 @@ const PACE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// What was made is told by the watch within this time, or not at all.
+const TOLD_BY: Duration = Duration::from_mins(5);
 /// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
@@ -56,7 +58,16 @@ struct Memory {
     unwanted: Unwanted,
     /// Node, reason and note of what was told.
     told: BTreeSet<(String, &'static str, String)>,
+    /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
+    made: BTreeMap<String, Instant>,
     failures: u32,
+}
+
+impl Memory {
+    /// Whether something was made from a profile that the watch has not told yet.
+    fn has_made(&self, profile: &str) -> bool {
+        self.made.keys().any(|name| name.split('.').next() == Some(profile))
+    }
 }
 
 impl Profiles {
@@ -79,7 +90,12 @@ impl Profiles {
     async fn pass(&self, observed: &Observed, memory: &mut Memory) -> Instant {
         let now = Instant::now();
         let selections = select(observed);
-        let plan = plan(observed, &selections, (&memory.unwanted, self.grace, now));
+        let mut plan = plan(observed, &selections, (&memory.unwanted, self.grace, now));
+        memory.made.retain(|_, made| made.elapsed() < TOLD_BY);
+        for object in &observed.attachments {
+            memory.made.remove(&object.name_any());
+        }
+        plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
         self.tell(observed, &plan, memory);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
@@ -89,9 +105,13 @@ impl Profiles {
         let mut failed = 0_u32;
         for (step, outcome) in apply(&self.client, &plan.steps).await {
             self.metrics.wrote(step.kind(), outcome.is_ok());
-            if let Err(error) = outcome {
-                failed += 1;
-                self.complain(&plan, step, &error);
+            match (step, outcome) {
+                (Step::Make(stamp), Ok(())) => drop(memory.made.insert(stamp.name.clone(), now)),
+                (_, Ok(())) => {}
+                (_, Err(error)) => {
+                    failed += 1;
+                    self.complain(&plan, step, &error);
+                }
             }
         }
         for (profile, report) in &plan.reports {

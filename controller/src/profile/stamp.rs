@@ -1,8 +1,7 @@
 //! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
 
-use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Resource;
+use api::{PROFILE_LABEL, VNIC_FINALIZER, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use vcn::Ocid;
 
@@ -15,8 +14,6 @@ pub struct Stamp {
     pub profile: String,
     /// The node's name, for people: it is no part of the object.
     pub node: String,
-    /// The profile, as the object's owner: when it is deleted, so is this.
-    pub owner: OwnerReference,
     /// All of the object's spec.
     pub spec: VnicAttachmentSpec,
 }
@@ -36,19 +33,11 @@ impl Stamp {
     /// What a template makes for an instance.
     #[must_use]
     pub fn new(profile: &VnicProfile, template: &VnicTemplate, instance: &Ocid, node: &str) -> Self {
-        let profile_name = profile.metadata.name.clone().unwrap_or_default();
+        let profile = profile.name_any();
         Self {
-            name: object_name(&profile_name, &template.name, instance),
+            name: object_name(&profile, &template.name, instance),
             node: node.to_owned(),
-            owner: OwnerReference {
-                api_version: VnicProfile::api_version(&()).into_owned(),
-                kind: VnicProfile::kind(&()).into_owned(),
-                name: profile_name.clone(),
-                uid: profile.metadata.uid.clone().unwrap_or_default(),
-                controller: Some(true),
-                block_owner_deletion: None,
-            },
-            profile: profile_name,
+            profile,
             spec: VnicAttachmentSpec {
                 instance_id: instance.clone(),
                 requested_addresses: Vec::new(),
@@ -57,14 +46,15 @@ impl Stamp {
         }
     }
 
-    /// The object as it is to be written.
+    /// The object as it is to be written, with the finalizer: one write less, and one manager less of its fields. Nobody
+    /// owns it, as an owner reference would be an eighth of its size; a finalizer on the profile does what is needed.
     #[must_use]
     pub fn object(&self) -> VnicAttachment {
         let mut object = VnicAttachment::new(&self.name, self.spec.clone());
         object.metadata = ObjectMeta {
             name: Some(self.name.clone()),
             labels: Some([(PROFILE_LABEL.to_owned(), self.profile.clone())].into()),
-            owner_references: Some(vec![self.owner.clone()]),
+            finalizers: Some(vec![VNIC_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         };
         object
@@ -84,8 +74,6 @@ impl Stamp {
         if !fixed.is_empty() {
             return Difference::Fixed(fixed);
         }
-        let owners = object.metadata.owner_references.as_deref().unwrap_or_default();
-        let label = object.metadata.labels.as_ref().and_then(|labels| labels.get(PROFILE_LABEL));
         let changeable = [
             ("nsgIds", there.nsg_ids != wanted.nsg_ids),
             ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
@@ -98,8 +86,7 @@ impl Stamp {
             ("freeformTags", there.freeform_tags != wanted.freeform_tags),
             ("onDelete", there.on_delete != wanted.on_delete),
             ("requestedAddresses", object.spec.requested_addresses != self.spec.requested_addresses),
-            ("label", label != Some(&self.profile)),
-            ("owner", !owners.iter().any(|owner| owner.uid == self.owner.uid && owner.controller == Some(true))),
+            ("finalizer", !object.finalizers().iter().any(|own| own == VNIC_FINALIZER)),
         ];
         let changeable = names(&changeable);
         match (changeable.is_empty(), object.spec == self.spec) {
@@ -111,18 +98,13 @@ impl Stamp {
     }
 }
 
-/// The profile that an object was made from and that owns it.
+/// The profile that an object was made from: its label says so, and its name is the one that it was given then. An object
+/// whose label is taken off is its user's.
 #[must_use]
-pub fn profile_of(object: &ObjectMeta) -> Option<&str> {
-    let label = object.labels.as_ref()?.get(PROFILE_LABEL)?;
-    let owner = controller_of(object)?;
-    (owner.kind == VnicProfile::kind(&()) && owner.name == *label).then_some(label)
-}
-
-/// Who controls an object.
-#[must_use]
-pub fn controller_of(object: &ObjectMeta) -> Option<&OwnerReference> {
-    object.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
+    let profile = object.labels().get(PROFILE_LABEL)?;
+    let given = object_name(profile, &object.spec.vnic.name, &object.spec.instance_id);
+    (object.metadata.name.as_ref() == Some(&given)).then_some(profile)
 }
 
 /// What a stamped object is called: always the same for the same profile, VNIC and instance, so that a controller that
@@ -162,17 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_with_its_owner_its_labels_and_nothing_of_others() {
+    fn it_is_written_with_its_label_its_finalizer_and_nothing_of_others() {
         let expected = serde_json::json!({
             "apiVersion": "oke.oraclecloud.com/v1alpha1",
             "kind": "VnicAttachment",
             "metadata": {
                 "name": "storage.net1.5ee60e236e20",
                 "labels": {"oke.oraclecloud.com/profile": "storage"},
-                "ownerReferences": [{
-                    "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "name": "storage", "uid": "p-1",
-                    "controller": true
-                }]
+                "finalizers": ["oke.oraclecloud.com/vnic"]
             },
             "spec": {
                 "instanceId": "ocid1.instance.oc1.iad.anyhqlexample",
@@ -192,12 +171,12 @@ mod tests {
         assert_eq!(stamp.difference(&object), Difference::None, "others' labels are others'");
         object.spec.vnic.ipv4_count = 3;
         object.spec.vnic.mtu = Some(1500);
-        object.metadata.owner_references = None;
-        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu", "owner"]));
+        object.metadata.finalizers = None;
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu", "finalizer"]));
         object.spec.vnic.nic_index = Some(0);
         assert_eq!(
             stamp.difference(&object),
-            Difference::Changeable(vec!["ipv4Count", "mtu", "owner"]),
+            Difference::Changeable(vec!["ipv4Count", "mtu", "finalizer"]),
             "0 is the default"
         );
         object.spec.vnic.nic_index = Some(1);
@@ -206,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_a_profiles_by_label_and_owner_both() {
-        let whole = stamp().object().metadata;
+    fn an_object_is_a_profiles_by_label_and_name_both() {
+        let whole = stamp().object();
         assert_eq!(profile_of(&whole), Some("storage"));
-        let released = ObjectMeta { owner_references: None, ..whole.clone() };
-        let unlabelled = ObjectMeta { labels: None, ..whole.clone() };
-        let mut elsewhere = whole;
-        elsewhere.labels.as_mut().unwrap().insert(PROFILE_LABEL.to_owned(), "other".to_owned());
-        for object in [released, unlabelled, elsewhere] {
+        let (mut released, mut renamed, mut elsewhere) = (whole.clone(), whole.clone(), whole);
+        released.metadata.labels = None;
+        renamed.metadata.name = Some("mine".to_owned());
+        elsewhere.metadata.labels.as_mut().unwrap().insert(PROFILE_LABEL.to_owned(), "other".to_owned());
+        for object in [released, renamed, elsewhere] {
             assert_eq!(profile_of(&object), None, "{object:?}");
         }
     }

@@ -5,6 +5,7 @@ use api::condition::set;
 use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::claims::is_leaving;
 use super::plan::Report;
 use super::selection::Hold;
 use super::state::{State, Trouble};
@@ -12,9 +13,12 @@ use super::state::{State, Trouble};
 /// The most names in a status.
 const MOST_NAMES: usize = 10;
 
-/// The status, where it is another than the profile has.
+/// The status, where it is another than the profile has. One that is being deleted keeps the one it has.
 #[must_use]
 pub fn changed(report: &Report<'_>, now: Time) -> Option<VnicProfileStatus> {
+    if is_leaving(report.profile) {
+        return None;
+    }
     let before = report.profile.status.clone().unwrap_or_default();
     let generation = report.profile.metadata.generation;
     let (reason, message) = reason(report);

@@ -23,11 +23,14 @@ async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
     let mut instances: Vec<_> = objects.iter().map(|object| object.spec.instance_id.to_string()).collect();
     instances.sort();
     assert_eq!(instances, expected);
-    let owner = &objects[0].metadata.owner_references.as_ref().unwrap()[0];
-    let profile: VnicProfile = scene.api().get("stamps").await.unwrap();
-    assert_eq!(Some(&owner.uid), profile.metadata.uid.as_ref());
     scene.delete::<VnicProfile>("stamps").await;
+    scene
+        .wait_for("they are being deleted", async || scene.leaving("stamps").await.filter(|number| *number == 3))
+        .await;
+    assert!(scene.api::<VnicProfile>().get_opt("stamps").await.unwrap().is_some(), "it stays until they are gone");
     scene.objects("stamps", 0).await;
+    let gone = async || scene.api::<VnicProfile>().get_opt("stamps").await.unwrap().is_none().then_some(());
+    scene.wait_for("the profile is gone", gone).await;
 }
 
 #[tokio::test]
@@ -168,6 +171,7 @@ async fn two_profiles_with_one_vnic_name_make_one_object_and_say_why() {
     assert!(status.conditions[0].message.contains("is that of VnicAttachment twice-first.net1."), "{status:?}");
     assert_eq!(status.failing_nodes, ["twice-1"]);
     scene.delete::<VnicProfile>("twice-first").await;
+    scene.objects("twice-first", 0).await;
     scene.objects("twice-second", 1).await;
 }
 

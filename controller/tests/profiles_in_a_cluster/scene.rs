@@ -136,14 +136,37 @@ impl Scene {
         self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// The objects that a profile made, once there are so many.
+    /// The objects that a profile made, once there are so many. What is being deleted is let go, as the reconciler of
+    /// attachments does when the cloud has taken the VNIC away.
     pub(crate) async fn objects(&self, profile: &str, number: usize) -> Vec<VnicAttachment> {
-        let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
         self.wait_for(&format!("{number} objects of {profile}"), async || {
-            let all = self.api::<VnicAttachment>().list(&params).await.unwrap().items;
-            (all.len() == number).then_some(all)
+            let (leaving, all): (Vec<_>, Vec<_>) = self
+                .made_from(profile)
+                .await
+                .into_iter()
+                .partition(|object| object.metadata.deletion_timestamp.is_some());
+            for object in &leaving {
+                let name = object.metadata.name.as_deref().unwrap();
+                let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                match self.api::<VnicAttachment>().patch(name, &PatchParams::default(), &free).await {
+                    Ok(_) | Err(kube::Error::Api(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            (all.len() == number && leaving.is_empty()).then_some(all)
         })
         .await
+    }
+
+    /// How many of a profile's objects are being deleted, where all are.
+    pub(crate) async fn leaving(&self, profile: &str) -> Option<usize> {
+        let all = self.made_from(profile).await;
+        all.iter().all(|object| object.metadata.deletion_timestamp.is_some()).then_some(all.len())
+    }
+
+    async fn made_from(&self, profile: &str) -> Vec<VnicAttachment> {
+        let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
+        self.api::<VnicAttachment>().list(&params).await.unwrap().items
     }
 
     /// What the reconciler of attachments would write in the end.

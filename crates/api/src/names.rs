@@ -12,6 +12,9 @@ pub const VNICS_ANNOTATION: &str = "oke.oraclecloud.com/vnics";
 /// On a VnicAttachment: keeps the object until the cloud has taken the VNIC away.
 pub const VNIC_FINALIZER: &str = "oke.oraclecloud.com/vnic";
 
+/// On a VnicProfile: keeps the object until what was made from it is gone.
+pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
+
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
 
