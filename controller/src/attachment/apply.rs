@@ -146,13 +146,6 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     _ => return Ok(Ended::Gone),
                 }
             }
-            Action::DeleteObject => {
-                let deleted = self.objects.delete(object).await;
-                self.metrics.wrote("delete", deleted.is_ok());
-                deleted.map_err(Problem::Object)?;
-                // What comes of it is told by the watch.
-                return Ok(Ended::Gone);
-            }
             Action::Attach(wish, token) => {
                 let made = cloud.attach_vnic(wish, token).await.map_err(Problem::Cloud)?;
                 tracing::info!(event = "vnic.asked", object = step.object, attachment = %made.value.id);

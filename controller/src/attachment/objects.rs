@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
@@ -22,9 +22,6 @@ pub trait Objects: Send + Sync + 'static {
         object: &VnicAttachment,
         wanted: bool,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
-
-    /// Deletes it.
-    fn delete(&self, object: &VnicAttachment) -> impl Future<Output = Result<(), ObjectError>> + Send;
 
     /// Writes its status, all of it. That the object is no more is fine.
     fn write_status(
@@ -99,13 +96,6 @@ impl Objects for KubeObjects {
         let patch = Patch::Merge(&patch);
         let asked = self.0.patch(&name, &params, &patch);
         present(answered("changing the finalizers", &name, asked).await)
-    }
-
-    async fn delete(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
-        let preconditions = Preconditions { uid: object.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let name = object.name_any();
-        present(answered("the deletion", &name, self.0.delete(&name, &params)).await).map(drop)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AttachmentReason as Reason;
-use api::{ConditionType, PROFILE_LABEL, VNIC_FINALIZER, VnicAttachment, condition};
+use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
 
@@ -112,8 +112,8 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
             let message = "the cloud answers 404 for the instance: it is gone, or not for the controller to see";
             return Verdict::without_vnic(Reason::NotAuthorizedOrNotFound, message);
         }
-        Machine::NotSeen => return gone(case, plan),
-        machine if machine.is_terminated() => return gone(case, plan),
+        Machine::NotSeen => return gone(),
+        machine if machine.is_terminated() => return gone(),
         Machine::There { state, shape, most } => (*state, shape, *most),
     };
     if !case.has_finalizer() {
@@ -168,11 +168,9 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     Verdict { attached: said, ready: None, facts: Facts::default() }
 }
 
-/// The instance is no more.
-fn gone(case: &Case<'_>, plan: &mut Plan) -> Verdict {
-    if case.object.labels().contains_key(PROFILE_LABEL) {
-        plan.push(case, Action::DeleteObject);
-    }
+/// The instance is no more. What a profile made goes when the Node is gone, too: as long as that is there, the profile would
+/// make it again (`profile/removal.rs`).
+fn gone() -> Verdict {
     Verdict::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
 }
 

@@ -22,8 +22,6 @@ pub enum Action {
     AddFinalizer,
     /// Let the object go.
     RemoveFinalizer,
-    /// Delete the object, which a profile made for an instance that is no more.
-    DeleteObject,
     /// Ask for the VNIC. It comes later.
     Attach(Box<AttachVnic>, RetryToken),
     /// Have it detached, which deletes it. It goes later.
@@ -76,7 +74,6 @@ impl Action {
         match self {
             Self::AddFinalizer => "add_finalizer",
             Self::RemoveFinalizer => "remove_finalizer",
-            Self::DeleteObject => "delete_object",
             Self::Attach(..) => "attach",
             Self::Detach(_) => "detach",
             Self::Update(..) => "update",
@@ -100,7 +97,6 @@ impl fmt::Display for Step {
         match &self.action {
             Action::AddFinalizer => f.write_str("add the finalizer"),
             Action::RemoveFinalizer => f.write_str("remove the finalizer"),
-            Action::DeleteObject => f.write_str("delete the object: its instance is terminated"),
             Action::Attach(wish, _) => {
                 let subnet = wish.create_vnic_details.subnet_id.as_ref().map_or("?", Ocid::as_str);
                 write!(f, "attach a VNIC in {subnet} to {}", wish.instance_id)?;

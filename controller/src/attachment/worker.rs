@@ -88,7 +88,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let mut objects = self.store.attachments().of(instance);
         let mut planned = Plan::default();
         let mut outcome = Outcome::default();
-        let mut deleted = false;
         for _ in 0..ROUNDS {
             if objects.is_empty() {
                 break;
@@ -103,8 +102,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             planned = self.plan(&objects, &observed, memory, pace);
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
-            // Its finalizer is the next look's.
-            deleted |= planned.steps.iter().any(|step| step.action == Action::DeleteObject);
             if !outcome.leads_on() {
                 break;
             }
@@ -121,9 +118,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
         if failed {
             Next::Failed
-        } else if objects.is_empty() && !deleted {
+        } else if objects.is_empty() {
             Next::Gone
-        } else if planned.waits || outcome.waits() || deleted {
+        } else if planned.waits || outcome.waits() {
             Next::Soon(pace.poll)
         } else {
             Next::Settled(pace.resync)

@@ -110,16 +110,12 @@ async fn a_change_based_on_an_old_version_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_is_terminated_takes_its_stamped_objects_along_and_users_are_told() {
+async fn the_objects_of_an_instance_that_is_terminated_say_so_and_can_go() {
     let scene = Scene::with(4);
     scene.wants("users");
-    let mut stamped = attachment("stamped", 1);
-    stamped.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "p".to_owned())].into());
-    scene.store.attachments_mut().apply(stamped);
     scene.settle().await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
     scene.settle().await;
-    assert!(!scene.exists("stamped"));
     assert_eq!(scene.told("users"), ["False NodeGone", "False NodeGone"]);
     scene.delete("users");
     scene.settle().await;

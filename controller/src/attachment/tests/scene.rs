@@ -61,11 +61,6 @@ impl Objects for FakeObjects {
         Ok(Some(new))
     }
 
-    async fn delete(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
-        delete(&self.store, &object.name_any());
-        Ok(())
-    }
-
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
         let mut objects = self.store.attachments_mut();
         if let Some(found) = objects.get(&object.name_any()) {
