@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How long an answer may take; a preview waits for the pass in progress.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a preview may, which waits for the pass in progress.
+const PATIENCE_FOR_A_PREVIEW: Duration = Duration::from_secs(25);
 
 /// The most that is taken for an answer: a full node's pools are some 100 KiB.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -67,8 +70,20 @@ pub fn ask(socket: &Path, question: &str) -> Result<String, AskError> {
             _ => AskError::NotRunning { path, source },
         }
     })?;
-    let answer =
-        exchange(&mut stream, question).map_err(|source| AskError::Silent { question: question.to_owned(), source })?;
+    let patience = if question == "/plan" { PATIENCE_FOR_A_PREVIEW } else { PATIENCE };
+    let answer = exchange(&mut stream, question, patience).map_err(|source| {
+        let source = match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!(
+                    "no answer within {} s: it is stopped, starved or hangs; `kubectl logs` of its pod says what it did last",
+                    patience.as_secs()
+                ),
+            ),
+            _ => source,
+        };
+        AskError::Silent { question: question.to_owned(), source }
+    })?;
     let malformed = || AskError::Silent {
         question: question.to_owned(),
         source: io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"),
@@ -82,9 +97,9 @@ pub fn ask(socket: &Path, question: &str) -> Result<String, AskError> {
 }
 
 /// HTTP/1.0, so that the body simply lasts to the end.
-fn exchange(stream: &mut UnixStream, question: &str) -> io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn exchange(stream: &mut UnixStream, question: &str, patience: Duration) -> io::Result<String> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     stream.write_all(format!("GET {question} HTTP/1.0\r\nHost: agent\r\n\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.take(LONGEST).read_to_string(&mut answer)?;

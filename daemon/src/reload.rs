@@ -96,6 +96,21 @@ mod tests {
     }
 
     #[test]
+    fn of_a_file_of_somebody_elses_the_beginning_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "");
+        let mut live = live(&directory);
+        let lines = "{\"key\": \"a value that means nothing to us\"}\n".repeat(500)
+            + &"A".repeat(100_000)
+            + "=1\n"
+            + &"B=1\n".repeat(100_000);
+        write(&directory, &lines);
+        let now = again(&mut live).unwrap();
+        let message = &now.conditions[0].message;
+        assert!(message.ends_with("and 981 more") && message.len() < 8192, "{} bytes", message.len());
+    }
+
+    #[test]
     fn where_things_are_stays_and_the_rest_is_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "DATA_DIR=/var/lib/one\n");

@@ -79,7 +79,7 @@ impl Layers {
     /// Reads the file and puts the layers on top of each other.
     #[must_use]
     pub fn read(&self, keys: &Keys) -> Read {
-        let text = match std::fs::read_to_string(&self.file) {
+        let text = match file::read(&self.file) {
             Ok(text) => Ok(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.file_is_named => Ok(String::new()),
             Err(error) => Err(error),

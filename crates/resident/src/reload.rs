@@ -18,6 +18,10 @@ use crate::readable::{Readable, drain};
 /// How often the file is looked at although nothing is heard of it: its directory may not have been there.
 const LOOK: Duration = Duration::from_secs(60);
 
+/// How much is told of what is wrong with a file, which may be some other program's altogether: it goes to logs, readiness and
+/// status as one line. `config --check` tells all.
+const TOLD: usize = 20;
+
 /// Editors and kubelets change a file in several steps.
 const SETTLED: Duration = Duration::from_millis(50);
 
@@ -110,7 +114,10 @@ impl<S: Configured> Live<S> {
                 self.current = Configuration { settings: Arc::new(settings), trouble };
             }
             Err(problems) => {
-                let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                let mut said: Vec<String> = problems.iter().take(TOLD).map(ToString::to_string).collect();
+                if problems.len() > TOLD {
+                    said.push(format!("and {} more", problems.len() - TOLD));
+                }
                 let message = format!("the last good configuration is used, because {}", said.join(" · "));
                 self.current.trouble = Some(Trouble::Invalid(message));
             }

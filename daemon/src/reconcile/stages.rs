@@ -214,7 +214,8 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
     match (pools::pending(world), &world.npn.error) {
         (Some(message), Some(_)) => conditions.push(severity(Reason::NativePodNetworkUnreadable, message)),
         (Some(message), None) => conditions.push(severity(Reason::NativePodNetworkPending, message)),
-        (None, _) if !offers => {
+        // What keeps the addresses from being published is said already.
+        (None, _) if !offers && !conditions.iter().any(Condition::blocks) => {
             let message = "no VNIC of the NativePodNetwork that is in order has addresses for pods";
             conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
         }

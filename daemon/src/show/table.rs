@@ -36,7 +36,9 @@ pub(super) fn status(status: &Status) -> String {
             }
         }
     }
-    for source in &status.sources {
+    // What it says is above already.
+    let told = |name: &str| name == "instance" && status.instance.is_some();
+    for source in status.sources.iter().filter(|source| source.error.is_some() || !told(&source.name)) {
         let age = source.age_seconds.map(|seconds| format!(", {} ago", age(seconds))).unwrap_or_default();
         let error = source.error.as_ref().map(|error| format!("; now failing: {error}")).unwrap_or_default();
         line(&mut text, &source.name, &format!("{}{age}{error}", source.says));

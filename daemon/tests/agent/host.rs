@@ -215,6 +215,9 @@ fn settings_that_cannot_be_written_make_the_node_unusable_and_say_why() {
     let condition = &pass.conditions[0];
     assert_eq!(condition.reason, Reason::HostNetworkFailed);
     assert!(condition.message.contains("ip_forward"), "{condition}");
+    // Nothing that merely follows from it.
+    let others = pass.conditions.iter().filter(|it| it.blocks() && it.reason != Reason::HostNetworkFailed);
+    assert_eq!(others.collect::<Vec<_>>(), Vec::<&oke_node_agent::condition::Condition>::new());
     assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
 }
 

@@ -1,5 +1,8 @@
 //! `status`, `pools` and `plan`, with an agent and without one.
 
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::metadata::vnic;
@@ -44,6 +47,7 @@ fn with_an_agent_they_say_what_it_says() {
     assert_eq!(json(&node, "plan")["changes"], serde_json::json!([]));
     let (_, text) = node.run(&["status"]);
     assert!(!text.contains(ALONE));
+    assert_eq!(text.lines().filter(|line| line.starts_with("instance ")).count(), 1, "{text}");
 }
 
 #[test]
@@ -60,6 +64,21 @@ fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
     };
     wait_for("the plan", planned, || node.run(&["plan"]).1);
     assert_eq!(node.sysctl("net/ipv4/neigh/ens5/proxy_delay"), "80");
+}
+
+#[test]
+fn an_agent_that_hangs_is_told_so_in_time() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.signal(Signal::SIGSTOP);
+    let begun = Instant::now();
+    let output = node.output(&["why-not-ready"]);
+    agent.signal(Signal::SIGCONT);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("no answer within 10 s: it is stopped, starved or hangs"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

@@ -5,9 +5,37 @@
 //! them too, and a value may be JSON, for nothing in it means anything to us. (YAML would read `yes`, `0x10` and `1e3` as
 //! something else than the strings that were given.)
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
+
 use super::{Place, Problem, Said};
+
+/// No configuration is this long, and a ConfigMap cannot be longer.
+const LONGEST: u64 = 1 << 20;
+
+/// The most lines that say something; there are not as many keys.
+const MOST: usize = 1000;
+
+/// All of a file.
+///
+/// # Errors
+/// When it cannot be read, is longer than 1 MiB, or is something else than a file (whoever reads a pipe waits for ever).
+pub fn read(path: &Path) -> io::Result<String> {
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return refused("it is no regular file");
+    }
+    let mut text = String::new();
+    if file.take(LONGEST + 1).read_to_string(&mut text)? as u64 > LONGEST {
+        return refused("it is longer than 1 MiB");
+    }
+    Ok(text)
+}
 
 /// What a text says, key by key, and which of its lines say nothing that can be understood.
 #[must_use]
@@ -19,7 +47,12 @@ pub fn parse(path: &Path, text: &str) -> (Vec<(String, Said)>, Vec<Problem>) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let Some((key, value)) = line.split_once('=') else {
+        if said.len() + problems.len() >= MOST {
+            problems.push(Problem::new(place, "", format!("more than {MOST} lines: the rest was not read")));
+            break;
+        }
+        // No key is this long.
+        let Some((key, value)) = line.split_once('=').filter(|(key, _)| key.len() <= 64) else {
             let shown: String = line.chars().take(40).collect();
             problems.push(Problem::new(place, "", format!("{shown:?} is not KEY=value")));
             continue;
@@ -40,4 +73,30 @@ pub fn parse(path: &Path, text: &str) -> (Vec<(String, Said)>, Vec<Problem>) {
 /// No key has a value that begins and ends like this.
 fn is_quoted(value: &str) -> bool {
     ['"', '\''].into_iter().any(|quote| value.len() > 1 && value.starts_with(quote) && value.ends_with(quote))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_or_no_file_or_endless_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.conf");
+        let refused = || read(&path).unwrap_err().to_string();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(refused(), "it is no regular file");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(refused(), "it is no regular file");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, [b'K', b'=', 0xff, 0xfe, 0]).unwrap();
+        assert!(refused().contains("UTF-8"), "{}", refused());
+        fs::write(&path, vec![b'#'; 1 << 20]).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 1 << 20);
+        fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+        assert_eq!(refused(), "it is longer than 1 MiB");
+    }
 }
