@@ -1,0 +1,112 @@
+//! The life of a VNIC that somebody asks for.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use sandbox::{ApiFault, Operation};
+use serde_json::json;
+
+use crate::scene::{Scene, wait_for};
+
+#[tokio::test]
+async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
+    let scene = Scene::new().await;
+    let controller = scene.controller("one");
+    scene.want("storage", 0, json!({ "ipv4Count": 3, "ipv6Count": 1, "freeformTags": { "team": "x" } })).await;
+    let object = scene.wait_for_reason("storage", "Ready").await;
+    let status = object.status.unwrap();
+    assert_eq!((status.node_name.as_deref(), status.ipv4_count, status.ipv6_count), (Some("node-0"), Some(3), Some(1)));
+    assert_eq!(status.own_addresses.len(), 2);
+    let node = scene.vcn.node("node-0").unwrap();
+    let plugged = node.vnics().into_iter().find(|vnic| Some(vnic.mac) == status.mac_address);
+    assert!(plugged.is_some(), "the node has a link with the VNIC's MAC");
+    scene.assert_exact().await;
+    assert!(controller.metric("oke_node_controller_attach_seconds_count").is_some_and(|count| count >= 1.0));
+    assert_eq!(controller.metric(r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#), Some(1.0));
+    scene.delete("storage").await;
+    scene.wait_until_gone("storage").await;
+    assert_eq!(scene.vnics(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_changed_in_the_spec_is_changed_in_the_cloud() {
+    let scene = Scene::new().await;
+    let _controller = scene.controller("one");
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "Ready").await;
+    scene.change("storage", json!({ "freeformTags": { "team": "x" }, "ipv4Count": 2 })).await;
+    let object = "the VNIC has its tag and its addresses";
+    wait_for(object, async || {
+        let status = scene.get("storage").await.unwrap().status.unwrap();
+        let tagged = scene.cloud.attachments().iter().any(|it| it.tags.get("team").is_some_and(|team| team == "x"));
+        status.ipv4_count == Some(2) && status.observed_generation == Some(2) && tagged
+    })
+    .await;
+    scene.wait_for_reason("storage", "Ready").await;
+}
+
+#[tokio::test]
+async fn a_vnic_that_somebody_else_detached_is_told_and_comes_back() {
+    let scene = Scene::new().await;
+    let controller = scene.controller("one");
+    scene.want("storage", 0, json!({})).await;
+    let before = scene.wait_for_reason("storage", "Ready").await.status.unwrap().vnic_id;
+    scene.vcn.detach_vnic("node-0", &before.clone().unwrap()).unwrap();
+    wait_for("another VNIC is there", async || {
+        let object = scene.get("storage").await.unwrap();
+        crate::scene::reason(&object) == "Ready" && object.status.unwrap().vnic_id != before
+    })
+    .await;
+    assert_eq!(controller.metric("oke_node_controller_detached_out_of_band_total"), Some(1.0));
+    scene.assert_exact().await;
+    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
+    wait_for("an event tells of it", async || {
+        let all = events.list(&ListParams::default()).await.unwrap();
+        all.items.iter().any(|event| event.reason.as_deref() == Some("DetachedOutOfBand"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_instance_that_is_terminated_is_told() {
+    let scene = Scene::new().await;
+    let _controller = scene.controller("one");
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "Ready").await;
+    scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
+    scene.wait_for_reason("storage", "NodeGone").await;
+    scene.delete("storage").await;
+    scene.wait_until_gone("storage").await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_with_the_clouds_words_and_the_requests_number_and_passes() {
+    let scene = Scene::new().await;
+    let _controller = scene.controller("one");
+    scene.cloud.inject(ApiFault::refuse(400, "LimitExceeded").of(Operation::AttachVnic));
+    scene.want("storage", 0, json!({})).await;
+    let object = scene.wait_for_reason("storage", "LimitReached").await;
+    let message = object.status.unwrap().conditions[0].message.clone();
+    assert!(message.starts_with("400 LimitExceeded: ") && message.contains("[opc-request-id "), "{message}");
+    scene.cloud.heal();
+    scene.wait_for_reason("storage", "Ready").await;
+}
+
+#[tokio::test]
+async fn a_missing_policy_never_loses_a_vnic() {
+    let scene = Scene::new().await;
+    let _controller = scene.controller("one");
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "Ready").await;
+    scene.cloud.forbid(&[Operation::GetInstance, Operation::DetachVnic]);
+    scene.delete("storage").await;
+    scene.wait_for_reason("storage", "NotAuthorizedOrNotFound").await;
+    scene.cloud.forbid(&[Operation::DetachVnic]);
+    let asked = scene.cloud.answered(Operation::DetachVnic, 404);
+    wait_for("it was asked for twice more", async || scene.cloud.answered(Operation::DetachVnic, 404) >= asked + 2)
+        .await;
+    assert_eq!((scene.vnics().len(), scene.get("storage").await.is_some()), (1, true));
+    scene.cloud.forbid(&[]);
+    scene.wait_until_gone("storage").await;
+    assert_eq!(scene.vnics(), Vec::<String>::new());
+}

@@ -1,0 +1,95 @@
+//! A controller process: started, killed, asked for its metrics.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A running controller; killed when dropped.
+pub(crate) struct Controller {
+    child: Child,
+    pub(crate) listen: SocketAddr,
+    log: PathBuf,
+}
+
+impl Controller {
+    /// Starts one. Its log goes to a file that is shown when something is wrong.
+    pub(crate) fn start(environment: &[(String, String)], log: PathBuf) -> Self {
+        // Free now; nobody else asks for one in this namespace.
+        let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let output = File::options().create(true).append(true).open(&log).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-controller"));
+        command.env_clear().envs(environment.iter().cloned()).env("LISTEN", listen.to_string());
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        // With the thread that started it, whatever becomes of the test.
+        command.process_group(0);
+        let child = command.spawn().unwrap();
+        Self { child, listen, log }
+    }
+
+    /// As the kernel or a node that fails would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end, as a kubelet does.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// Stops it where it is, or lets it go on.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+        let pid = i32::try_from(self.child.id()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), if frozen { SIGSTOP } else { SIGCONT }).unwrap();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Status and body of a GET; none where nobody answers.
+    pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect_timeout(&self.listen, Duration::from_secs(2)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+    }
+
+    /// The value of a metric, by the beginning of its line.
+    pub(crate) fn metric(&self, line: &str) -> Option<f64> {
+        let (_, text) = self.get("/metrics")?;
+        let mut values = text.lines().filter(|other| other.starts_with(line));
+        values.next()?.rsplit(' ').next()?.parse().ok()
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.get("/readyz").is_some_and(|(_, body)| body == "has the lease\n")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let from = log.len().saturating_sub(6000);
+            println!("the end of the controller's log:\n{}", log.get(log.floor_char_boundary(from)..).unwrap_or(&log));
+        }
+    }
+}
