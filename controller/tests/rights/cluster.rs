@@ -1,0 +1,103 @@
+//! A cluster with our definitions, and the controller's account with just the rights that a test gives it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use api::{VnicAttachment, VnicProfile};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use kube_harness::{ApiServer, Bound, ServiceAccount};
+use serde_json::json;
+
+use crate::roles::{Right, Rights, each_right};
+
+const WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const NAME: &str = "oke-node-controller";
+pub(crate) const NAMESPACE: &str = "kube-system";
+
+pub(crate) struct Cluster {
+    pub(crate) server: &'static ApiServer,
+    pub(crate) admin: Client,
+    /// The controller's account.
+    account: Client,
+    all: Rights,
+}
+
+impl Cluster {
+    pub(crate) async fn new() -> Self {
+        let server = ApiServer::shared().unwrap();
+        server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds.yaml")).await.unwrap();
+        let account = ServiceAccount::new(NAMESPACE, NAME);
+        server.create_account(&account).await.unwrap();
+        let identity = server.token(&account, &Bound::Nothing).await.unwrap();
+        let admin = server.client(server.admin()).unwrap();
+        let cluster =
+            Self { server, admin, account: server.client(&identity).unwrap(), all: Rights::of_the_manifest() };
+        cluster.write_kubeconfig().await;
+        cluster
+    }
+
+    /// For the controller: who it is, by its account's token alone.
+    async fn write_kubeconfig(&self) {
+        let token = self.server.token(&ServiceAccount::new(NAMESPACE, NAME), &Bound::Nothing).await.unwrap();
+        self.server.write_kubeconfig(&token, &self.kubeconfig()).unwrap();
+    }
+
+    pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
+        self.server.folder().join("controller.kubeconfig")
+    }
+
+    /// Gives the account these rights and takes all others, and waits until the API server goes by that.
+    pub(crate) async fn grant(&self, rights: &Rights) {
+        for object in &rights.0 {
+            self.server.apply_object(object.clone()).await.unwrap();
+        }
+        let given = each_right(rights);
+        let same = |one: &Right, other: &Right| {
+            (&one.namespace, &one.group, &one.resource, &one.name, &one.verb)
+                == (&other.namespace, &other.group, &other.resource, &other.name, &other.verb)
+        };
+        for right in each_right(&self.all) {
+            let wanted = given.iter().any(|given| same(given, &right));
+            let deadline = Instant::now() + WITHIN;
+            while self.may(&right).await != wanted {
+                assert!(Instant::now() < deadline, "{right} is not {wanted}");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+
+    async fn may(&self, right: &Right) -> bool {
+        let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
+        let review: SelfSubjectAccessReview = serde_json::from_value(json!({ "spec": { "resourceAttributes": {
+            "group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb,
+            "namespace": right.namespace, "name": right.name,
+        }}}))
+        .unwrap();
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(self.account.clone());
+        reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
+    }
+
+    /// Nothing is wanted any more, and nobody works.
+    pub(crate) async fn clear(&self) {
+        let everything = (DeleteParams::default(), ListParams::default());
+        let profiles: Api<VnicProfile> = Api::all(self.admin.clone());
+        let attachments: Api<VnicAttachment> = Api::all(self.admin.clone());
+        let without = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        for profile in profiles.list(&everything.1).await.unwrap() {
+            profiles.patch(&profile.name_any(), &PatchParams::default(), &without).await.unwrap();
+        }
+        profiles.delete_collection(&everything.0, &everything.1).await.unwrap();
+        for object in attachments.list(&everything.1).await.unwrap() {
+            attachments.patch(&object.name_any(), &PatchParams::default(), &without).await.unwrap();
+        }
+        attachments.delete_collection(&everything.0, &everything.1).await.unwrap();
+        Api::<Node>::all(self.admin.clone()).delete_collection(&everything.0, &everything.1).await.unwrap();
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        leases.delete_collection(&everything.0, &everything.1).await.unwrap();
+    }
+}

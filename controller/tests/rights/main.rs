@@ -1,0 +1,38 @@
+//! The roles of manifests/controller.yaml: the controller, run by its own account's token and nothing else, does all that it
+//! should; and without any one verb on any one resource, it does not.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod cluster;
+mod process;
+mod roles;
+mod story;
+
+use std::time::Duration;
+
+use cluster::Cluster;
+use roles::{Rights, each_right};
+use story::tell;
+
+/// Many times what a part of the story takes on a busy machine.
+const PATIENT: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn the_roles_suffice_and_every_right_is_needed() {
+    let cluster = Cluster::new().await;
+    let all = Rights::of_the_manifest();
+    cluster.grant(&all).await;
+    let whole = tell(&cluster, PATIENT).await;
+    assert_eq!(whole.missing, None, "with all rights\n{}", whole.log);
+    let refusals: Vec<&str> = whole.log.lines().filter(|line| line.contains("is forbidden")).collect();
+    assert_eq!(refusals, [""; 0], "with all rights");
+    let impatient = (whole.slowest * 3).max(Duration::from_secs(3));
+    for right in each_right(&all) {
+        cluster.grant(&all.without(&right)).await;
+        let outcome = tell(&cluster, impatient).await;
+        let Some(missing) = outcome.missing else { panic!("nothing is missed without: {right}") };
+        // For want of this, not by chance.
+        let refused = right.refusal();
+        assert!(outcome.log.contains(&refused), "without {right}, not {missing}; no {refused:?} in\n{}", outcome.log);
+        println!("without {right}: not {missing}");
+    }
+}

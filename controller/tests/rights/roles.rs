@@ -1,0 +1,97 @@
+//! The roles and bindings of the manifest, whole and with one right taken away.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Roles, bindings and the account.
+#[derive(Clone, Debug)]
+pub(crate) struct Rights(pub(crate) Vec<Value>);
+
+/// One verb on one resource, in one rule of one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    role: usize,
+    rule: usize,
+    pub(crate) namespace: Option<String>,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    /// The one object that it is for.
+    pub(crate) name: Option<String>,
+    pub(crate) verb: String,
+}
+
+impl Rights {
+    pub(crate) fn of_the_manifest() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/controller.yaml");
+        let text = fs::read_to_string(path).unwrap();
+        let documents =
+            serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
+        let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        Self(documents.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())).collect())
+    }
+
+    /// The same but for one right.
+    pub(crate) fn without(&self, right: &Right) -> Self {
+        let mut rights = self.clone();
+        let rules = rights.0[right.role]["rules"].as_array_mut().unwrap();
+        let whole = rules.remove(right.rule);
+        // What the rule says of other resources, and of this one by other verbs, stays.
+        let mut others = whole.clone();
+        remove(&mut others["resources"], &right.resource);
+        let mut same = whole;
+        same["resources"] = json!([right.resource]);
+        remove(&mut same["verbs"], &right.verb);
+        let left = [others, same].into_iter();
+        rules.extend(left.filter(|rule| rule["resources"] != json!([]) && rule["verbs"] != json!([])));
+        rights
+    }
+}
+
+/// Every right, one by one.
+pub(crate) fn each_right(rights: &Rights) -> Vec<Right> {
+    let mut all = Vec::new();
+    for (role, document) in rights.0.iter().enumerate() {
+        for (rule, words) in document["rules"].as_array().into_iter().flatten().enumerate() {
+            let list = |field: &str| -> Vec<String> {
+                words[field].as_array().into_iter().flatten().map(|word| word.as_str().unwrap().to_owned()).collect()
+            };
+            let [group] = <[String; 1]>::try_from(list("apiGroups")).expect("one group to a rule");
+            for resource in list("resources") {
+                for verb in list("verbs") {
+                    all.push(Right {
+                        role,
+                        rule,
+                        namespace: document["metadata"]["namespace"].as_str().map(ToOwned::to_owned),
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        name: list("resourceNames").pop(),
+                        verb,
+                    });
+                }
+            }
+        }
+    }
+    assert!(all.len() > 10, "{all:?}");
+    all
+}
+
+impl Right {
+    /// As the API server words it, in a line of the log.
+    pub(crate) fn refusal(&self) -> String {
+        format!(r#"cannot {} resource \"{}\""#, self.verb, self.resource)
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)
+    }
+}
+
+fn remove(list: &mut Value, word: &str) {
+    list.as_array_mut().unwrap().retain(|found| found != word);
+}

@@ -1,0 +1,229 @@
+//! All that the controller does in a cluster, told once: what was there before it, what comes while it works, what goes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::condition::find;
+use api::{Condition, ConditionType, UID_TAG, VnicAttachment, VnicProfile};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::cluster::{Cluster, NAME, NAMESPACE};
+use crate::process::Controller;
+
+const LOG: &str = "log";
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A cluster and a cloud while the story is told.
+struct Scene<'c> {
+    cluster: &'c Cluster,
+    vcn: Arc<Vcn>,
+    oci: OciApi,
+    within: Duration,
+    slowest: Duration,
+}
+
+/// How it ended.
+pub(crate) struct Outcome {
+    /// The first part that did not come true.
+    pub(crate) missing: Option<&'static str>,
+    /// How long the slowest part took of those that did.
+    pub(crate) slowest: Duration,
+    /// What the controller said meanwhile.
+    pub(crate) log: String,
+}
+
+/// Tells it from the start, each part within so long, and clears up.
+pub(crate) async fn tell(cluster: &Cluster, within: Duration) -> Outcome {
+    let mut scene = Scene::new(cluster, within);
+    let folder = TempDir::new().unwrap();
+    let missing = scene.tell(folder.path()).await.err();
+    let log = std::fs::read_to_string(folder.path().join(LOG)).unwrap();
+    cluster.clear().await;
+    Outcome { missing, slowest: scene.slowest, log }
+}
+
+impl<'c> Scene<'c> {
+    fn new(cluster: &'c Cluster, within: Duration) -> Self {
+        let mut builder = Vcn::builder().subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()));
+        for name in ["a", "b"] {
+            let node = NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 24);
+            builder = builder.node(node.on_paper());
+        }
+        let vcn = Arc::new(builder.start().unwrap());
+        let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
+        Self { cluster, vcn, oci, within, slowest: Duration::ZERO }
+    }
+
+    async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
+        let user = self.oci.write_user(folder).unwrap();
+        self.node("a").await;
+        self.profile("before").await;
+        self.attachment("own", "a").await;
+        let log = folder.join(LOG);
+        let mut controller = Controller::start(&self.cluster.kubeconfig(), &self.oci.url(), &user, &log);
+        self.parts(&mut controller).await
+    }
+
+    async fn parts(&mut self, controller: &mut Controller) -> Result<(), &'static str> {
+        self.until("the user's VNIC is ready", async |scene| scene.is_ready("own").await).await?;
+        self.until("the profile's VNIC is ready", async |scene| scene.stamped_ready("before").await == [true]).await?;
+        self.until("the profile says so", async |scene| scene.profile_is_ready("before").await).await?;
+        self.until("an event tells of it", async |scene| scene.is_told("own").await).await?;
+        self.until("VNICs bear the cluster's name", async |scene| scene.tags_name_the_cluster().await).await?;
+        let first = self.renewed().await;
+        self.until("the lease is renewed", async |scene| scene.renewed().await > first).await?;
+        self.node("b").await;
+        self.until("a node that came later has its VNIC", async |scene| {
+            scene.stamped_ready("before").await == [true, true]
+        })
+        .await?;
+        self.attachment("late", "a").await;
+        self.until("a VNIC that was asked for later is ready", async |scene| scene.is_ready("late").await).await?;
+        self.profile("after").await;
+        self.until("a profile that came later has its VNICs", async |scene| {
+            scene.stamped_ready("after").await == [true, true]
+        })
+        .await?;
+        self.api::<VnicProfile>().delete("after", &DeleteParams::default()).await.unwrap();
+        self.until("a deleted profile's VNICs are gone", async |scene| scene.stamped_ready("after").await.is_empty())
+            .await?;
+        let own = self.uid("own").await;
+        self.api::<VnicAttachment>().delete("own", &DeleteParams::default()).await.unwrap();
+        self.until("a deleted VNIC is gone, its object too", async |scene| {
+            !scene.is_attached(&own) && scene.get("own").await.is_none()
+        })
+        .await?;
+        match controller.stop(self.within).await {
+            Some(status) if status.success() => {}
+            _ => return Err("it ends when it is told to"),
+        }
+        self.until("the lease is given back", async |scene| scene.holder().await.is_none()).await
+    }
+
+    async fn until(
+        &mut self,
+        part: &'static str,
+        mut true_now: impl AsyncFnMut(&Self) -> bool,
+    ) -> Result<(), &'static str> {
+        let begun = Instant::now();
+        while !true_now(self).await {
+            if begun.elapsed() > self.within {
+                return Err(part);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        self.slowest = self.slowest.max(begun.elapsed());
+        Ok(())
+    }
+
+    fn api<K: kube::Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.cluster.admin.clone())
+    }
+
+    fn instance(&self, node: &str) -> String {
+        let record =
+            self.oci.attachments().into_iter().find(|attachment| attachment.node == node && attachment.primary);
+        record.unwrap().instance.to_string()
+    }
+
+    async fn node(&self, name: &str) {
+        let node =
+            json!({ "metadata": { "name": name }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
+        let node: Node = serde_json::from_value(node).unwrap();
+        self.api().create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    async fn profile(&self, name: &str) {
+        let template = json!({ "name": name, "purpose": "Host", "subnetId": self.subnet() });
+        let spec = json!({ "nodeSelector": {}, "attachments": [template] });
+        self.make::<VnicProfile>("VnicProfile", name, spec).await;
+    }
+
+    async fn attachment(&self, name: &str, node: &str) {
+        let spec =
+            json!({ "instanceId": self.instance(node), "subnetId": self.subnet(), "name": name, "purpose": "Host" });
+        self.make::<VnicAttachment>("VnicAttachment", name, spec).await;
+    }
+
+    async fn make<K>(&self, kind: &str, name: &str, spec: Value)
+    where
+        K: kube::Resource<DynamicType = ()> + serde::Serialize + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+        let object: K = serde_json::from_value(object).unwrap();
+        self.api::<K>().create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    fn subnet(&self) -> String {
+        self.vcn.subnet("nodes").unwrap().id.to_string()
+    }
+
+    async fn get(&self, name: &str) -> Option<VnicAttachment> {
+        self.api().get_opt(name).await.unwrap()
+    }
+
+    async fn uid(&self, name: &str) -> String {
+        self.get(name).await.unwrap().metadata.uid.unwrap()
+    }
+
+    async fn is_ready(&self, name: &str) -> bool {
+        self.get(name).await.is_some_and(|object| ready(&object))
+    }
+
+    async fn stamped_ready(&self, profile: &str) -> Vec<bool> {
+        let of_profile = ListParams::default().labels(&format!("{}={profile}", api::PROFILE_LABEL));
+        let objects = self.api::<VnicAttachment>().list(&of_profile).await.unwrap();
+        objects.iter().map(ready).collect()
+    }
+
+    async fn profile_is_ready(&self, name: &str) -> bool {
+        let status = self.api::<VnicProfile>().get(name).await.unwrap().status.unwrap_or_default();
+        find(&status.conditions, ConditionType::Ready).is_some_and(Condition::is_true)
+    }
+
+    async fn is_told(&self, name: &str) -> bool {
+        let events: Api<Event> = Api::namespaced(self.cluster.admin.clone(), "default");
+        let uid = Some(self.uid(name).await);
+        let about = |event: &Event| event.regarding.as_ref().and_then(|object| object.uid.clone()) == uid;
+        events.list(&ListParams::default()).await.unwrap().iter().any(about)
+    }
+
+    async fn tags_name_the_cluster(&self) -> bool {
+        let uid = self.api::<Namespace>().get("kube-system").await.unwrap().uid().unwrap();
+        let tagged = self.oci.attachments().into_iter().filter(|attachment| !attachment.tags.is_empty());
+        let names: Vec<_> = tagged.map(|attachment| attachment.tags.get(api::CLUSTER_TAG).cloned()).collect();
+        !names.is_empty() && names.iter().all(|name| name.as_ref() == Some(&uid))
+    }
+
+    fn is_attached(&self, uid: &str) -> bool {
+        let attachments = self.oci.attachments();
+        attachments
+            .iter()
+            .any(|found| found.state != "DETACHED" && found.tags.get(UID_TAG).is_some_and(|tag| tag == uid))
+    }
+
+    async fn lease(&self) -> Option<Lease> {
+        Api::namespaced(self.cluster.admin.clone(), NAMESPACE).get_opt(NAME).await.unwrap()
+    }
+
+    async fn renewed(&self) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime> {
+        self.lease().await?.spec?.renew_time
+    }
+
+    async fn holder(&self) -> Option<String> {
+        self.lease().await?.spec?.holder_identity.filter(|holder| !holder.is_empty())
+    }
+}
+
+fn ready(object: &VnicAttachment) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    find(conditions, ConditionType::Ready).is_some_and(Condition::is_true)
+}
