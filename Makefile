@@ -12,7 +12,7 @@ BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --ag
 YARDSTICKS   := bare-floor empty-main
 
 PLUGINS      := vcn-native
-PROGRAMS     := oke-node-agent oke-cni-installer oke-sandbox
+PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer oke-sandbox
 
 # Static, because a binary linked here needs a newer glibc than Oracle Linux 8 has. --target keeps the flags away from
 # build scripts and proc-macros, which cannot be static.

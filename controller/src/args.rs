@@ -133,7 +133,8 @@ pub struct Options {
     #[arg(long, global = true, env = "WORKERS", default_value_t = 32, value_name = "NUMBER", help_heading = AT_START)]
     pub workers: u16,
     /// How often each instance is looked at when nothing seems to happen, in seconds: so long a VNIC that somebody else
-    /// detached may go unnoticed
+    /// detached may go unnoticed. Where that would take more than half of the requests, looks are rarer, and whole
+    /// compartments are listed this often
     #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 300.0, value_name = "SECONDS")]
     pub resync_seconds: f64,
     /// How soon an instance is looked at again while a VNIC of it is being attached or detached, in seconds

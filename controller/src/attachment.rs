@@ -14,12 +14,14 @@ pub mod mark;
 mod memory;
 pub mod objects;
 pub mod observed;
+pub mod pace;
 pub mod plan;
 pub mod refusal;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod status;
 pub mod step;
+pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod tidings;

@@ -10,6 +10,7 @@ use oci::Backoff;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use vcn::Ocid;
 
 use crate::attachment::mark::Mark;
 use crate::attachment::objects::KubeObjects;
@@ -75,6 +76,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);
     let (profiles_read, mut profiles) = watch::channel(false);
+    let watched = worker.clone();
     let working = async {
         for known in [&mut attachments, &mut nodes, &mut profiles] {
             known.wait_for(|known| *known).await.context("reading what there is to do")?;
@@ -83,10 +85,14 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
         tokio::select! {
             () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
+            () = watched.sweep(chance, |instance| work.now(instance)) => bail!("the sweeps ended"),
             () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
-    let touched = |instance| work.now(instance);
+    let touched = |instance: Ocid| match watched.due(&instance, chance()) {
+        Duration::ZERO => work.now(instance),
+        pause => work.after(instance, pause),
+    };
     tokio::select! {
         () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(client.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),

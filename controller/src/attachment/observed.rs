@@ -13,6 +13,8 @@ use super::mark::{Mark, Uid};
 pub struct Observed {
     /// The machine.
     pub machine: Machine,
+    /// Its compartment, where it is to be seen.
+    pub compartment: Option<Ocid>,
     /// Its attachments, those that are DETACHED included as long as the cloud lists them.
     pub attachments: Vec<Seen>,
     /// The subnets that were asked for, as far as they can be seen.
@@ -108,7 +110,12 @@ pub struct Question<'a> {
 /// is an answer.
 pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Error> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
-        return Ok(Observed { machine: Machine::NotSeen, attachments: Vec::new(), subnets: BTreeMap::new() });
+        return Ok(Observed {
+            machine: Machine::NotSeen,
+            compartment: None,
+            attachments: Vec::new(),
+            subnets: BTreeMap::new(),
+        });
     };
     let most = most_vnics(cloud, cache, &instance).await?;
     let mut subnets = BTreeMap::new();
@@ -122,8 +129,9 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     for attachment in listed {
         attachments.push(look(cloud, question, attachment).await?);
     }
-    let Instance { lifecycle_state: state, shape, .. } = instance;
-    Ok(Observed { machine: Machine::There { state, shape, most }, attachments, subnets })
+    let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
+    let machine = Machine::There { state, shape, most };
+    Ok(Observed { machine, compartment: Some(compartment_id), attachments, subnets })
 }
 
 async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {

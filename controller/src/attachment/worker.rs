@@ -13,7 +13,7 @@ use oci::{Cloud, CloudView, Error};
 use resident::logging::chain;
 use resident::reload::Configuration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use vcn::Ocid;
 
 use super::apply::{Applier, Failure, Outcome};
@@ -24,8 +24,9 @@ use super::objects::Objects;
 use super::observed::{Observed, Question, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
+use super::sweep::{Swept, sweep};
 use super::verdict::Verdict;
-use super::{refusal, status, tidings};
+use super::{pace, refusal, status, tidings};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::{Pace, Settings};
@@ -57,6 +58,8 @@ pub struct AttachmentWorker<C, O> {
     /// What many instances share.
     pub cache: Cache,
     memories: Mutex<HashMap<Ocid, Memory>>,
+    /// Those that instances were seen in.
+    compartments: Mutex<BTreeSet<Ocid>>,
 }
 
 /// What others hand to a worker.
@@ -79,8 +82,50 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
         let Surroundings { store, mark, events, metrics, configurations } = surroundings;
-        let (cache, memories) = (Cache::default(), Mutex::default());
-        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories }
+        let (cache, memories, compartments) = (Cache::default(), Mutex::default(), Mutex::default());
+        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories, compartments }
+    }
+
+    /// The pause between two looks at what is in order.
+    #[must_use]
+    pub fn between_looks(&self) -> Duration {
+        let settings = self.configurations.borrow().settings.clone();
+        pace::between_looks(settings.pace.resync, self.store.attachments().load(), settings.oci.rates.most)
+    }
+
+    /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
+    /// are told of at the start), some time until the next regular look.
+    #[must_use]
+    pub fn due(&self, instance: &Ocid, chance: f64) -> Duration {
+        let node = self.store.nodes().of(instance).map(|node| node.name.clone());
+        let objects = self.store.attachments().of(instance);
+        if !objects.is_empty() && pace::can_wait(objects.iter().map(AsRef::as_ref), node.as_deref()) {
+            self.between_looks().mul_f64(chance.clamp(0.0, 1.0))
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Lists whole compartments for ever, as often as instances should be looked at, as long as they are too many for
+    /// that; `missed` is told of those that have lost a VNIC.
+    pub async fn sweep(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
+        let mut before = Swept::default();
+        loop {
+            let resync = self.configurations.borrow().settings.pace.resync;
+            sleep(resync.mul_f64(0.9 + chance() / 10.0)).await;
+            if self.between_looks() <= resync {
+                continue;
+            }
+            let compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match sweep(&self.cloud, &compartments).await {
+                Ok(swept) => {
+                    let missing = swept.missing(self.store.attachments().believed(), &before);
+                    missing.into_iter().for_each(&missed);
+                    before = swept;
+                }
+                Err(error) => tracing::warn!(event = "sweep.failed", error = chain(&error)),
+            }
+        }
     }
 
     async fn look(&self, instance: &Ocid, memory: &mut Memory) -> Next {
@@ -123,7 +168,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         } else if planned.waits || outcome.waits() {
             Next::Soon(pace.poll)
         } else {
-            Next::Settled(pace.resync)
+            Next::Settled(self.between_looks())
         }
     }
 
@@ -137,6 +182,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let question = Question { instance, mark: &self.mark, subnets: &subnets, ipv6, foreign: &memory.foreign };
         let observed = read(&self.cloud, &self.cache, question).await?;
+        if let Some(compartment) = &observed.compartment {
+            let mut known = self.compartments.lock().unwrap_or_else(PoisonError::into_inner);
+            if !known.contains(compartment) {
+                known.insert(compartment.clone());
+            }
+        }
         let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
         for took in memory.note(&uids, &observed, Instant::now()) {
             self.metrics.attached(took);

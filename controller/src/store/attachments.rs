@@ -7,6 +7,8 @@ use api::{ConditionType, VnicAttachment, condition};
 use kube::ResourceExt;
 use vcn::Ocid;
 
+use crate::attachment::pace::Load;
+use crate::attachment::sweep::Believed;
 use crate::metrics::Census;
 
 /// All that are known.
@@ -46,6 +48,21 @@ impl Attachments {
     /// One is there that cannot be read. If it could be before, that is what is known of it.
     pub fn cannot_read(&mut self, name: String) {
         self.unreadable.insert(name);
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load { instances: self.names.len(), objects: self.objects.len() }
+    }
+
+    /// What their statuses say of VNICs: instance and VNIC.
+    #[must_use]
+    pub fn believed(&self) -> Vec<Believed> {
+        let vnic = |object: &Arc<VnicAttachment>| {
+            Some((object.spec.instance_id.clone(), object.status.as_ref()?.vnic_id.clone()?))
+        };
+        self.objects.values().filter_map(vnic).collect()
     }
 
     /// The instances that have some.

@@ -1,10 +1,13 @@
 //! What is attached stays as asked, and costs nothing while it is.
 
+use std::time::Duration;
+
 use api::AttachmentReason;
 use oci::{FreeformTags, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
+use crate::store::NodeView;
 use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
@@ -15,7 +18,7 @@ async fn nothing_is_written_or_changed_while_nothing_changes() {
     let (written, called) = (scene.statuses(), scene.calls());
     for _ in 0..5 {
         assert!(matches!(scene.look().await, Next::Settled(_)));
-        tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
     }
     assert_eq!((scene.statuses(), scene.calls()), (written, called));
 }
@@ -160,4 +163,39 @@ async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
     scene.settle().await;
     assert_eq!((scene.live().len(), scene.count("AttachVnic")), (1, 2));
     assert_eq!(scene.told("a")[1], format!("True {}", api::Reason::as_str(AttachmentReason::Ready)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_order_waits_for_its_turn_and_what_is_not_does_not() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+    scene.settle().await;
+    assert_eq!(scene.worker.due(&instance(1), 1.0), scene.worker.between_looks());
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+    scene.settle().await;
+    scene.store.nodes_mut().apply(NodeView {
+        name: "by-another-name".to_owned(),
+        instance: Some(instance(1)),
+        ..NodeView::default()
+    });
+    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    // So many that looks alone would take hours.
+    for number in 2..3000 {
+        scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
+    }
+    assert!(scene.worker.between_looks() > Duration::from_mins(5));
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    let missed = std::cell::RefCell::new(Vec::new());
+    let sweeping = scene.worker.sweep(|| 1.0, |instance| missed.borrow_mut().push(instance));
+    let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
+    assert_eq!(missed.into_inner(), [instance(1)]);
 }

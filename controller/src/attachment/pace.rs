@@ -1,0 +1,56 @@
+//! How often what is in order is looked at. A look costs some calls, and the cloud takes so many a second: with many
+//! instances the looks are stretched, and lists of whole compartments (`sweep`) tell in between which are worth one.
+
+use std::time::Duration;
+
+use api::VnicAttachment;
+
+use super::tidings::is_settled;
+
+/// Of a look: the instance, its list, and what else comes once.
+const CALLS_PER_INSTANCE: f64 = 3.0;
+/// Each VNIC of ours and its addresses.
+const CALLS_PER_VNIC: f64 = 2.0;
+/// What regular looks may take of the requests: the rest is for those who wait.
+const SHARE: f64 = 0.5;
+
+/// How much there is to look after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Instances with objects.
+    pub instances: usize,
+    /// Objects.
+    pub objects: usize,
+}
+
+/// The pause between two looks at an instance that is in order: `resync`, or longer where half of `rate` requests per second
+/// would not suffice.
+#[must_use]
+pub fn between_looks(resync: Duration, load: Load, rate: f64) -> Duration {
+    // Nobody has 2^53 instances.
+    let calls = CALLS_PER_INSTANCE * load.instances as f64 + CALLS_PER_VNIC * load.objects as f64;
+    resync.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
+}
+
+/// Whether an instance need not be looked at at once: all its objects are as asked, and name the Node that it is now.
+#[must_use]
+pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node: Option<&str>) -> bool {
+    objects.into_iter().all(|object| {
+        let status = object.status.as_ref();
+        let named = status.and_then(|status| status.node_name.as_deref());
+        is_settled(object, status) && (node.is_none() || named == node)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_stretched_where_there_are_too_many() {
+        let resync = Duration::from_mins(5);
+        assert_eq!(between_looks(resync, Load { instances: 100, objects: 200 }, 20.0), resync);
+        let many = Load { instances: 10_000, objects: 20_000 };
+        assert_eq!(between_looks(resync, many, 20.0), Duration::from_secs(7000));
+    }
+}

@@ -1,0 +1,90 @@
+//! Lists of whole compartments: a thousand attachments in a call. They tell which VNICs are missing, hence which instances
+//! are worth a look; what is done about it, the look decides.
+
+use std::collections::{BTreeSet, HashSet};
+
+use oci::{CloudView, Error, VnicAttachment as Listed};
+use vcn::Ocid;
+
+/// What is believed of an object: its instance and its VNIC.
+pub type Believed = (Ocid, Ocid);
+
+/// The attachments of some compartments that are there or on their way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    instances: HashSet<Ocid>,
+    vnics: HashSet<Ocid>,
+}
+
+/// Lists the compartments.
+///
+/// # Errors
+/// When one cannot be listed: then nothing is known of what is missing.
+pub async fn sweep<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>) -> Result<Swept, Error> {
+    let mut swept = Swept::default();
+    for compartment in compartments {
+        swept.add(cloud.vnic_attachments(compartment, None).await?);
+    }
+    Ok(swept)
+}
+
+impl Swept {
+    fn add(&mut self, listed: Vec<Listed>) {
+        for attachment in listed.into_iter().filter(|attachment| attachment.lifecycle_state.counts()) {
+            self.instances.insert(attachment.instance_id);
+            self.vnics.extend(attachment.vnic_id);
+        }
+    }
+
+    /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
+    /// compartment that is not known: it counts only if something of it was listed `before`.
+    #[must_use]
+    pub fn missing(&self, believed: impl IntoIterator<Item = Believed>, before: &Self) -> BTreeSet<Ocid> {
+        let missing = |(instance, vnic): &Believed| {
+            !self.vnics.contains(vnic) && (self.instances.contains(instance) || before.instances.contains(instance))
+        };
+        believed.into_iter().filter(missing).map(|(instance, _)| instance).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oci::AttachmentState;
+
+    use super::*;
+    use crate::attachment::sample::instance;
+
+    fn vnic(number: u32) -> Ocid {
+        format!("ocid1.vnic.oc1.iad.v{number}").parse().unwrap()
+    }
+
+    fn listed(on: u32, number: u32, state: AttachmentState) -> Listed {
+        Listed {
+            id: format!("ocid1.vnicattachment.oc1.iad.a{number}").parse().unwrap(),
+            compartment_id: "ocid1.compartment.oc1..one".parse().unwrap(),
+            instance_id: instance(on),
+            lifecycle_state: state,
+            availability_domain: None,
+            display_name: None,
+            subnet_id: None,
+            vnic_id: Some(vnic(number)),
+            vlan_tag: None,
+            nic_index: None,
+            time_created: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_any_more_is_missing_and_unknown_compartments_prove_nothing() {
+        let (mut before, mut now) = (Swept::default(), Swept::default());
+        before.add(vec![listed(3, 30, AttachmentState::Attached)]);
+        now.add(vec![
+            listed(1, 10, AttachmentState::Attached),
+            listed(1, 11, AttachmentState::Attached),
+            listed(2, 20, AttachmentState::Attached),
+            listed(2, 21, AttachmentState::Detached),
+        ]);
+        let believed = [(1, 11), (2, 21), (3, 31), (4, 41)].map(|(on, number)| (instance(on), vnic(number)));
+        assert_eq!(now.missing(believed, &before), BTreeSet::from([instance(2), instance(3)]));
+    }
+}
