@@ -26,7 +26,7 @@ use crate::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::work::{self, Work};
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
-const SYSTEM: &str = "kube-system";
+pub(crate) const SYSTEM: &str = "kube-system";
 /// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// For the API server to answer one question.

@@ -1,16 +1,22 @@
 //! `oke-node-controller plan`: what the controller would do now, as it would log it. Changes nothing: what reads the API
 //! server here can only list, what reads the cloud is a [`oci::CloudView`].
 
+mod cloud;
+mod future;
 mod reader;
 mod report;
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use resident::args::Format;
 use tokio::time::{Instant, timeout};
 
+use crate::attachment::mark::Mark;
+use crate::cloud::connect;
+use crate::metrics::Metrics;
 use crate::profile::observed::Observed;
 use crate::profile::plan::plan;
 use crate::profile::removal::Unwanted;
@@ -18,30 +24,49 @@ use crate::profile::run::GRACE;
 use crate::profile::selection::select;
 use crate::run::kubernetes;
 use crate::settings::Settings;
+use cloud::Line;
+use future::Objects;
 use reader::Reader;
 use report::Report;
 
-/// For all that is read.
+/// For all that is read from the API server, and for all from the cloud.
 const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Reads everything and says what would be done.
 ///
 /// # Errors
-/// When something cannot be read.
+/// When something cannot be read. What could be is said all the same.
 pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
-    let _ = settings;
     let reader = Reader::new(kubernetes().await?);
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
     let selections = select(&observed);
     // How long something was unwanted, this process cannot know: it says what is to come, and not when.
     let plan = plan(&observed, &selections, (&Unwanted::default(), GRACE, Instant::now()));
-    let report = Report::of(&plan);
+    let objects = future::after(observed.attachments.iter(), &plan.steps);
+    let cloud = match objects.is_empty() {
+        true => Ok(Vec::new()),
+        false => in_the_cloud(&settings, &reader, &objects).await,
+    };
+    let (cloud, problem) = match cloud {
+        Ok(lines) => (lines, None),
+        Err(problem) => (Vec::new(), Some(problem)),
+    };
+    let report = Report::of(&plan, cloud, problem.is_none());
     let text = match format {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
     };
     // `… | head` closes the pipe, which is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    problem.map_or(Ok(()), Err)
+}
+
+async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<Vec<Line>> {
+    let mark = Mark::new(match &settings.cluster_id {
+        Some(id) => id.clone(),
+        None => reader.cluster().await?,
+    });
+    let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.context("setting up the OCI client")?;
+    timeout(DEADLINE, cloud::look(&oci, &mark, objects)).await.context("reading from the cloud takes too long")
 }

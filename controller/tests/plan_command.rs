@@ -1,7 +1,9 @@
-//! `oke-node-controller plan` against a real API server: by somebody who may only list, and nothing is another afterwards.
+//! `oke-node-controller plan` against a real API server and the emulated OCI API: by somebody who may only read, and nothing is
+//! another afterwards.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::VnicAttachment;
@@ -9,17 +11,33 @@ use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_harness::ApiServer;
+use oke_node_controller::profile::stamp::object_name;
+use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn, VnicSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use vcn::Ocid;
 
 struct Scene {
     server: &'static ApiServer,
+    oci: OciApi,
+    vcn: Arc<Vcn>,
     folder: TempDir,
 }
 
 impl Scene {
-    /// A cluster with a profile for two nodes, one of which asks for another profile that is not there.
+    /// A cluster with a profile for two nodes, one of which asks for another profile that is not there, and the other has as
+    /// many VNICs as it may have.
     async fn new() -> Self {
+        let network = "10.0.0.0/24".parse().unwrap();
+        let node =
+            |name: &str, most| NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", most).on_paper();
+        let builder = Vcn::builder().subnet(SubnetSpec::new("nodes", network)).node(node("a", 4)).node(node("b", 2));
+        let vcn = Arc::new(builder.start().unwrap());
+        vcn.attach_vnic("b", &VnicSpec::new("nodes")).unwrap();
+        let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
+        let folder = TempDir::new().unwrap();
+        oci.write_user(folder.path()).unwrap();
+        let instance = |name: &str| instance(&oci, name);
         let server = ApiServer::shared().unwrap();
         for crd in api::crd::all() {
             server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
@@ -32,12 +50,16 @@ impl Scene {
         }
         let role = "rbac.authorization.k8s.io/v1";
         let rule = |group: &str, kinds: &[&str]| json!({ "apiGroups": [group], "resources": kinds, "verbs": ["list"] });
-        let rules = [rule("", &["nodes"]), rule("oke.oraclecloud.com", &["vnicprofiles", "vnicattachments"])];
+        let rules = [
+            rule("", &["nodes"]),
+            rule("oke.oraclecloud.com", &["vnicprofiles", "vnicattachments"]),
+            json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"] }),
+        ];
         let node = |name: &str, annotations: Value| {
             json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
-                "spec": { "providerID": format!("oci://ocid1.instance.oc1.iad.{name}") } })
+                "spec": { "providerID": format!("oci://{}", instance(name)) } })
         };
-        let template = json!({ "name": "net1", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" });
+        let template = json!({ "name": "net1", "purpose": "Host", "subnetId": vcn.subnet("nodes").unwrap().id });
         for object in [
             json!({ "apiVersion": role, "kind": "ClusterRole", "metadata": { "name": "reads" }, "rules": rules }),
             json!({ "apiVersion": role, "kind": "ClusterRoleBinding", "metadata": { "name": "reads" },
@@ -51,7 +73,7 @@ impl Scene {
         ] {
             server.apply_object(object).await.unwrap();
         }
-        Self { server, folder: TempDir::new().unwrap() }
+        Self { server, oci, vcn, folder }
     }
 
     /// What it says, by whom it is run.
@@ -60,6 +82,9 @@ impl Scene {
         self.server.write_kubeconfig(&self.server.user(user, None).unwrap(), &kubeconfig).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_oke-node-controller"))
             .env("KUBECONFIG", kubeconfig)
+            .env("OCI_PRINCIPAL", "api-key")
+            .env("OCI_CONFIG_FILE", self.folder.path().join("config"))
+            .env("OCI_ENDPOINT", self.oci.url())
             .arg("plan")
             .args(arguments)
             .output()
@@ -72,6 +97,10 @@ impl Scene {
     async fn versions(&self) -> Vec<(String, String)> {
         objects(self.server).await.unwrap()
     }
+}
+
+fn instance(oci: &OciApi, node: &str) -> Ocid {
+    oci.attachments().into_iter().find(|attachment| attachment.node == node).unwrap().instance
 }
 
 async fn objects(server: &ApiServer) -> kube::Result<Vec<(String, String)>> {
@@ -99,22 +128,52 @@ async fn it_says_what_would_be_done_and_does_nothing_of_it() {
     let before = scene.versions().await;
     let (fine, text, errors) = scene.plan("reader", &[]);
     assert!(fine && errors.is_empty(), "{text}{errors}");
-    let expected = "\
-make VnicAttachment storage.net1.f3246ebdbf40 (VnicProfile storage, VNIC net1 of node a)
-make VnicAttachment storage.net1.f6246ebdc459 (VnicProfile storage, VNIC net1 of node b)
+    let name = |node: &str| object_name("storage", &"net1".parse().unwrap(), &instance(&scene.oci, node));
+    let (a, b) = (name("a"), name("b"));
+    let (subnet, machine) = (&scene.vcn.subnet("nodes").unwrap().id, instance(&scene.oci, "a"));
+    let expected = format!(
+        "\
+make VnicAttachment {a} (VnicProfile storage, VNIC net1 of node a)
+make VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
+{a}: attach a VNIC in {subnet} to {machine}
+{b}: nothing: ShapeCapacity: the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs
 
 To be seen to:
 node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which is not there
-";
+"
+    );
     assert_eq!(text, expected);
     let (fine, json, errors) = scene.plan("reader", &["-o", "json"]);
     assert!(fine, "{errors}");
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["objects"][0]["step"], "make");
+    assert_eq!((&json["cloud"][0]["word"], &json["cloud"][1]["word"]), (&"attach".into(), &"ShapeCapacity".into()));
     assert_eq!(json["problems"][0]["reason"], "UnknownVnicProfile");
     assert_eq!(scene.versions().await, before);
+    for operation in [
+        Operation::AttachVnic,
+        Operation::DetachVnic,
+        Operation::UpdateVnic,
+        Operation::CreateAddress,
+        Operation::DeleteAddress,
+        Operation::BulkCreateAddresses,
+        Operation::BulkDeleteAddresses,
+    ] {
+        let asked: u64 =
+            [200, 204, 400, 404, 409, 429].map(|status| scene.oci.answered(operation, status)).iter().sum();
+        assert_eq!(asked, 0, "{operation:?}");
+    }
+    assert!(scene.oci.answered(Operation::ListVnicAttachments, 200) > 0);
     let client = scene.server.client(scene.server.admin()).unwrap();
     assert!(Api::<VnicAttachment>::all(client).list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    scene.oci.forbid(&[Operation::GetInstance]);
+    let (fine, text, errors) = scene.plan("reader", &[]);
+    assert!(fine && text.contains(&format!("{a}: nothing: NotAuthorizedOrNotFound: ")), "{text}{errors}");
+    scene.oci.inject(ApiFault::refuse(400, "InvalidParameter").of(Operation::GetInstance));
+    let (fine, text, errors) = scene.plan("reader", &[]);
+    assert!(fine && text.contains(&format!("{machine} cannot be read: GetInstance {machine}")), "{text}{errors}");
+
     let (fine, text, errors) = scene.plan("stranger", &[]);
     assert!(!fine && text.is_empty(), "{text}");
     assert!(errors.contains("listing VnicProfiles") && errors.contains("forbidden"), "{errors}");

@@ -3,11 +3,13 @@
 use std::fmt::Debug;
 
 use anyhow::Context;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::lead::SYSTEM;
 use crate::store::{NodeObject, NodeView, Store, readable};
 
 /// Answers come in pieces of so many objects.
@@ -41,6 +43,14 @@ impl Reader {
         }
         drop(all);
         Ok(store)
+    }
+
+    /// What the cluster is called in tags: the uid of kube-system.
+    pub(super) async fn cluster(&self) -> anyhow::Result<String> {
+        let api: Api<Namespace> = Api::all(self.0.clone());
+        let namespace =
+            api.get(SYSTEM).await.with_context(|| format!("reading the namespace {SYSTEM} (or set CLUSTER_ID)"))?;
+        namespace.metadata.uid.with_context(|| format!("the namespace {SYSTEM} has no uid"))
     }
 
     async fn list<K: Resource + Clone + Debug + DeserializeOwned>(&self, api: Api<K>) -> kube::Result<Vec<K>> {

@@ -4,16 +4,24 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::cloud::Line;
+
 use crate::profile::plan::{Plan, Step};
 use crate::profile::run::GRACE;
 
 /// All of it.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// Writes to the API server.
     objects: Vec<Entry>,
     /// Deletions that come when a grace is over, if things stay as they are.
     later: Vec<Entry>,
+    /// What would be done in the cloud, object by object, those that are to be made among them; and why nothing, where
+    /// something is missing all the same.
+    cloud: Vec<Line>,
+    /// Whether the cloud could be asked.
+    cloud_read: bool,
     /// What is wrong on nodes.
     problems: Vec<Problem>,
 }
@@ -36,7 +44,7 @@ struct Problem {
 }
 
 impl Report {
-    pub(super) fn of(plan: &Plan<'_>) -> Self {
+    pub(super) fn of(plan: &Plan<'_>, cloud: Vec<Line>, cloud_read: bool) -> Self {
         let entry = |step: &Step| Entry { step: step.kind(), object: step.object().to_owned(), text: step.to_string() };
         let problem = |problem: &crate::profile::selection::NodeProblem<'_>| Problem {
             node: problem.node.to_owned(),
@@ -46,6 +54,8 @@ impl Report {
         Self {
             objects: plan.steps.iter().map(entry).collect(),
             later: plan.later.iter().map(entry).collect(),
+            cloud,
+            cloud_read,
             problems: plan.problems.iter().map(problem).collect(),
         }
     }
@@ -53,11 +63,17 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.objects.is_empty() {
-            writeln!(f, "Nothing would be changed.")?;
+        let changes = !self.objects.is_empty() || self.cloud.iter().any(|line| line.changes);
+        match (changes, self.cloud_read) {
+            (true, _) => {}
+            (false, true) => writeln!(f, "Nothing would be changed.")?,
+            (false, false) => writeln!(f, "No VnicAttachment would be changed.")?,
         }
         for entry in &self.objects {
             writeln!(f, "{}", entry.text)?;
+        }
+        for line in &self.cloud {
+            writeln!(f, "{}", line.text)?;
         }
         if !self.later.is_empty() {
             writeln!(f, "\nWithin {} minutes, if it stays so:", GRACE.as_secs() / 60)?;

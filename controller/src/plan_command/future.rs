@@ -1,0 +1,50 @@
+//! The VnicAttachments as they would be after the profiles' steps. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::VnicAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use vcn::Ocid;
+
+use crate::profile::plan::Step;
+
+/// The uid of an object that is not there yet: no VNIC has it in its tags.
+const NOT_MADE_YET: &str = "not-made-yet";
+
+/// By instance.
+pub(super) type Objects = BTreeMap<Ocid, Vec<Arc<VnicAttachment>>>;
+
+/// What is there, with the steps carried out.
+pub(super) fn after<'a>(there: impl Iterator<Item = &'a Arc<VnicAttachment>>, steps: &[Step]) -> Objects {
+    let mut all: BTreeMap<String, Arc<VnicAttachment>> =
+        there.map(|object| (object.name_any(), Arc::clone(object))).collect();
+    for step in steps {
+        match step {
+            Step::Make(stamp) => {
+                let mut object = stamp.object();
+                object.metadata.uid = Some(format!("{NOT_MADE_YET}-{}", stamp.name));
+                object.metadata.creation_timestamp = Some(Time(Timestamp::MAX));
+                all.insert(stamp.name.clone(), Arc::new(object));
+            }
+            Step::Change { stamp, .. } => {
+                if let Some(object) = all.get_mut(&stamp.name).map(Arc::make_mut) {
+                    object.spec = stamp.spec.clone();
+                }
+            }
+            Step::Remove { object, .. } | Step::Replace { object, .. } => {
+                if let Some(object) = all.get_mut(&object.name).map(Arc::make_mut) {
+                    object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+                }
+            }
+            Step::Guard(_) | Step::LetGo(_) => {}
+        }
+    }
+    let mut objects = Objects::new();
+    for object in all.into_values() {
+        objects.entry(object.spec.instance_id.clone()).or_default().push(object);
+    }
+    objects
+}
