@@ -21,7 +21,7 @@ STATIC_BUILD  = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=sta
 RELEASE       = $(or $(CARGO_TARGET_DIR),target)/$(HOST)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs demo demo-down test bench soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs demo demo-down test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ bench: setup build ## Race the pod path against the reference plugins
 	$(STATIC_BUILD) --package tests $(addprefix --bin ,$(YARDSTICKS))
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
 	$(BENCH)
+
+# On paper: a cloud that answers and a real API server with the objects of 10,000 nodes (SCALE=n for fewer).
+scale: setup ## Measure the controller with 20,000 VnicAttachments: memory, writes at rest
+	$(STATIC_BUILD) --bin oke-node-controller
+	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
+	    --ignored --nocapture scale
 
 # SOAK=1: tests that take a sample of their cases (every system call that may fail or be the last) take all of them.
 soak: setup ## Run all tests SOAK_ROUNDS times (10), then machine and fuzz, stopping at the first failure

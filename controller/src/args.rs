@@ -137,7 +137,8 @@ pub struct Options {
     /// compartments are listed this often
     #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 300.0, value_name = "SECONDS")]
     pub resync_seconds: f64,
-    /// How soon an instance is looked at again while a VNIC of it is being attached or detached, in seconds
+    /// How soon an instance is looked at again while a VNIC of it is being attached or detached, in seconds; less often
+    /// where so many wait that this would take more than half of the requests
     #[arg(long, global = true, env = "POLL_SECONDS", default_value_t = 3.0, value_name = "SECONDS")]
     pub poll_seconds: f64,
     /// The longest pause between two attempts at what fails, in seconds

@@ -32,6 +32,14 @@ pub fn between_looks(resync: Duration, load: Load, rate: f64) -> Duration {
     resync.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
 }
 
+/// The pause until an instance is looked at again while something is on its way: `poll`, or longer where so many wait that
+/// their polls would take half of `rate` requests per second. The other half attaches.
+#[must_use]
+pub fn between_polls(poll: Duration, waiting: usize, rate: f64) -> Duration {
+    let calls = CALLS_PER_INSTANCE * waiting as f64;
+    poll.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
+}
+
 /// Whether an instance need not be looked at at once: all its objects are as asked, and name the Node that it is now.
 #[must_use]
 pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node: Option<&str>) -> bool {
@@ -52,5 +60,7 @@ mod tests {
         assert_eq!(between_looks(resync, Load { instances: 100, objects: 200 }, 20.0), resync);
         let many = Load { instances: 10_000, objects: 20_000 };
         assert_eq!(between_looks(resync, many, 20.0), Duration::from_secs(7000));
+        let poll = Duration::from_secs(3);
+        assert_eq!([1, 10, 200].map(|waiting| between_polls(poll, waiting, 20.0).as_secs()), [3, 3, 60]);
     }
 }

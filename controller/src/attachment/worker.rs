@@ -58,6 +58,8 @@ pub struct AttachmentWorker<C, O> {
     /// What many instances share.
     pub cache: Cache,
     memories: Mutex<HashMap<Ocid, Memory>>,
+    /// Instances of which something is on its way.
+    waiting: Mutex<HashSet<Ocid>>,
     /// Those that instances were seen in.
     compartments: Mutex<BTreeSet<Ocid>>,
 }
@@ -82,8 +84,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
         let Surroundings { store, mark, events, metrics, configurations } = surroundings;
-        let (cache, memories, compartments) = (Cache::default(), Mutex::default(), Mutex::default());
-        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories, compartments }
+        let (cache, memories, waiting, compartments) = Default::default();
+        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories, waiting, compartments }
     }
 
     /// The pause between two looks at what is in order.
@@ -91,6 +93,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     pub fn between_looks(&self) -> Duration {
         let settings = self.configurations.borrow().settings.clone();
         pace::between_looks(settings.pace.resync, self.store.attachments().load(), settings.oci.rates.most)
+    }
+
+    /// The pause until an instance of which something is on its way is looked at again.
+    fn between_polls(&self, instance: &Ocid) -> Duration {
+        let settings = self.configurations.borrow().settings.clone();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(instance.clone());
+        pace::between_polls(settings.pace.poll, waiting.len(), settings.oci.rates.most)
     }
 
     /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
@@ -166,7 +176,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         } else if objects.is_empty() {
             Next::Gone
         } else if planned.waits || outcome.waits() {
-            Next::Soon(pace.poll)
+            Next::Soon(self.between_polls(instance))
         } else {
             Next::Settled(self.between_looks())
         }
@@ -284,6 +294,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     fn remember(&self, instance: &Ocid, memory: Memory, next: Next) {
+        if !matches!(next, Next::Soon(_)) {
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(instance);
+        }
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         if next != Next::Gone {
             memories.insert(instance.clone(), memory);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use api::{ConditionType, VnicAttachment, condition};
+use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use vcn::Ocid;
 
@@ -135,12 +135,18 @@ impl Attachments {
     }
 }
 
-/// Whether nothing but the status (and the version that goes with it) is another.
+/// Whether nothing is another but what we write ourselves: the status, our finalizer, and the version that goes with them.
 fn same_but_for_status(one: &VnicAttachment, other: &VnicAttachment) -> bool {
     let (a, b) = (&one.metadata, &other.metadata);
     one.spec == other.spec
         && (&a.uid, a.generation, &a.deletion_timestamp) == (&b.uid, b.generation, &b.deletion_timestamp)
-        && (&a.finalizers, &a.labels) == (&b.finalizers, &b.labels)
+        && a.labels == b.labels
+        // That ours came is our own doing.
+        && (!has_finalizer(one) || has_finalizer(other))
+}
+
+fn has_finalizer(object: &VnicAttachment) -> bool {
+    object.finalizers().iter().any(|finalizer| finalizer == VNIC_FINALIZER)
 }
 
 #[cfg(test)]
@@ -192,6 +198,10 @@ mod tests {
         with_status.metadata.resource_version = Some("9".to_owned());
         assert_eq!(all.apply(with_status.clone()), BTreeSet::new());
         assert_eq!(**all.get("a").unwrap(), with_status);
+        let mut kept = with_status.clone();
+        kept.metadata.finalizers = Some(vec![VNIC_FINALIZER.to_owned()]);
+        assert_eq!(all.apply(kept), BTreeSet::new(), "nor is our finalizer");
+        assert_eq!(all.apply(with_status), BTreeSet::from([instance(1)]), "that somebody took it off is");
     }
 
     #[test]

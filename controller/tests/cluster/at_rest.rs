@@ -5,6 +5,28 @@ use serde_json::json;
 use crate::scene::{Scene, wait_for};
 
 #[tokio::test]
+async fn a_wrong_configuration_leaves_the_last_good_one() {
+    let mut scene = Scene::new().await;
+    let file = scene.folder.path().join("controller.conf");
+    std::fs::write(&file, "LOG_LEVEL=info\n").unwrap();
+    scene.environment.insert("CONFIG_FILE".to_owned(), file.display().to_string());
+    let mut one = scene.controller("one");
+    wait_for("it leads", async || one.leads()).await;
+    let read = |result: &str| {
+        let line = format!("oke_node_controller_configuration_readings_total{{result=\"{result}\"}}");
+        one.metric(&line).unwrap_or_default()
+    };
+    std::fs::write(&file, "LOG_LEVEL=loud\nPOLL_SECOND=1\n").unwrap();
+    wait_for("it was refused", async || read("error") >= 1.0).await;
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "Ready").await;
+    std::fs::write(&file, "LOG_LEVEL=debug\n").unwrap();
+    wait_for("it was taken over", async || read("ok") >= 1.0).await;
+    assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
+    assert_eq!(one.ended(), None);
+}
+
+#[tokio::test]
 async fn looks_at_what_is_in_order_write_nothing() {
     let mut scene = Scene::with(3, 8, sandbox::OciSettings::default()).await;
     // The lease is the one thing that is written for ever; not here, for the revision is counted.

@@ -6,6 +6,8 @@ mod at_rest;
 mod chaos;
 mod leases;
 mod life;
+mod paper;
 mod process;
+mod scale;
 mod scene;
 mod weather;

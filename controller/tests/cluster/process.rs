@@ -21,7 +21,10 @@ impl Controller {
         // Free now; nobody else asks for one in this namespace.
         let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let output = File::options().create(true).append(true).open(&log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-controller"));
+        // `make scale` measures what is shipped.
+        let program =
+            std::env::var_os("CONTROLLER").unwrap_or_else(|| env!("CARGO_BIN_EXE_oke-node-controller").into());
+        let mut command = Command::new(program);
         command.env_clear().envs(environment.iter().cloned()).env("LISTEN", listen.to_string());
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         // With the thread that started it, whatever becomes of the test.
@@ -75,6 +78,22 @@ impl Controller {
 
     pub(crate) fn leads(&self) -> bool {
         self.get("/readyz").is_some_and(|(_, body)| body == "has the lease\n")
+    }
+
+    /// Its resident memory in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it was.
+    pub(crate) fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     pub(crate) fn log(&self) -> String {
