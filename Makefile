@@ -42,7 +42,7 @@ programs: setup
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	@.ci/check-static $(addprefix $(BIN)/,$(PROGRAMS))
 
-demo: build ## Show a dozen pods on an emulated VCN of two nodes; KEEP=1 leaves it running
+demo: build ## Show pods and VNICs on request on an emulated VCN; KEEP=1 leaves it running
 	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
 
 demo-down: ## Take away what KEEP=1 left

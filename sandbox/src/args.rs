@@ -19,7 +19,8 @@ pub(crate) struct Args {
 pub(crate) enum Subcommand {
     /// Start a VCN of two nodes, say what is in it, and run a program on one node or wait for Ctrl-C.
     Up(Up),
-    /// Show the main job: two nodes set up by the real agent, a dozen pods by the real plugin, proven with packets.
+    /// Show the main job: two nodes set up by the real agent, a dozen pods by the real plugin, proven with packets; then VNICs
+    /// on request, by a real API server and the controller manager.
     Demo(Demo),
     /// End the demo that `demo --keep` left up.
     Down,
@@ -34,6 +35,9 @@ pub(crate) struct Demo {
     /// Leave everything up, in the background, and say how to look inside.
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Leave the API server and the controller manager out: no Go is needed, and less memory.
+    #[arg(long)]
+    pub(crate) without_kubernetes: bool,
     /// This is the process in the background.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,

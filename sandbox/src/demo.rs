@@ -1,7 +1,9 @@
 //! `oke-sandbox demo`: the main job, end to end. Two emulated nodes are set up by the real agent, which runs the real
-//! installer; a dozen pods get their addresses from the real plugin; packets prove that it works; all of it goes again.
+//! installer; a dozen pods get their addresses from the real plugin; packets prove that it works. Then a real API server joins,
+//! where one can be had, and the controller manager attaches VNICs. All of it goes again.
 
 mod keep;
+mod kubernetes;
 mod proof;
 mod report;
 
@@ -11,17 +13,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use kube_harness::Assets;
 use sandbox::{
     Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec,
 };
 
 use crate::args::Demo;
+use kubernetes::Cluster;
 use report::Report;
 
 const PODS_PER_NODE: usize = 6;
 /// Small enough that the dozen pods use several VNICs.
 const PODS_PER_VNIC: u32 = 8;
-const PROGRAMS: [&str; 3] = ["oke-node-agent", "oke-cni-installer", "vcn-native"];
+const PROGRAMS: [&str; 4] = ["oke-node-agent", "oke-cni-installer", "oke-node-controller", "vcn-native"];
+/// The node that runs no pods.
+const CONTROL_PLANE: &str = "control-plane";
 
 /// A pod that runs.
 struct Running {
@@ -48,29 +54,43 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
             bail!("{program} is not in {}; `make build` makes it", bin_dir.display());
         }
     }
+    // It needs the machine's network, and minutes the first time.
+    let building = if options.without_kubernetes { None } else { Some(Assets::build()?) };
     let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
     let mut report = Report::default();
     let kernel = Capabilities::probe().context("cannot try what this kernel can")?;
     let vcn = start(kernel, &mut report).context("cannot start the emulated VCN")?;
-    let nodes: Vec<Arc<Node>> = vcn.nodes().cloned().collect();
-    let agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
+    let control_plane = vcn.node(CONTROL_PLANE)?;
+    let nodes: Vec<Arc<Node>> = kubernetes::workers(&vcn, &control_plane).cloned().collect();
+    let mut agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
     let pods = add_pods(&nodes, &mut report)?;
     phases(&nodes, &mut report)?;
     let failures = proof::prove(kernel, &nodes, &pods, &mut report);
+    let cluster = match building {
+        Some(building) => kubernetes::set_up(building, &vcn, &control_plane, &bin_dir, &mut report)?,
+        None => None,
+    };
+    if let Some(cluster) = &cluster {
+        agents = cluster.join(&nodes, agents, &bin_dir, &mut report)?;
+        cluster.profile(&vcn, &nodes, &mut report)?;
+    }
     for drop in vcn.drops() {
         report.line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
     }
     if options.keep && failures == 0 {
-        look_inside(&nodes, &pods, isolated, &mut report);
+        look_inside(&nodes, &pods, cluster.as_ref(), isolated, &mut report);
         keep::hold()?;
         return Ok(ExitCode::SUCCESS);
     }
     take_down(&nodes, pods, agents, &mut report)?;
+    if let Some(cluster) = cluster {
+        cluster.stop(&mut report)?;
+    }
     report.end(failures);
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn start(kernel: Capabilities, report: &mut Report) -> Result<Vcn> {
+fn start(kernel: Capabilities, report: &mut Report) -> Result<Arc<Vcn>> {
     let started = Instant::now();
     let node = |spec: NodeSpec| {
         spec.metadata("oke-native-pod-networking", "true")
@@ -86,15 +106,16 @@ fn start(kernel: Capabilities, report: &mut Report) -> Result<Vcn> {
         .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?))
         .node(node(NodeSpec::virtual_machine("node-a", "nodes")))
         .node(node(second))
+        .node(NodeSpec::virtual_machine(CONTROL_PLANE, "nodes"))
         .start()?;
-    report.row("emulated VCN: fabric, metadata service, resolver, 2 nodes", "up", started.elapsed());
+    report.row("emulated VCN: fabric, metadata service, resolver", "up", started.elapsed());
     if !kernel.vlan {
         report.line("this kernel has no 802.1Q, so both nodes are virtual machines (else node-b is bare metal)");
     }
     for node in vcn.nodes() {
         report.line(&format!("{}: {}, {} VNICs", node.name(), node.kind(), node.vnics().len()));
     }
-    Ok(vcn)
+    Ok(Arc::new(vcn))
 }
 
 fn set_up(vcn: &Vcn, nodes: &[Arc<Node>], bin_dir: &Path, report: &mut Report) -> Result<Vec<Agent>> {
@@ -179,7 +200,13 @@ fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>, report
     Ok(())
 }
 
-fn look_inside(nodes: &[Arc<Node>], pods: &[Running], isolated: Isolated, report: &mut Report) {
+fn look_inside(
+    nodes: &[Arc<Node>],
+    pods: &[Running],
+    cluster: Option<&Cluster>,
+    isolated: Isolated,
+    report: &mut Report,
+) {
     report.title("left up; look inside");
     let user = match isolated.user_namespace {
         true => format!(" --user=/proc/{}/ns/user --preserve-credentials", isolated.outer_pid),
@@ -196,6 +223,11 @@ fn look_inside(nodes: &[Arc<Node>], pods: &[Running], isolated: Isolated, report
         report.line(&format!("{enter} ip rule"));
         report.line(&format!("{enter} cat /run/vcn-native/pools.json /run/oke-node-agent.log"));
         report.line(&format!("{enter} ip netns exec {} ip addr", pod.pod.name()));
+    }
+    if let Some(cluster) = cluster {
+        report.line("# the cluster");
+        let enter = format!("{}{user}", cluster.node().enter_hint(isolated.outer_pid));
+        report.line(&format!("{enter} env {}", cluster.hint()));
     }
     report.line("# take it away: make demo-down");
 }

@@ -1,13 +1,26 @@
-//! Where etcd and kube-apiserver are. `servers/build` alone decides; it is asked, never made to build: a test has no network.
+//! Where etcd and kube-apiserver are. `servers/build` alone decides. Tests ask it and never make it build: they have no
+//! network.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::error::{During, Error, Result};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/build");
 
 /// A folder with etcd, kube-apiserver and perhaps kubectl, laid out as `KUBEBUILDER_ASSETS` is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assets(PathBuf);
+
+/// The servers being looked up, or built by a process of its own.
+#[derive(Debug)]
+pub struct Building {
+    /// The folder's name comes this way.
+    place: std::process::ChildStdout,
+    said: File,
+}
 
 impl Assets {
     /// Those of `KUBEBUILDER_ASSETS`, else those that were built here.
@@ -15,13 +28,28 @@ impl Assets {
     /// # Errors
     /// [`Error::NoAssets`], which says how to get them.
     pub fn find() -> Result<Self> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers/build");
-        let output = Command::new(&script).arg("--where").output().during(|| format!("run {}", script.display()))?;
+        let output = Command::new(SCRIPT).arg("--where").output().during(|| format!("run {SCRIPT}"))?;
         let said = |text: &[u8]| String::from_utf8_lossy(text).trim().to_owned();
         match output.status.success() {
             true => Ok(Self(PathBuf::from(said(&output.stdout)))),
             false => Err(Error::NoAssets(said(&output.stderr))),
         }
+    }
+
+    /// The same, built where they are not there yet, which takes minutes: whoever waits does something else meanwhile. To be
+    /// called where there is a network.
+    ///
+    /// # Errors
+    /// When the script cannot be started.
+    pub fn build() -> Result<Building> {
+        let doing = || format!("run {SCRIPT}");
+        // A pipe that nobody reads yet would stop a talkative build.
+        let said = tempfile::tempfile().during(doing)?;
+        let copy = said.try_clone().during(doing)?;
+        let mut command = Command::new(SCRIPT);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(copy).spawn().during(doing)?;
+        let place = child.stdout.take().ok_or_else(|| Error::Invalid("a process without output".to_owned()))?;
+        Ok(Building { place, said })
     }
 
     /// This folder, which is not looked into.
@@ -34,5 +62,25 @@ impl Assets {
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+}
+
+impl Building {
+    /// Waits for it; not necessarily in the process that began it.
+    ///
+    /// # Errors
+    /// [`Error::NoAssets`], which says why.
+    pub fn wait(mut self) -> Result<Assets> {
+        let mut place = String::new();
+        self.place.read_to_string(&mut place).during(|| format!("hear of {SCRIPT}"))?;
+        match place.trim() {
+            "" => {
+                let mut said = String::new();
+                let read = self.said.rewind().and_then(|()| self.said.read_to_string(&mut said));
+                read.during(|| format!("hear of {SCRIPT}"))?;
+                Err(Error::NoAssets(said.trim().to_owned()))
+            }
+            place => Ok(Assets(PathBuf::from(place))),
+        }
     }
 }

@@ -20,15 +20,18 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub(crate) fn new() -> Result<Self> {
-        // In the fresh namespaces of tests/runner /run is memory, and goes with them.
-        let parent = match std::env::var_os("OKE_TEST_ISOLATED") {
+    /// Where it is best. In the fresh namespaces of tests/runner /run is memory, and goes with them.
+    pub(crate) fn default_parent() -> PathBuf {
+        match std::env::var_os("OKE_TEST_ISOLATED") {
             Some(_) => PathBuf::from("/run"),
             None => std::env::temp_dir(),
-        };
-        remove_dead(&parent);
+        }
+    }
+
+    pub(crate) fn new(parent: &Path) -> Result<Self> {
+        remove_dead(parent);
         let doing = || format!("make a folder in {}", parent.display());
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).during(doing)?;
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).during(doing)?;
         let lock = File::create(folder.path().join(LOCK)).during(doing)?;
         lock.lock().during(doing)?;
         Ok(Self { folder, _lock: lock })

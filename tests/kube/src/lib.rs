@@ -45,7 +45,7 @@ mod server;
 mod weather;
 
 pub use account::{Bound, ServiceAccount};
-pub use assets::Assets;
+pub use assets::{Assets, Building};
 pub use error::{Error, Result};
 pub use identity::Identity;
 pub use server::ApiServer;

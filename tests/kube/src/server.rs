@@ -42,17 +42,17 @@ impl ApiServer {
     /// # Errors
     /// [`Error::NoAssets`] where there is none to start; when it does not start, its log's end is in the error.
     pub fn start() -> Result<Self> {
-        Self::start_at(&Assets::find()?, IpAddr::from(Ipv4Addr::LOCALHOST))
+        Self::start_at(&Assets::find()?, IpAddr::from(Ipv4Addr::LOCALHOST), &Folder::default_parent())
     }
 
-    /// The same on another address of the namespace.
+    /// The same on another address of the namespace, with its folder in `parent`.
     ///
     /// # Errors
     /// As [`ApiServer::start`].
-    pub fn start_at(assets: &Assets, address: IpAddr) -> Result<Self> {
+    pub fn start_at(assets: &Assets, address: IpAddr, parent: &Path) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::start_once(assets, address) {
+            match Self::start_once(assets, address, parent) {
                 Err(Error::Server { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {}
                 other => return other,
             }
@@ -73,8 +73,8 @@ impl ApiServer {
         }
     }
 
-    fn start_once(assets: &Assets, address: IpAddr) -> Result<Self> {
-        let folder = Folder::new()?;
+    fn start_once(assets: &Assets, address: IpAddr, parent: &Path) -> Result<Self> {
+        let folder = Folder::new(parent)?;
         let listen = Listen::free(address)?;
         let authority = Authority::new()?;
         write_keys(folder.path(), &authority, address)?;

@@ -1,0 +1,286 @@
+//! The demo's cluster: a real API server on a node of its own, the agents watching it, and the controller manager attaching
+//! VNICs through the emulated OCI API because somebody applied a VnicProfile. All that a person would do here is done, and
+//! shown, with kubectl.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kube_harness::{ApiServer, Bound, Building, ServiceAccount};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sandbox::{Agent, Container, Node, NpnShape, OciApi, OciSettings, Vcn};
+use serde_json::{Value, json};
+use vcn::Family;
+
+use super::report::Report;
+
+/// As shipped.
+const MANIFESTS: [&str; 4] = [
+    include_str!("../../../manifests/crds.yaml"),
+    include_str!("../../../manifests/admission.yaml"),
+    include_str!("../../../manifests/daemonset.yaml"),
+    include_str!("../../../manifests/controller.yaml"),
+];
+
+/// Where a node has its agent's token, in its own memory.
+const SECRETS: &str = "/run/demo-service-account";
+const LOG: &str = "/run/oke-node-controller.log";
+const SEEN: &str = "/var/lib/vcn-native/nativepodnetwork-seen.json";
+const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A cluster that runs. What it consists of ends with it.
+pub(crate) struct Cluster {
+    controller: Option<Child>,
+    kubectl: PathBuf,
+    home: PathBuf,
+    node: Arc<Node>,
+    server: ApiServer,
+    oci: OciApi,
+}
+
+/// Sets it up around nodes whose agents have read files so far; `None` where no API server can be had.
+pub(crate) fn set_up(
+    building: Building,
+    vcn: &Arc<Vcn>,
+    control_plane: &Arc<Node>,
+    bin_dir: &Path,
+    report: &mut Report,
+) -> Result<Option<Cluster>> {
+    report.title("Kubernetes: a real API server on a node of its own (built the first time, for some minutes)");
+    let assets = match building.wait() {
+        Ok(assets) => assets,
+        Err(error) => {
+            report.line(&format!("left out: {error}"));
+            return Ok(None);
+        }
+    };
+    let kubectl = assets.program("kubectl");
+    if !kubectl.is_file() {
+        report.line(&format!("left out: {} is missing, which shows what is in it", kubectl.display()));
+        return Ok(None);
+    }
+    let started = Instant::now();
+    let address = control_plane.address(Family::Ipv4).context("the control plane has no IPv4 address")?;
+    let server = control_plane.run(|| ApiServer::start_at(&assets, address, Path::new("/run")))??;
+    let oci = OciApi::start(Arc::clone(vcn), OciSettings::default())?;
+    let home = server.folder().to_owned();
+    // The server's folder is in the node's own memory, and seen there only.
+    control_plane.run(|| server.write_kubeconfig(server.admin(), &home.join("config")))??;
+    report.row(&format!("{address}: etcd, kube-apiserver"), "ready", started.elapsed());
+    let mut cluster = Cluster { controller: None, kubectl, home, node: Arc::clone(control_plane), server, oci };
+    cluster.fill(vcn)?;
+    cluster.controller = Some(cluster.start_controller(bin_dir)?);
+    Ok(Some(cluster))
+}
+
+impl Cluster {
+    /// What OKE and the operator put into it.
+    fn fill(&self, vcn: &Vcn) -> Result<()> {
+        let definition = std::fs::read_to_string(ApiServer::native_pod_networks()).context("read OKE's definition")?;
+        self.apply(&definition)?;
+        self.kubectl(&["wait", "--for=condition=Established", "customresourcedefinition", "--all"])?;
+        for manifest in MANIFESTS {
+            self.apply(manifest)?;
+        }
+        self.kubectl(&["wait", "--for=condition=Established", "customresourcedefinition", "--all"])?;
+        for node in workers(vcn, &self.node) {
+            let object = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": { "name": node.name() },
+                "spec": { "providerID": node.id() },
+            });
+            self.apply(&object.to_string())?;
+            let mut npn = vcn.native_pod_network(node.name(), NpnShape::PerFamily)?;
+            self.apply(&npn.to_string())?;
+            let status = npn.get_mut("status").map(Value::take);
+            let patch = json!({ "status": status }).to_string();
+            let name = node.id().unique_id();
+            self.kubectl(&["patch", "nativepodnetwork", name, "--subresource=status", "--type=merge", "-p", &patch])?;
+        }
+        Ok(())
+    }
+
+    /// Starts agents anew, which now find an API server, and takes away the documents that they read before.
+    pub(crate) fn join(
+        &self,
+        nodes: &[Arc<Node>],
+        agents: Vec<Agent>,
+        bin_dir: &Path,
+        report: &mut Report,
+    ) -> Result<Vec<Agent>> {
+        let (host, port) = self.server.service();
+        let mut joined = Vec::new();
+        for (node, agent) in nodes.iter().zip(agents) {
+            agent.stop()?;
+            let started = Instant::now();
+            let account = ServiceAccount::new("kube-system", "oke-node-agent");
+            self.give_token(node, &account)?;
+            node.run(|| std::fs::remove_file(DOCUMENT))?.with_context(|| format!("remove {DOCUMENT}"))?;
+            let container = Container::node_agent()?.with_api_server(Path::new(SECRETS), &host, &port);
+            let mut agent = Agent::start_in(&container, node, bin_dir)?;
+            until("the agent has not seen its NativePodNetwork", || {
+                node.run(|| Path::new(SEEN).exists()).unwrap_or(false)
+            })?;
+            agent.wait_ready(node)?;
+            let what = format!("{}: agent anew, in the cluster", node.name());
+            report.row(&what, "NativePodNetwork watched", started.elapsed());
+            joined.push(agent);
+        }
+        self.show(&["get", "nativepodnetworks"], report)?;
+        Ok(joined)
+    }
+
+    /// What a kubelet does for a pod.
+    fn give_token(&self, node: &Node, account: &ServiceAccount) -> Result<()> {
+        let bound = Bound::Node(node.name().to_owned());
+        let ask = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            anyhow::Ok(runtime.block_on(self.server.token(account, &bound))?)
+        };
+        let token = self.node.run(ask)??;
+        node.run(|| self.server.write_in_cluster(&token, &account.namespace, Path::new(SECRETS)))??;
+        Ok(())
+    }
+
+    /// With the rights of its service account, and as the instance that it runs on towards OCI.
+    fn start_controller(&self, bin_dir: &Path) -> Result<Child> {
+        let account = ServiceAccount::new("kube-system", "oke-node-controller");
+        let ask = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            anyhow::Ok(runtime.block_on(self.server.token(&account, &Bound::Nothing))?)
+        };
+        let config = self.home.join("controller");
+        let token = self.node.run(ask)??;
+        self.node.run(|| self.server.write_kubeconfig(&token, &config))??;
+        let log = self.node.run(|| File::create(LOG))?.with_context(|| format!("make {LOG}"))?;
+        let endpoint = self.oci.url_in_nodes();
+        let command = self.node.command(bin_dir.join("oke-node-controller")).arg("run").env_clear();
+        let child = command
+            .env("KUBECONFIG", config)
+            .env("OCI_PRINCIPAL", "instance-principal")
+            .env("OCI_ENDPOINT", &endpoint)
+            .env("OCI_AUTH_ENDPOINT", &endpoint)
+            .env("POLL_SECONDS", "1")
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Ok(child)
+    }
+
+    /// One VNIC more on every node, and off again, for one object.
+    pub(crate) fn profile(&self, vcn: &Vcn, nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
+        report.title("oke-node-controller: a VnicProfile for the nodes of a pool");
+        let subnet = vcn.subnets().into_iter().find(|subnet| subnet.name == "pods").context("no subnet for pods")?;
+        let profile = json!({
+            "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+            "metadata": { "name": "storage" },
+            "spec": {
+                "nodeSelector": { "matchLabels": { "pool": "storage" } },
+                "attachments": [{ "name": "storage", "purpose": "Host", "subnetId": subnet.id }],
+            },
+        });
+        self.apply(&profile.to_string())?;
+        let before: Vec<usize> = nodes.iter().map(|node| node.vnics().len()).collect();
+        let started = Instant::now();
+        self.kubectl(&["label", "node", "--all", "pool=storage"])?;
+        let ready = vec!["True"; nodes.len()].join(" ");
+        until("the VNICs are not ready", || self.ready().is_ok_and(|now| now == ready)).with_context(|| self.log())?;
+        self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", "vnicprofile/storage"])?;
+        report.row("kubectl label node --all pool=storage", "every node has one VNIC more", started.elapsed());
+        self.show(&["get", "vnicprofiles,vnicattachments"], report)?;
+        let started = Instant::now();
+        self.kubectl(&["delete", "vnicprofile", "storage", "--timeout=60s"]).with_context(|| self.log())?;
+        let gone = || nodes.iter().zip(&before).all(|(node, before)| node.vnics().len() == *before);
+        until("the VNICs are still there", || gone() && self.ready().is_ok_and(|now| now.is_empty()))
+            .with_context(|| self.log())?;
+        report.row("kubectl delete vnicprofile storage", "detached", started.elapsed());
+        Ok(())
+    }
+
+    /// The status of every VnicAttachment's condition Ready.
+    fn ready(&self) -> Result<String> {
+        let path = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}"#;
+        Ok(self.kubectl(&["get", "vnicattachments", "-o", path])?.trim().to_owned())
+    }
+
+    fn apply(&self, manifest: &str) -> Result<()> {
+        let command = self.command(&["apply", "--server-side", "-f", "-"]);
+        said(&command.output_of_input(manifest.as_bytes())?).map(drop).context("kubectl apply")
+    }
+
+    fn show(&self, arguments: &[&str], report: &mut Report) -> Result<()> {
+        report.line(&format!("$ kubectl {}", arguments.join(" ")));
+        self.kubectl(arguments)?.lines().for_each(|line| report.line(line));
+        Ok(())
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        said(&self.command(arguments).output()?).with_context(|| format!("kubectl {}", arguments.join(" ")))
+    }
+
+    fn command(&self, arguments: &[&str]) -> sandbox::Command {
+        let command = self.node.command(&self.kubectl).args(arguments).env_clear();
+        command.env("KUBECONFIG", self.home.join("config")).env("HOME", &self.home)
+    }
+
+    /// How to use kubectl from a shell in the control plane's namespaces.
+    pub(crate) fn hint(&self) -> String {
+        format!(
+            "KUBECONFIG={} {} get nodes,npn,vnicp,vnica",
+            self.home.join("config").display(),
+            self.kubectl.display()
+        )
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    fn log(&self) -> String {
+        let log = self.node.run(|| std::fs::read_to_string(LOG));
+        format!("the controller's log:\n{}", log.ok().and_then(Result::ok).unwrap_or_default())
+    }
+
+    /// Ends the controller as a kubelet would, then the API server.
+    pub(crate) fn stop(mut self, report: &mut Report) -> Result<()> {
+        let Some(mut controller) = self.controller.take() else { return Ok(()) };
+        let started = Instant::now();
+        kill(Pid::from_raw(controller.id().try_into()?), Signal::SIGTERM).context("end the controller")?;
+        let status = controller.wait().context("wait for the controller")?;
+        if !status.success() {
+            bail!("the controller ended by SIGTERM with {status}; {}", self.log());
+        }
+        report.row("controller ended by SIGTERM", "ok", started.elapsed());
+        Ok(())
+    }
+}
+
+/// The nodes that run pods.
+pub(crate) fn workers<'a>(vcn: &'a Vcn, control_plane: &'a Node) -> impl Iterator<Item = &'a Arc<Node>> {
+    vcn.nodes().filter(|node| node.name() != control_plane.name())
+}
+
+fn said(output: &std::process::Output) -> Result<String> {
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
+    }
+}
+
+fn until(otherwise: &str, condition: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        if Instant::now() > deadline {
+            bail!("{otherwise} after {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
