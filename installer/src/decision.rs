@@ -52,7 +52,8 @@ impl Decision {
 /// Decides. In order: the setting; the node label; the instance metadata; the NativePodNetwork; the DaemonSets; what
 /// lies in the configuration directory, which may be stale and so never speaks *for* installing. Signals weaker than
 /// the instance metadata only decide for it when nothing speaks of Flannel. Where OKE's own CNI is present, nothing is
-/// installed unless takeover is set and no pod of its network lives on the node: both would hand out the same addresses.
+/// installed unless takeover is set: both would hand out the same addresses. And nothing is while pods of another network
+/// live on the node, whoever made it: their addresses may be among those.
 #[must_use]
 pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], pods: &Occupants) -> Decision {
     let voices = voices(settings, signals, conf_files);
@@ -78,31 +79,40 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], p
         (Says::VcnNative, _) => Decision::new(true, strongest.signal, strongest.found.clone()),
         (..) => Decision::new(false, strongest.signal, strongest.found.clone()),
     };
-    if decision.install
-        && let Some((signal, found)) = oke_cni(signals, conf_files)
-    {
-        if !settings.takeover {
+    if decision.install {
+        let oke = oke_cni(signals, conf_files);
+        if let (Some((signal, found)), false) = (&oke, settings.takeover) {
             let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-            return Decision::new(false, signal, reason);
+            return Decision::new(false, *signal, reason);
         }
-        let refusal = match pods {
-            Occupants::None => None,
-            Occupants::Some(what) => Some(format!(
-                "takeover is set, but pods of OKE's own CNI live on this node ({what}), and their addresses would be given \
-                 to others: drain the node, those of DaemonSets too; delete files that are of pods before a reboot; then it \
-                 goes on at the next look"
-            )),
-            Occupants::Unknown(why) => Some(format!(
-                "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why}): show the agent \
-                 both directories that tell (manifests/patches/takeover.yaml)"
-            )),
-        };
-        if let Some(reason) = refusal {
+        if let Some(reason) = occupied(pods, oke.is_some()) {
             return Decision::new(false, Signal::OkePods, reason);
         }
     }
     decision.against = contrary.into_iter().map(|voice| voice.signal).collect();
     decision
+}
+
+/// Why pods that are there stand in the way, and what to do. Where OKE's own CNI is no more, it need not be proven that none
+/// are left of it, for on most nodes it never was.
+fn occupied(pods: &Occupants, oke: bool) -> Option<String> {
+    const NEXT: &str = "drain the node, those of DaemonSets too; delete files that are of pods before a reboot; then it goes \
+                        on at the next look";
+    match (pods, oke) {
+        (Occupants::None, _) | (Occupants::Unknown(_), false) => None,
+        (Occupants::Some(what), true) => Some(format!(
+            "takeover is set, but pods of OKE's own CNI live on this node ({what}), and their addresses would be given to \
+             others: {NEXT}"
+        )),
+        (Occupants::Some(what), false) => Some(format!(
+            "pods of another pod network live on this node ({what}), OKE's own CNI's perhaps, and their addresses would be \
+             given to others: {NEXT}"
+        )),
+        (Occupants::Unknown(why), true) => Some(format!(
+            "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why}): show the agent \
+             both directories that tell (manifests/patches/takeover.yaml)"
+        )),
+    }
 }
 
 /// Everything that says anything, the strongest first.
@@ -165,7 +175,7 @@ fn flag(signal: Signal, what: &str, value: Option<&str>) -> Option<Voice> {
     Some(Voice { signal, says, found: format!("{what} is {value:?}") })
 }
 
-fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Signal, String)> {
+pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Signal, String)> {
     if let Some(file) = conf_files.iter().find(|file| file.is_oke()) {
         return Some((Signal::OkeConflist, format!("{} is present", file.name)));
     }

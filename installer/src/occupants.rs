@@ -1,4 +1,4 @@
-//! Whether pods of OKE's own CNI live on this node: it hands out the same addresses, and what it gave to whom is its own
+//! Whether pods of OKE's own CNI, or of another that we do not know, live on this node. OKE's is what takeover is about: it hands out the same addresses, and what it gave to whom is its own
 //! knowledge, in a form that is written down nowhere. So their addresses are not imported; takeover waits until they are
 //! gone. Three witnesses, who forget at different times: its own state, what the runtime remembers, and the kernel. One that
 //! tells of a pod is enough.
@@ -38,22 +38,27 @@ impl Occupants {
             return Self::None;
         }
         let results = settings.cni_cache_dir.join("results");
-        let found = used(&settings.oke_state_dir.join("used")).and_then(|used| match used {
-            Some(what) => Ok(Some(what)),
-            None if !settings.cni_cache_dir.is_dir() => {
-                Err((settings.cni_cache_dir.display().to_string(), "there is no such directory".to_owned()))
+        let witnesses: [&dyn Fn() -> Found; 3] = [
+            // The only one that is always there.
+            &kernel::pod,
+            &|| used(&settings.oke_state_dir.join("used")),
+            &|| {
+                if settings.cni_cache_dir.is_dir() {
+                    cached(&results, &networks(settings, conf_files))
+                } else {
+                    Err((settings.cni_cache_dir.display().to_string(), "there is no such directory".to_owned()))
+                }
+            },
+        ];
+        let mut unknown = Self::None;
+        for witness in witnesses {
+            match witness() {
+                Ok(Some(what)) => return Self::Some(what),
+                Ok(None) => {}
+                Err((what, why)) => unknown = Self::Unknown(format!("{what}: {why}")),
             }
-            None => cached(&results, &networks(settings, conf_files)),
-        });
-        let found = found.and_then(|found| match found {
-            Some(what) => Ok(Some(what)),
-            None => kernel::pod(),
-        });
-        match found {
-            Ok(None) => Self::None,
-            Ok(Some(what)) => Self::Some(what),
-            Err((path, error)) => Self::Unknown(format!("{path}: {error}")),
         }
+        unknown
     }
 }
 

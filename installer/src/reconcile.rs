@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use crate::apply::Applier;
+use crate::decision::oke_cni;
 use crate::exclusive::Exclusive;
 use crate::observed::{Observed, Scope, conf_files};
 use crate::plan::{Facts, plan};
@@ -37,8 +38,8 @@ pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool) -> Report {
 }
 
 /// Whether the pod network is ours to install, and what decided it. Reads the names and contents of the CNI
-/// configurations, and where takeover is set what shows OKE's pods, nothing else: cheap enough to ask before every other
-/// step.
+/// configurations, and where it would be installed for the first time what shows others' pods, nothing else: cheap enough to
+/// ask before every other step.
 pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
     match conf_files(&settings.cni_conf_dir) {
         Ok(files) => decided(settings, signals, &files),
@@ -47,9 +48,17 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 }
 
 fn decided(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
-    // Without takeover nobody asks for them.
-    let pods = if settings.takeover { Occupants::look(settings, files) } else { Occupants::None };
-    decide(settings, signals, files, &pods)
+    let alone = decide(settings, signals, files, &Occupants::None);
+    if !alone.install {
+        return alone;
+    }
+    // Where we were before and OKE's own CNI is not, other pods are somebody's whom our pods lived with.
+    let record = RecordFile::new(&settings.data_dir).read();
+    let returning = record.is_ok_and(|record| record.configurations.contains_key(vcn::CONFLIST_FILE));
+    if returning && oke_cni(signals, files).is_none() {
+        return alone;
+    }
+    decide(settings, signals, files, &Occupants::look(settings, files))
 }
 
 fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -> Report {

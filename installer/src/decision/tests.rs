@@ -163,5 +163,9 @@ fn rules_hold(signals: &Signals, files: &[ConfFile]) {
         let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
         assert_eq!(decision.install, positive && (takeover || !oke_present), "{signals:?} {files:?} {decision:?}");
         assert!(!decision.against.contains(&decision.decided_by));
+        let living = decide(&settings(PodNetwork::Auto, takeover), signals, files, &Occupants::Some("a pod".into()));
+        assert!(!living.install, "two pods would have one address: {living:?}");
+        let untold = decide(&settings(PodNetwork::Auto, takeover), signals, files, &Occupants::Unknown("why".into()));
+        assert_eq!(untold.install, decision.install && !oke_present, "{untold:?}");
     }
 }

@@ -3,7 +3,8 @@
 //! host, whichever way the rest of their packets goes. A link of the host's own has routes to subnets; a container's behind a
 //! bridge has the bridge's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
 use netlink::{Link, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
@@ -22,11 +23,14 @@ fn look() -> Result<Option<String>, netlink::Error> {
     if links.is_empty() {
         return Ok(None);
     }
+    // IPv6 has a route of this kind for an address of the host's own that is without its subnet.
+    let own: HashSet<IpAddr> = socket.addresses(None)?.into_iter().map(|held| held.address.ip()).collect();
     for family in Family::ALL {
         for route in socket.routes(&RouteFilter { family, table: None, protocol: None, oif: None })? {
-            let single = route.destination.prefix() == family.host_prefix() && route.kind == RouteKind::Unicast;
-            if let (true, Some(link)) = (single && route.protocol != PROTOCOL, links.get(&route.oif)) {
-                return Ok(Some(format!("a route to {} by {link}", route.destination.ip())));
+            let (to, single) = (route.destination.ip(), route.destination.prefix() == family.host_prefix());
+            let of_pod = single && route.kind == RouteKind::Unicast && route.protocol != PROTOCOL && !own.contains(&to);
+            if let (true, Some(link)) = (of_pod, links.get(&route.oif)) {
+                return Ok(Some(format!("a route to {to} by {link}")));
             }
         }
     }

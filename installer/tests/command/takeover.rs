@@ -79,7 +79,13 @@ fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_
     ] {
         let (node, host) = (node(), Host::new());
         // A container behind a bridge.
-        let others = ["ip link add br0 type bridge", "ip link set br0 up", "ip route add 10.88.0.9 dev br0"];
+        let others = [
+            "ip link add br0 type bridge",
+            "ip link set br0 up",
+            "ip route add 10.88.0.9 dev br0",
+            // Of the host itself.
+            "ip addr add 2001:db8:1::1/128 dev ens5",
+        ];
         host.inside(|| {
             others.iter().for_each(|command| sh(command));
             for (link, master) in [("veth0", None), ("veth1", Some("br0"))] {
@@ -95,6 +101,10 @@ fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("(oke-pods)") && text.contains(&format!("a route to {address} by veth0")), "{text}");
         assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+        fs::rename(node.path("net.d/10-oci.conflist"), node.path("aside")).unwrap();
+        let (_, text) = host.inside(|| node.run(&["--node-label", "true", "--usable"]));
+        assert!(text.contains("(oke-pods)") && node.names().is_empty(), "whether or not OKE's is here: {text}");
+        fs::rename(node.path("aside"), node.path("net.d/10-oci.conflist")).unwrap();
         host.inside(|| sh("ip link del veth0"));
         let (_, text) = host.inside(|| node.run(&TAKEOVER));
         assert!(text.contains("status: installed"), "{text}");
@@ -106,6 +116,40 @@ fn sh(command: &str) {
     let mut words = command.split(' ');
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{command}: {output:?}");
+}
+
+#[test]
+fn pods_that_okes_own_cni_left_behind_are_found_though_nothing_else_of_it_is_left() {
+    for witness in ["cache/results/oci-0123abcd-eth0", "shm/used/10.0.32.7"] {
+        let node = Node::new();
+        fs::create_dir_all(node.path(witness).parent().unwrap()).unwrap();
+        fs::write(node.path(witness), "").unwrap();
+        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.starts_with("decision: leave alone (oke-pods): pods of another pod network live"), "{text}");
+        assert!(text.contains(witness) && text.contains("drain the node"), "{text}");
+        assert_eq!(node.names(), Vec::<String>::new());
+        fs::remove_file(node.path(witness)).unwrap();
+        assert!(node.run(&["--node-label", "true", "--usable"]).1.contains("status: installed"));
+    }
+    // Where nobody can tell, there is no reason to think of OKE's.
+    let node = Node::new();
+    fs::remove_dir_all(node.path("cache")).unwrap();
+    assert!(node.run_plainly(&["--node-label", "true", "--usable"]).1.contains("status: installed"));
+}
+
+#[test]
+fn where_we_were_before_others_pods_do_not_keep_our_configuration_from_healing() {
+    let node = Node::new();
+    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    fs::remove_file(node.conflist()).unwrap();
+    fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
+    let (_, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert!(text.contains("status: installed"), "{text}");
+    fs::remove_file(node.conflist()).unwrap();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    let (_, text) = node.run(&TAKEOVER);
+    assert!(text.contains("(oke-pods)"), "OKE's came back, and so did its pods: {text}");
 }
 
 #[test]
