@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use kube_harness::{ApiServer, Bound, ServiceAccount};
+use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
 use serde_json::json;
 
 use crate::roles::{Right, Rights, each_right};
@@ -19,10 +19,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
 pub(crate) const NAMESPACE: &str = "kube-system";
 
+/// Where a kubelet puts a pod's token. In a fresh /run.
+const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 pub(crate) struct Cluster {
     pub(crate) server: &'static ApiServer,
     pub(crate) admin: Client,
-    /// The controller's account.
+    /// The controller's pod, and its token.
+    pod: Pod,
+    identity: Identity,
+    /// By that token.
     account: Client,
     all: Rights,
 }
@@ -33,22 +39,34 @@ impl Cluster {
         server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds.yaml")).await.unwrap();
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();
-        let identity = server.token(&account, &Bound::Nothing).await.unwrap();
         let admin = server.client(server.admin()).unwrap();
-        let cluster =
-            Self { server, admin, account: server.client(&identity).unwrap(), all: Rights::of_the_manifest() };
-        cluster.write_kubeconfig().await;
-        cluster
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), NAMESPACE);
+        // As the Deployment's controller would make it.
+        let template = Rights::pod_template();
+        let metadata = json!({ "name": format!("{NAME}-0"), "labels": template["metadata"]["labels"] });
+        let pod = serde_json::from_value(json!({ "metadata": metadata, "spec": template["spec"] })).unwrap();
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        let identity = server.token(&account, &Bound::Pod(pod.name_any())).await.unwrap();
+        let account = server.client(&identity).unwrap();
+        Self { server, admin, pod, identity, account, all: Rights::of_the_manifest() }
     }
 
-    /// For the controller: who it is, by its account's token alone.
-    async fn write_kubeconfig(&self) {
-        let token = self.server.token(&ServiceAccount::new(NAMESPACE, NAME), &Bound::Nothing).await.unwrap();
-        self.server.write_kubeconfig(&token, &self.kubeconfig()).unwrap();
+    pub(crate) const fn pod(&self) -> &Pod {
+        &self.pod
     }
 
-    pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
-        self.server.folder().join("controller.kubeconfig")
+    pub(crate) fn token(&self) -> &str {
+        self.identity.token().unwrap()
+    }
+
+    /// Does the kubelet's part. OCI's tokens come from an address of the API server, by the same authority in a cluster; here
+    /// it is another one.
+    pub(crate) fn mount_account(&self, authority_of_proxymux: &str) {
+        assert!(std::env::var_os("OKE_TEST_ISOLATED").is_some(), "this test writes to /run: run it by cargo test");
+        let folder = Path::new(MOUNTED);
+        self.server.write_in_cluster(&self.identity, NAMESPACE, folder).unwrap();
+        let authorities = format!("{}\n{authority_of_proxymux}", self.server.authority());
+        std::fs::write(folder.join("ca.crt"), authorities).unwrap();
     }
 
     /// Gives the account these rights and takes all others, and waits until the API server goes by that.

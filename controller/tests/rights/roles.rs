@@ -26,12 +26,13 @@ pub(crate) struct Right {
 
 impl Rights {
     pub(crate) fn of_the_manifest() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/controller.yaml");
-        let text = fs::read_to_string(path).unwrap();
-        let documents =
-            serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
-        let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-        Self(documents.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())).collect())
+        Self(documents(&["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]))
+    }
+
+    /// What the controller's pods are.
+    pub(crate) fn pod_template() -> Value {
+        let [mut deployment] = <[Value; 1]>::try_from(documents(&["Deployment"])).unwrap();
+        deployment["spec"]["template"].take()
     }
 
     /// The same but for one right.
@@ -90,6 +91,13 @@ impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)
     }
+}
+
+fn documents(kinds: &[&str]) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/controller.yaml");
+    let text = fs::read_to_string(path).unwrap();
+    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
+    documents.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())).collect()
 }
 
 fn remove(list: &mut Value, word: &str) {

@@ -63,12 +63,10 @@ impl<'c> Scene<'c> {
     }
 
     async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
-        let user = self.oci.write_user(folder).unwrap();
         self.node("a").await;
         self.profile("before").await;
         self.attachment("own", "a").await;
-        let log = folder.join(LOG);
-        let mut controller = Controller::start(&self.cluster.kubeconfig(), &self.oci.url(), &user, &log);
+        let mut controller = Controller::start(self.cluster, &self.oci, &folder.join(LOG)).await;
         self.parts(&mut controller).await
     }
 
