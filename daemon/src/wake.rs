@@ -57,7 +57,7 @@ impl Loop {
     /// Runs passes for ever; ends when the sources' task does.
     ///
     /// # Errors
-    /// When a pass panicked, or the kernel's events cannot be had at all.
+    /// When a pass panicked, or the kernel's events cannot be had at the start.
     pub async fn run(self) -> io::Result<()> {
         let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
         let mut configurations = self.configurations;
@@ -128,7 +128,10 @@ impl Loop {
                             Err(error) => {
                                 tracing::warn!(event = "kernel.monitor_lost", %error, "listening anew");
                                 sleep(RETRY.pause(1, chance())).await;
-                                events = Events::open()?;
+                                // Out of descriptors, most likely: the broken one fails again, and so another is tried.
+                                if let Ok(new) = Events::open() {
+                                    events = new;
+                                }
                             }
                         }
                         break Cause::Kernel;
@@ -147,7 +150,9 @@ impl Loop {
                             Err(error) => {
                                 tracing::warn!(event = "files.watch_lost", %error, "watching anew");
                                 sleep(RETRY.pause(1, chance())).await;
-                                files = Files::watch(&settings)?;
+                                if let Ok(new) = Files::watch(&settings) {
+                                    files = new;
+                                }
                             }
                         }
                         break Cause::Files;

@@ -149,9 +149,14 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
         }));
     }
     if ipv6 {
-        // Before it is raised: as long as the link's own link-local address is being checked for duplicates, for 1-2 s,
-        // the kernel cannot ask for the router, and nothing of a pod's leaves.
-        objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), "accept_dad"], "0"));
+        let mut set = |key: &str, value| objects.push(sysctl(&["net", "ipv6", "conf", name.as_str(), key], value));
+        // Before it is raised. A hardened host switches IPv6 off on new links.
+        set("disable_ipv6", "0");
+        // What its router advertises would become a default route of the host's, by this VNIC.
+        set("accept_ra", "0");
+        // As long as the link's own link-local address is being checked for duplicates, for 1-2 s, the kernel cannot ask for
+        // the router, and nothing of a pod's leaves.
+        set("accept_dad", "0");
     }
     // A virtual machine's VNIC is its link: under another address nothing of it would pass the fabric. A bare metal port
     // may have its own.

@@ -1,6 +1,7 @@
 //! The reconciler against a kernel, without the program around it.
 
 use std::cell::RefCell;
+use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -107,6 +108,21 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
 }
 
 /// `UML_MODULES=veth` and the runner `tests/uml/run` give one.
+/// CIS benchmarks have hosts switch IPv6 off, and whoever switches it on again forgets the links to come.
+#[test]
+fn a_vnic_with_ipv6_works_where_new_links_have_it_switched_off() {
+    let node = Node::new();
+    node.inside(|| fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap());
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
+    node.publish_dual_stack(&[("pods", 33)]);
+    assert_eq!(node.sysctl("net/ipv6/conf/ens5/disable_ipv6"), "1");
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), [""; 0], "{}", agent.log());
+    assert!(node.routes(Family::Ipv6, 1000).contains(&"::/0 fe80::200:17ff:fe00:1".into()));
+}
+
 #[test]
 #[ignore = "needs a kernel without IPv6"]
 fn on_a_kernel_without_ipv6_a_dual_stack_node_works_with_ipv4() {

@@ -15,12 +15,16 @@ const ROUTER: &str = "fe80::a";
 
 /// Sends one as the primary VNIC's router does: default router for 1800 s.
 fn advertise(node: &Node) {
+    advertise_on(node, "ens3", ROUTER);
+}
+
+fn advertise_on(node: &Node, link: &str, router: &str) {
     node.inside_fabric(|| {
-        let index = netlink::Socket::open().unwrap().index_of(&name("ens3")).unwrap();
+        let index = netlink::Socket::open().unwrap().index_of(&name(link)).unwrap();
         let raw = socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::IcmpV6).unwrap();
         setsockopt(&raw, sockopt::Ipv6MulticastHops, &255).unwrap();
         let all_nodes = SockaddrIn6::from(SocketAddrV6::new("ff02::1".parse().unwrap(), 0, 0, index));
-        let source = SockaddrIn6::from(SocketAddrV6::new(ROUTER.parse::<Ipv6Addr>().unwrap(), 0, 0, index));
+        let source = SockaddrIn6::from(SocketAddrV6::new(router.parse::<Ipv6Addr>().unwrap(), 0, 0, index));
         nix::sys::socket::bind(raw.as_raw_fd(), &source).unwrap();
         // Type, code, checksum (the kernel's), hop limit, flags, lifetime, reachable and retransmission times.
         let message = [134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -32,13 +36,14 @@ fn has_default(node: &Node) -> bool {
     node.routes(Family::Ipv6, 254).contains(&format!("::/0 {ROUTER}"))
 }
 
-#[test]
-fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_still_renewed() {
+/// As a machine boots: it takes advertisements and forwards nothing.
+fn booted() -> Node {
     let node = dual_stack_node();
     node.inside(|| {
-        // As a machine boots: it takes advertisements and forwards nothing.
         std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "0").unwrap();
-        std::fs::write("/proc/sys/net/ipv6/conf/ens3/accept_ra", "1").unwrap();
+        for link in ["ens3", "ens5"] {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{link}/accept_ra"), "1").unwrap();
+        }
     });
     node.on_fabric(|socket| {
         let index = socket.index_of(&name("ens3")).unwrap();
@@ -46,6 +51,12 @@ fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_s
         let address = Address { nodad: true, ..Address::new(index, format!("{ROUTER}/64").parse().unwrap()) };
         socket.add_address(&address).unwrap();
     });
+    node
+}
+
+#[test]
+fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_still_renewed() {
+    let node = booted();
     let learnt = || {
         advertise(&node);
         has_default(&node)
@@ -65,4 +76,25 @@ fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_s
     });
     assert!(!has_default(&node));
     wait_for("the default route to be learnt again", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+}
+
+/// Where it does not forward, the kernel takes advertisements on every link.
+#[test]
+fn a_secondary_vnics_router_advertises_in_vain() {
+    const SECOND: &str = "fe80::200:17ff:fe00:1";
+    let node = booted();
+    // The VNIC is the host's own.
+    std::fs::remove_file(node.npn()).unwrap();
+    let mut agent = node.agent(&["--pod-network", "none"]);
+    node.wait_ready(&mut agent);
+    wait_for("its link", || node.on(|socket| socket.link(&name("ens5")).unwrap().running), || agent.log());
+    let learnt = || {
+        // First, so that it has been heard when the other is.
+        advertise_on(&node, "ens5", SECOND);
+        advertise(&node);
+        has_default(&node)
+    };
+    wait_for("the primary's default route", learnt, || format!("{:?}", node.routes(Family::Ipv6, 254)));
+    let main = node.routes(Family::Ipv6, 254);
+    assert!(!main.contains(&format!("::/0 {SECOND}")), "{main:?}");
 }
