@@ -22,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
 pub use attachments::Attachments;
-pub use nodes::{NodeObject, NodeView, Nodes};
+pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
 
 /// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.

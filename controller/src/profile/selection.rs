@@ -118,11 +118,11 @@ impl<'a> Selections<'a> {
             self.problems.push(NodeProblem { node: node.name.as_str(), reason: INVALID_ANNOTATION, note });
         }
         let mut named: BTreeSet<&str> = wanted.iter().flatten().map(String::as_str).collect();
+        let labels = node.labels.map();
         for (name, selection) in &mut self.profiles {
             let is_named = named.remove(name);
             let Some(selector) = selectors.get(name) else { continue };
-            let (selected, by_annotation) =
-                (selector.matches(&node.labels), selection.profile.spec.allow_node_annotation);
+            let (selected, by_annotation) = (selector.matches(&labels), selection.profile.spec.allow_node_annotation);
             if is_named && let Some((reason, note)) = refusal(name, by_annotation, selected) {
                 self.problems.push(NodeProblem { node: node.name.as_str(), reason, note });
             }

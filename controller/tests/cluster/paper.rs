@@ -34,6 +34,32 @@ pub(crate) fn instance(number: usize) -> String {
     format!("ocid1.instance.oc1.iad.i{number}")
 }
 
+/// A Node as OKE's are: about 15 KB, most of it names of images.
+pub(crate) fn node(number: usize) -> Value {
+    let pairs = |count: usize, what: &str| -> Value {
+        let pair =
+            |key| (format!("{what}-{key}.node.example.com/of-usual-length"), format!("value-{key}-of-{number}").into());
+        Value::Object((0..count).map(pair).collect())
+    };
+    let image = |image: usize| {
+        let name = format!("iad.ocir.io/oracle/of-usual-length/image-{image}");
+        json!({ "names": [format!("{name}@sha256:{image:064x}"), format!("{name}:v1.33.1-{image}")], "sizeBytes": 123_456_789 })
+    };
+    let condition = |kind: &str| {
+        json!({ "type": kind, "status": "False", "reason": format!("KubeletHasNo{kind}"),
+        "message": "kubelet has no trouble of this kind", "lastHeartbeatTime": "2026-01-01T00:00:00Z" })
+    };
+    let conditions = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(condition);
+    json!({
+        "metadata": { "name": format!("node-{number}"), "labels": pairs(25, "label"), "annotations": pairs(8, "annotation") },
+        "spec": { "providerID": format!("oci://{}", instance(number)) },
+        "status": {
+            "images": (0..50).map(image).collect::<Vec<_>>(),
+            "conditions": conditions,
+        },
+    })
+}
+
 /// Answers for ever.
 pub(crate) async fn serve(listener: TcpListener, uids: Uids) {
     loop {

@@ -67,8 +67,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     let nodes: Api<Node> = Api::all(scene.client.clone());
     futures::stream::iter(0..instances)
         .for_each_concurrent(AT_ONCE, |number| {
-            let node = json!({ "metadata": { "name": format!("node-{number}") },
-                "spec": { "providerID": format!("oci://{}", paper::instance(number)) } });
+            let node = paper::node(number);
             let (nodes, node) = (nodes.clone(), serde_json::from_value(node).unwrap());
             async move { drop(nodes.create(&PostParams::default(), &node).await.unwrap()) }
         })
