@@ -51,15 +51,72 @@ pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> any
             Login::workload_identity(WorkloadIdentity::new(&host))
         }
     };
+    let endpoints = endpoints(settings, region, &trust).await?;
+    let policy = Policy { deadline: POLICY_DEADLINE, ..Policy::default() };
+    let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
+    Ok(Oci::new(&endpoints, login, options)?)
+}
+
+/// As said; else of the region that was said, or that the metadata service says this instance is in.
+async fn endpoints(settings: &OciSettings, region: Option<Region>, trust: &Trust) -> anyhow::Result<Endpoints> {
     let mut endpoints = match (&settings.endpoint, region) {
         (Some(core), _) => Endpoints { core: core.clone(), auth: core.clone() },
         (None, Some(region)) => region.endpoints(),
-        (None, None) => anyhow::bail!("OCI_REGION is not set, and neither is OCI_ENDPOINT"),
+        (None, None) => {
+            let here = InstancePrincipal::new(&settings.metadata_url, trust)?.region().await;
+            here.context("neither OCI_REGION nor OCI_ENDPOINT is set")?.endpoints()
+        }
     };
     if let Some(auth) = &settings.auth_endpoint {
         endpoints.auth.clone_from(auth);
     }
-    let policy = Policy { deadline: POLICY_DEADLINE, ..Policy::default() };
-    let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
-    Ok(Oci::new(&endpoints, login, options)?)
+    Ok(endpoints)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use clap::Parser;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::Args;
+    use crate::settings::Settings;
+
+    /// A metadata service that knows the region.
+    async fn metadata(listener: TcpListener) {
+        let info = r#"{"realmDomainComponent":"oraclecloud8.com","regionIdentifier":"ap-chiyoda-1"}"#;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            assert!(request[..length].starts_with(b"GET /opc/v2/instance/regionInfo "));
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", info.len());
+            stream.write_all(format!("{head}{info}").as_bytes()).await.unwrap();
+        }
+        pending().await
+    }
+
+    async fn core(options: &[&str], listener: TcpListener) -> String {
+        let url = format!("http://{}/opc/v2", listener.local_addr().unwrap());
+        let line = ["controller", "--metadata-url", &url].into_iter().chain(options.iter().copied());
+        let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
+        let region = settings.region.as_deref().map(|name| Region::new(name).unwrap());
+        tokio::select! {
+            endpoints = endpoints(&settings, region, &Trust::Public) => endpoints.unwrap().core,
+            () = metadata(listener) => unreachable!("it serves for ever"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_region_is_the_instances_unless_it_is_said() {
+        for (options, expected) in [
+            (&[][..], "https://iaas.ap-chiyoda-1.oraclecloud8.com"),
+            (&["--region", "fra"][..], "https://iaas.eu-frankfurt-1.oraclecloud.com"),
+            (&["--region", "fra", "--endpoint", "https://here"][..], "https://here"),
+        ] {
+            assert_eq!(core(options, TcpListener::bind(("127.0.0.1", 0)).await.unwrap()).await, expected);
+        }
+    }
 }
