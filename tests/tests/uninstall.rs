@@ -8,6 +8,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sandbox::{Agent, Container, Image, Node, NodeSpec, NpnShape, Runtime, SubnetSpec, Vcn, VnicSpec};
 
@@ -62,6 +63,18 @@ impl World {
         .unwrap();
         let mut world = Self { _vcn: vcn, node, files: String::new(), kernel: String::new() };
         world.sh("ip rule add pref 4242 from 192.0.2.1 lookup 4242; nft add table inet theirs");
+        // The kernel takes note of a carrier, and has an address ready, some time after.
+        let end = Instant::now() + Duration::from_secs(20);
+        let settled = |links: &str| {
+            ["state UP", "scope link", "fe80::/64 dev ens3", "ff00::/8 dev ens3"]
+                .iter()
+                .all(|sign| links.contains(sign))
+                && !links.contains("tentative")
+        };
+        while !settled(&world.sh("ip link show ens3; ip addr show ens3; ip -6 route show table all")) {
+            assert!(Instant::now() < end, "the primary link never settled");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         (world.files, world.kernel) = world.looks();
         world
     }
