@@ -138,9 +138,6 @@ reasons! {
     NoNodes True on OnReady:
         "No node is selected, or with allowNodeAnnotation none of those selected asks for it.",
         "If there should be some: `kubectl get nodes -l …`, and the annotation oke.oraclecloud.com/vnics on the Node.";
-    Pending Unknown on OnReady:
-        "The controller has not come to it yet.",
-        "Wait some seconds. If it stays: is a controller the leader (`kubectl get lease -A`), and what does its log say?";
     Progressing False on OnReady:
         "Some nodes do not have all their VNICs yet.",
         "Wait. Which: `kubectl get vnica -l oke.oraclecloud.com/profile=…`.";

@@ -1,0 +1,32 @@
+//! Every reason that docs/resources.md explains is one that the controller gives.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+use api::{AttachmentReason, ProfileReason, Reason};
+
+/// The controller's code, without its tests.
+fn code(folder: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text.push_str(&code(&path));
+        } else if !path.ends_with("tests.rs") {
+            let file = fs::read_to_string(&path).unwrap();
+            text.push_str(file.split("#[cfg(test)]").next().unwrap());
+        }
+    }
+    text
+}
+
+#[test]
+fn no_reason_is_explained_that_nobody_gives() {
+    let code = code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let given = |word: &str| code.contains(&format!("Reason::{word}")) || code.contains(&format!("R::{word}"));
+    let attachment = AttachmentReason::ALL.iter().map(|reason| reason.as_str());
+    let profile = ProfileReason::ALL.iter().map(|reason| reason.as_str());
+    let never: Vec<&str> = attachment.chain(profile).filter(|word| !given(word)).collect();
+    assert_eq!(never, [""; 0]);
+}
