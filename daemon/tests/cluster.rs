@@ -195,6 +195,27 @@ fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_mi
 }
 
 #[test]
+fn each_verb_of_its_role_is_needed_and_missed_by_name() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    for (granted, missed) in [("list", "watch"), ("watch", "list")] {
+        cluster.apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "oke-node-agent"},
+            "rules": [{"apiGroups": ["oci.oraclecloud.com"], "resources": ["nativepodnetworks"], "verbs": [granted]}],
+        }));
+        let mut agent = cluster.node.agent(&[]);
+        let lost = || {
+            agent.events("npn.watch_lost").iter().any(|event| {
+                let message = event["message"].as_str().unwrap();
+                message.contains(&format!("cannot {missed} resource \"nativepodnetworks\""))
+            })
+        };
+        wait_for("the refusal", lost, || agent.log());
+        agent.stop();
+    }
+}
+
+#[test]
 fn an_object_of_our_name_and_another_instance_is_not_taken() {
     let cluster = Cluster::new();
     let mut foreign = native_pod_network("SUCCESS", &[("pods", 33)], false);

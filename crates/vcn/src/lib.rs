@@ -23,7 +23,7 @@ pub use mac::{MacAddr, MacAddrError};
 pub use ocid::{Ocid, OcidError};
 pub use owned::{
     CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS, METADATA_ADDRESS_V6, NETWORK_NAME,
-    NFT_TABLE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, STATE_DIR,
-    TABLE_BASE, vnic_mark,
+    NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities,
+    STATE_DIR, TABLE_BASE, vnic_mark,
 };
 pub use vnic::{Purpose, SubnetAddressing, Vnic};

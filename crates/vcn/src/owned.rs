@@ -56,6 +56,9 @@ pub const NETWORK_NAME: &str = "vcn-native";
 /// Our CNI configuration. It sorts before OKE's `10-oci.conflist` and Cilium's `05-cilium` comes before it.
 pub const CONFLIST_FILE: &str = "05-vcn-native.conflist";
 
+/// The NativePodNetwork as the agent last saw it at the API server, in the directory that outlives a boot.
+pub const NPN_COPY_FILE: &str = "nativepodnetwork-seen.json";
+
 /// Node-local state of this boot (tmpfs): pools, allocations.
 pub const STATE_DIR: &str = "/run/vcn-native";
 

@@ -10,12 +10,11 @@ use api::NativePodNetwork;
 use ipam::write_atomically;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vcn::Ocid;
+use vcn::{NPN_COPY_FILE, Ocid};
 
 use super::{Answer, Error, NativePodNetworks, read};
 
 const VERSION: u32 = 1;
-const FILE: &str = "nativepodnetwork-seen.json";
 
 /// The copy.
 #[derive(Clone, Debug)]
@@ -37,7 +36,7 @@ impl Kept {
     /// The one in a directory that outlives a boot.
     #[must_use]
     pub fn new(data_dir: &Path) -> Self {
-        Self { path: data_dir.join(FILE) }
+        Self { path: data_dir.join(NPN_COPY_FILE) }
     }
 
     /// Where it is.
@@ -123,6 +122,6 @@ mod tests {
         let kept = Kept::new(folder.path());
         fs::write(kept.path(), b"{\"version\": 1,").unwrap();
         let error = kept.look(&"ocid1.instance.oc1.iad.a".parse().unwrap(), UNIX_EPOCH).unwrap_err().to_string();
-        assert!(error.contains(FILE), "{error}");
+        assert!(error.contains(NPN_COPY_FILE), "{error}");
     }
 }
