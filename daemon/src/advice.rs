@@ -60,6 +60,8 @@ advice! {
         "`oke-node-agent attachments` says what it lacks. If the kernel refuses it for good, delete the pod; its controller makes another.";
     ForwardingRejected: "A firewall of this host stops what is forwarded, and so pods' packets.",
         "The message names the chain. Let the firewall accept what is forwarded from and to the links named (`firewall-cmd --permanent --zone=trusted --add-interface=vcn+`, or an accept rule before its reject rule); Oracle Linux images reject by default.";
+    RepairsUndone: "Somebody undoes what is repaired, again and again. It is put back all the same, two or three times a second at most; packets are lost meanwhile.",
+        "The message says what. `ip monitor link address route rule` and `nft monitor` show when it goes and what goes with it; look for network managers, firewalls and scripts that run on a timer (`systemctl list-timers`), and for a link that flaps.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes what is ours, or configures a VNIC's link. It is put back, but packets are lost meanwhile.",
         "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
     VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too.",

@@ -67,6 +67,8 @@ pub enum Reason {
     PodNetworkBroken,
     /// A firewall stops what is forwarded, and so pods' packets.
     ForwardingRejected,
+    /// Somebody undoes our repairs, again and again.
+    RepairsUndone,
     /// A network manager removes what is ours, or configures a VNIC's link.
     NetworkManagerInterferes,
     /// Somebody else configures a VNIC, too.

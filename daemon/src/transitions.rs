@@ -4,10 +4,14 @@
 use crate::condition::{Condition, Reason};
 use crate::pass::{Cause, Pass};
 
+/// The most changes of a pass that are told one by one: a flush of a full node's rules is some 500.
+const TOLD: usize = 50;
+
 /// Logs what is new.
 pub fn log(before: Option<&Pass>, now: &Pass) {
     let cause = now.cause.word();
-    for change in &now.changes {
+    let told = if fights(now) && before.is_some_and(fights) { 0 } else { TOLD };
+    for change in now.changes.iter().take(told) {
         let event = match (change.noun.as_str(), now.cause) {
             ("pools", _) => "pools.written",
             ("cni", _) => "cni.installed",
@@ -16,6 +20,10 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
             _ => "host.configured",
         };
         tracing::info!(event, cause, change = %change.text);
+    }
+    let untold = now.changes.len().saturating_sub(told);
+    if told > 0 && untold > 0 {
+        tracing::info!(event = "host.changed_more", cause, changes = untold, "and as many more of the same kind");
     }
     let none: &[Condition] = &[];
     let conditions = before.map_or(none, |pass| pass.conditions.as_slice());
@@ -43,6 +51,11 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
         let event = if now.is_ready() { "agent.ready" } else { "agent.not_ready" };
         tracing::info!(event);
     }
+}
+
+/// Whether somebody undoes our repairs: that is told once, not repair by repair. Metrics count them.
+fn fights(pass: &Pass) -> bool {
+    pass.conditions.iter().any(|condition| condition.reason == Reason::RepairsUndone)
 }
 
 /// The conditions of `now` that `before` lacks. One that only says it in other words (a count, a time) is no news.

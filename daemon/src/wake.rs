@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::aftercare::Duties;
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
+use crate::condition::{Condition, Reason};
 use crate::events::{Concern, Events};
 use crate::files::{Files, News};
 use crate::metrics::Metrics;
@@ -50,6 +51,9 @@ pub struct Loop {
 /// Repairs this close to each other are a fight with somebody who undoes them.
 const FIGHT: Duration = Duration::from_secs(10);
 
+/// So many repairs in a row are no accident.
+const UNDONE: u32 = 10;
+
 /// How long the first pass waits for the sources, so that it does not report what is known a moment later.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 
@@ -76,6 +80,8 @@ impl Loop {
             }
             let (returned, mut pass) = run_pass(reconciler, world.clone(), cause).await?;
             reconciler = returned;
+            repairs.note(&pass, Instant::now());
+            pass.conditions.extend(repairs.undone(Instant::now()));
             since.note(&mut pass);
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
@@ -83,7 +89,6 @@ impl Loop {
             files.written(&pass);
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
-            repairs.note(&pass, Instant::now());
             // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either,
             // nor, however often they come, the slow look at everything.
             let same = failures == 0 && !pass.wants_retry() || failures > 0 && pass.wants_retry();
@@ -91,6 +96,8 @@ impl Loop {
                 failures = if pass.wants_retry() { failures + 1 } else { 0 };
                 next = Instant::now() + pause(failures, settings.resync);
             }
+            // What was said of a fight is taken back when it is over.
+            next = repairs.over(Instant::now()).map_or(next, |over| over.min(next));
             cause = loop {
                 tokio::select! {
                     () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },
@@ -207,6 +214,8 @@ fn pause(failures: u32, resync: Duration) -> Duration {
 struct Repairs {
     last: Option<Instant>,
     count: u32,
+    /// What the last one began with.
+    example: String,
 }
 
 impl Repairs {
@@ -214,7 +223,24 @@ impl Repairs {
         if matches!(pass.cause, Cause::Kernel | Cause::Files) && !pass.changes.is_empty() {
             self.count = if self.is_fight(now) { self.count.saturating_add(1) } else { 1 };
             self.last = Some(now);
+            self.example = pass.changes.first().map(|change| change.text.clone()).unwrap_or_default();
         }
+    }
+
+    /// What to say of a fight. In the words of its beginning: what is repaired may be another thing each time.
+    fn undone(&self, now: Instant) -> Option<Condition> {
+        (self.count >= UNDONE && self.is_fight(now)).then(|| {
+            let message = format!(
+                "what is repaired is undone within seconds, {} times in a row so far; the last time: {}",
+                self.count, self.example
+            );
+            Condition::degraded(Reason::RepairsUndone, message)
+        })
+    }
+
+    /// When a fight will be over if nobody goes on with it.
+    fn over(&self, now: Instant) -> Option<Instant> {
+        self.last.filter(|_| self.count >= UNDONE && self.is_fight(now)).map(|last| last + FIGHT)
     }
 
     fn debounce(&self, now: Instant) -> Duration {
@@ -223,5 +249,59 @@ impl Repairs {
 
     fn is_fight(&self, now: Instant) -> bool {
         self.last.is_some_and(|last| now.saturating_duration_since(last) < FIGHT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::Changed;
+
+    fn repair(cause: Cause) -> Pass {
+        Pass {
+            cause,
+            unix_millis: 0,
+            micros: 0,
+            changes: vec![Changed::new("rule", "rule add pref 512 from all lookup 999")],
+            conditions: Vec::new(),
+            vnics: Vec::new(),
+            machine: None,
+            freed: Vec::new(),
+            usable: true,
+            pod_network: None,
+        }
+    }
+
+    #[test]
+    fn only_repairs_that_follow_each_other_are_a_fight() {
+        let mut repairs = Repairs::default();
+        let (mut told, mut now) = (Vec::new(), Instant::now());
+        for _ in 0..12 {
+            now += FIGHT / 2;
+            repairs.note(&repair(Cause::Kernel), now);
+            told.push(repairs.undone(now).is_some());
+        }
+        assert_eq!(told, [vec![false; 9], vec![true; 3]].concat());
+        now += FIGHT;
+        assert_eq!(repairs.undone(now), None, "nobody undid the last one");
+        repairs.note(&repair(Cause::Kernel), now);
+        assert_eq!(repairs.count, 1);
+        for _ in 0..20 {
+            repairs.note(&repair(Cause::Sources), now);
+        }
+        assert_eq!(repairs.count, 1, "what the sources ask for is no repair");
+    }
+
+    #[test]
+    fn the_longer_a_fight_the_longer_events_are_gathered_and_never_for_long() {
+        let mut repairs = Repairs::default();
+        let now = Instant::now();
+        let pauses: Vec<u128> = (0..8)
+            .map(|_| {
+                repairs.note(&repair(Cause::Kernel), now);
+                repairs.debounce(now).as_millis()
+            })
+            .collect();
+        assert_eq!(pauses, [50, 100, 200, 400, 400, 400, 400, 400]);
     }
 }

@@ -84,6 +84,28 @@ fn settings_that_somebody_wrote_are_put_back_within_a_second() {
     }
 }
 
+/// A script that runs on a timer, say.
+#[test]
+fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    let whole = node.rules(Family::Ipv4);
+    for round in 0..20 {
+        node.delete_rule(Family::Ipv4, 1537);
+        wait_for(&format!("repair {round}"), || node.rules(Family::Ipv4) == whole, || agent.log());
+    }
+    wait_for("it to be told", || node.conditions() == ["RepairsUndone"], || format!("{:?}", node.conditions()));
+    let raised = agent.events("condition.raised");
+    let of_fights: Vec<_> = raised.iter().filter(|line| line["reason"] == "RepairsUndone").collect();
+    assert_eq!(of_fights.len(), 1, "{raised:?}");
+    let said = of_fights[0]["message"].as_str().unwrap();
+    assert!(said.ends_with("the last time: rule add pref 1537 from 10.0.33.7 lookup 1000"), "{said}");
+    let lines = agent.events("host.repaired").len();
+    assert!((9..=11).contains(&lines), "{lines} lines for 20 repairs");
+    wait_for("it to be over", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));
+}
+
 #[test]
 fn a_hot_plugged_vnic_is_configured_when_its_link_appears() {
     let node = node_with_pods();
