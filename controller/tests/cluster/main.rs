@@ -8,6 +8,7 @@ mod leases;
 mod life;
 mod paper;
 mod process;
+mod profiles;
 mod scale;
 mod scene;
 mod weather;

@@ -1,0 +1,159 @@
+//! VnicProfiles as the controller serves them, down to the VNICs.
+
+use std::time::{Duration, Instant};
+
+use api::VnicProfile;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use sandbox::OciSettings;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, reason, wait_for};
+
+impl Scene {
+    fn profiles(&self) -> Api<VnicProfile> {
+        Api::all(self.client.clone())
+    }
+
+    /// VNICs of these names for the nodes of a pool, in the subnet.
+    async fn profile(&self, subnet: &str, vnics: &[&str]) {
+        let subnet = &self.vcn.subnet(subnet).unwrap().id;
+        let template = |name: &&str| json!({ "name": name, "purpose": "Host", "subnetId": subnet });
+        let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+            "metadata": { "name": "pool" },
+            "spec": { "nodeSelector": { "matchLabels": { "pool": "a" } },
+                "attachments": vnics.iter().map(template).collect::<Vec<Value>>() } });
+        let params = PatchParams::apply("kubectl").force();
+        self.profiles().patch("pool", &params, &Patch::Apply(profile)).await.unwrap();
+    }
+
+    async fn put_into_pool(&self, instances: std::ops::Range<u32>) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        for number in instances {
+            let patch = Patch::Merge(json!({ "metadata": { "labels": { "pool": "a" } } }));
+            nodes.patch(&format!("node-{number}"), &PatchParams::default(), &patch).await.unwrap();
+        }
+    }
+
+    /// Waits until the profile is Ready with so many nodes.
+    async fn wait_for_nodes(&self, number: u32) {
+        wait_for(&format!("{number} nodes are ready"), async || {
+            let profile = self.profiles().get("pool").await;
+            let status = profile.ok().and_then(|profile| profile.status).unwrap_or_default();
+            let ready = status.conditions.iter().any(|condition| condition.reason == "Ready");
+            ready && status.summary.is_some_and(|sum| (sum.matched, sum.ready) == (number, number))
+        })
+        .await;
+    }
+
+    async fn delete_profile(&self) {
+        self.profiles().delete("pool", &DeleteParams::default()).await.unwrap();
+    }
+
+    async fn profile_is_gone(&self) -> bool {
+        self.profiles().get_opt("pool").await.is_ok_and(|profile| profile.is_none())
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_is_killed_over_and_over_serves_a_profile_without_doubles_or_orphans() {
+    let scene =
+        Scene::with(5, 8, OciSettings { attaching: Duration::from_millis(400), ..OciSettings::default() }).await;
+    scene.put_into_pool(0..5).await;
+    scene.profile("pods", &["one", "two"]).await;
+    let mut controller = scene.controller("killed");
+    // Each as soon as it has done something, and not yet all.
+    for stamped in [1, 4, 8] {
+        wait_for("something is made", async || scene.all().await.len() >= stamped).await;
+        controller.kill();
+        controller = scene.controller("killed");
+    }
+    scene.wait_for_nodes(5).await;
+    assert_eq!(scene.vnics().len(), 10);
+    scene.assert_exact().await;
+    scene.delete_profile().await;
+    for left in [9, 5] {
+        wait_for("something is gone", async || scene.all().await.len() <= left).await;
+        controller.kill();
+        controller = scene.controller("killed");
+    }
+    wait_for("the profile is gone", async || scene.profile_is_gone().await).await;
+    assert_eq!((scene.vnics().len(), scene.all().await.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_profile_is_served_across_restarts_of_the_api_server_and_watches_that_expire() {
+    let mut scene = Scene::with(3, 8, OciSettings::default()).await;
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "120".to_owned());
+    let mut controller = scene.controller("one");
+    scene.put_into_pool(0..1).await;
+    scene.profile("pods", &["one"]).await;
+    scene.wait_for_nodes(1).await;
+    scene.kubernetes.restart().unwrap();
+    scene.put_into_pool(1..2).await;
+    scene.wait_for_nodes(2).await;
+    controller.freeze(true);
+    scene.put_into_pool(2..3).await;
+    scene.kubernetes.expire().await.unwrap();
+    controller.freeze(false);
+    scene.wait_for_nodes(3).await;
+    controller.freeze(true);
+    scene.delete_profile().await;
+    scene.kubernetes.expire().await.unwrap();
+    controller.freeze(false);
+    wait_for("the profile is gone", async || scene.profile_is_gone().await).await;
+    assert_eq!(controller.ended(), None, "by the same process");
+    assert_eq!(scene.vnics(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn another_subnet_takes_one_vnic_away_at_a_time() {
+    let scene = Scene::with(3, 8, OciSettings::default()).await;
+    let _controller = scene.controller("one");
+    scene.put_into_pool(0..3).await;
+    scene.profile("pods", &["one"]).await;
+    scene.wait_for_nodes(3).await;
+    let ours = |state: &str| scene.cloud.attachments().iter().filter(|it| !it.primary && it.state == state).count();
+    assert_eq!(ours("ATTACHED"), 3);
+    scene.profile("nodes", &["one"]).await;
+    let (mut fewest, began) = (3, Instant::now());
+    let subnet = &scene.vcn.subnet("nodes").unwrap().id;
+    wait_for("all are in the other subnet", async || {
+        fewest = fewest.min(ours("ATTACHED"));
+        let all = scene.all().await;
+        all.len() == 3 && all.iter().all(|it| it.spec.vnic.subnet_id == *subnet && reason(it) == "Ready")
+    })
+    .await;
+    println!("three VNICs replaced in {:?}", began.elapsed());
+    assert_eq!(fewest, 2);
+    scene.wait_for_nodes(3).await;
+    scene.assert_exact().await;
+}
+
+#[tokio::test]
+async fn the_objects_of_a_terminated_instance_go_with_its_node_and_are_not_made_again() {
+    let scene = Scene::with(1, 8, OciSettings::default()).await;
+    let controller = scene.controller("one");
+    scene.put_into_pool(0..1).await;
+    scene.profile("pods", &["one"]).await;
+    scene.wait_for_nodes(1).await;
+    let name = scene.all().await[0].metadata.name.clone().unwrap();
+    scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
+    let object = scene.wait_for_reason(&name, "NodeGone").await;
+    let looks = || controller.metric("oke_node_controller_profile_looks_total").unwrap_or_default();
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    let before = looks();
+    wait_for("it looks three times more", async || {
+        // A look without a reason comes too seldom for a test.
+        let nudge = Patch::Merge(json!({ "metadata": { "labels": { "looks": looks().to_string() } } }));
+        nodes.patch("node-0", &PatchParams::default(), &nudge).await.unwrap();
+        looks() >= before + 3.0
+    })
+    .await;
+    assert_eq!(scene.get(&name).await.unwrap().metadata.uid, object.metadata.uid, "as long as the Node is there");
+    nodes.delete("node-0", &DeleteParams::default()).await.unwrap();
+    scene.wait_until_gone(&name).await;
+    let profile = scene.profiles().get("pool").await.unwrap();
+    assert_eq!(profile.metadata.deletion_timestamp, None);
+}
