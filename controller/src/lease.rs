@@ -53,6 +53,7 @@ impl Lease {
 
     /// Waits until it is ours, for ever. `answered` is called whenever the API server has answered.
     pub async fn acquire(&mut self, answered: impl Fn()) {
+        // What was said last is not said again.
         let mut told = None;
         loop {
             match self.attempt().await {
@@ -60,12 +61,18 @@ impl Lease {
                 Ok(false) => {
                     answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
-                    if told != holder {
+                    if told != Some(Ok(holder.clone())) {
                         tracing::info!(event = "lease.waiting", holder, "another one has the lease");
-                        told = holder;
+                        told = Some(Ok(holder));
                     }
                 }
-                Err(error) => tracing::warn!(event = "lease.unreachable", error = format!("{error:#}")),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    if told != Some(Err(error.clone())) {
+                        tracing::warn!(event = "lease.unreachable", error, "it is asked for for ever");
+                        told = Some(Err(error));
+                    }
+                }
             }
             sleep(self.period()).await;
         }

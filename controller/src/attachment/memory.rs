@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use api::VnicAttachmentStatus;
+use api::{AttachmentReason, VnicAttachmentStatus};
 use oci::AttachmentState;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
@@ -23,6 +23,8 @@ pub(super) struct Memory {
     objects: HashMap<Uid, Object>,
     /// Attachments that are others'.
     pub(super) foreign: HashSet<Ocid>,
+    /// Why nothing could be read at the last look.
+    pub(super) unreadable: Option<AttachmentReason>,
     /// How many VNICs were ours and nobody's at the last look.
     pub(super) unclaimed: usize,
 }

@@ -192,6 +192,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let question = Question { instance, mark: &self.mark, subnets: &subnets, ipv6, foreign: &memory.foreign };
         let observed = read(&self.cloud, &self.cache, question).await?;
+        memory.unreadable = None;
         if let Some(compartment) = &observed.compartment {
             let mut known = self.compartments.lock().unwrap_or_else(PoisonError::into_inner);
             if !known.contains(compartment) {
@@ -265,7 +266,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
             // The object is another, or somebody else wrote it: the watch will tell.
             Err(error) => {
-                tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
+                if !error.is_conflict() {
+                    tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
+                }
                 false
             }
         }
@@ -273,13 +276,16 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
     /// Nothing could be read. What was in order stays so, for nobody knows better; the others are told why.
     async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Error, memory: &mut Memory) {
-        tracing::warn!(
-            event = "instance.unreadable",
-            instance = objects.first().map(|object| object.spec.instance_id.as_str()),
-            error = chain(error),
-            request_id = error.request_id(),
-        );
         let said = refusal::said(error, None);
+        // An outage is ten thousand instances' every two minutes: each tells once.
+        if memory.unreadable.replace(said.reason) != Some(said.reason) {
+            tracing::warn!(
+                event = "instance.unreadable",
+                instance = objects.first().map(|object| object.spec.instance_id.as_str()),
+                error = chain(error),
+                request_id = error.request_id(),
+            );
+        }
         for object in objects {
             let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
             if !tidings::is_settled(object, known) {
