@@ -201,6 +201,18 @@ async fn a_kubelet_registers_itself_and_tells_how_it_is_as_before() {
     patch_status(&kubelet, "beats-1", &beat).await.unwrap();
 }
 
+/// Why docs/access.md says by which labels a profile had better select.
+#[tokio::test]
+async fn a_kubelet_gives_its_node_any_label_but_those_below_node_restriction() {
+    let server = server().await;
+    make_node(server, "labels-1", json!({})).await;
+    let kubelet = server.client(&server.node("labels-1").unwrap()).unwrap();
+    let label = |key: &str| json!({ "metadata": { "labels": { key: "x" } } });
+    patch_node(&kubelet, "labels-1", &label("pool")).await.unwrap();
+    let kept = patch_node(&kubelet, "labels-1", &label("node-restriction.kubernetes.io/vnics")).await;
+    assert_refused(kept, "is not allowed to modify labels: node-restriction.kubernetes.io/vnics");
+}
+
 /// An agent's pod on a node, and the token that the kubelet there would give it.
 async fn agent_on(server: &ApiServer, node: &str) -> (String, Client) {
     make_node(server, node, json!({})).await;

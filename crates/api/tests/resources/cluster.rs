@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use api::{VnicAttachment, VnicProfile};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use kube_harness::ApiServer;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 const WITHIN: Duration = Duration::from_secs(20);
@@ -45,8 +47,7 @@ pub(crate) fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 /// What the API server says to a new object. Nothing is made.
 pub(crate) async fn try_create(client: &Client, object: &Value) -> Result<Value, Vec<Complaint>> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    let outcome = of(client, object).create(&dry, &typed(object)).await;
-    outcome.map(|made| serde_json::to_value(made).unwrap()).map_err(complaints)
+    of(client, object).create(&dry, &typed(object)).await.map(taken).map_err(complaints)
 }
 
 /// What the API server says to `new` in the place of `old`, which is made for that and taken away again.
@@ -58,7 +59,36 @@ pub(crate) async fn try_replace(client: &Client, old: &Value, new: &Value) -> Re
     // Null takes a field away that `new` has not.
     let outcome = api.patch(&name, &dry, &Patch::Merge(&difference(old, new))).await;
     api.delete(&name, &Default::default()).await.unwrap();
-    outcome.map(|made| serde_json::to_value(made).unwrap()).map_err(complaints)
+    outcome.map(taken).map_err(complaints)
+}
+
+/// What the API server takes, we can read: one object that we cannot would hide others.
+fn taken(object: DynamicObject) -> Value {
+    let value = serde_json::to_value(object).unwrap();
+    let written = match value["kind"].as_str() {
+        Some("VnicAttachment") => serde_json::to_value(from::<VnicAttachment>(&value).spec),
+        _ => serde_json::to_value(from::<VnicProfile>(&value).spec),
+    };
+    let (read, taken) = (without_defaults(&written.unwrap()), without_defaults(&value["spec"]));
+    assert_eq!(read, taken, "nothing is lost by reading it");
+    value
+}
+
+fn from<T: DeserializeOwned>(value: &Value) -> T {
+    serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"))
+}
+
+/// Without what means the same as its absence.
+fn without_defaults(value: &Value) -> Value {
+    let nothing = [json!(0), json!(false), json!([]), json!({}), json!("Detach")];
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, field)| (name.clone(), without_defaults(field)));
+            fields.filter(|(name, field)| name == "nicIndex" || !nothing.contains(field)).collect()
+        }
+        Value::Array(elements) => elements.iter().map(without_defaults).collect(),
+        other => other.clone(),
+    }
 }
 
 fn of(client: &Client, object: &Value) -> Api<DynamicObject> {
