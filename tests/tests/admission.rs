@@ -217,15 +217,23 @@ async fn a_kubelet_gives_its_node_any_label_but_those_below_node_restriction() {
 async fn agent_on(server: &ApiServer, node: &str) -> (String, Client) {
     make_node(server, node, json!({})).await;
     let name = format!("oke-node-agent-{node}");
+    make_pod(server, NAMESPACE, &name, Some(node)).await;
+    let client = client_of(server, &name).await;
+    (name, client)
+}
+
+async fn make_pod(server: &ApiServer, namespace: &str, name: &str, node: Option<&str>) {
     let pod = json!({
         "metadata": { "name": name, "annotations": { "theirs": "x" }, "labels": { "app": "agent" } },
         "spec": { "nodeName": node, "serviceAccountName": "oke-node-agent", "automountServiceAccountToken": false,
                   "containers": [{ "name": "agent", "image": "agent" }] },
     });
     let pod: Pod = serde_json::from_value(pod).unwrap();
-    pods(&admin(server)).create(&PostParams::default(), &pod).await.unwrap();
-    let token = server.token(&agent(), &Bound::Pod(name.clone())).await.unwrap();
-    (name, server.client(&token).unwrap())
+    Api::namespaced(admin(server), namespace).create(&PostParams::default(), &pod).await.unwrap();
+}
+
+async fn client_of(server: &ApiServer, pod: &str) -> Client {
+    server.client(&server.token(&agent(), &Bound::Pod(pod.to_owned())).await.unwrap()).unwrap()
 }
 
 fn pods(client: &Client) -> Api<Pod> {
@@ -256,6 +264,7 @@ async fn an_agent_writes_its_annotations_on_its_own_pod_and_nothing_else_of_it()
         annotation(api::VNICS_ANNOTATION, json!("storage")),
         json!({ "metadata": { "labels": { "app": "another" } } }),
         json!({ "metadata": { "finalizers": ["oke.oraclecloud.com/mine"] } }),
+        json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "own-1", "uid": "1" }] } }),
         json!({ "spec": { "containers": [{ "name": "agent", "image": "another" }] } }),
     ];
     for patch in others {
@@ -284,6 +293,19 @@ async fn an_agent_writes_nothing_about_another_node() {
 }
 
 #[tokio::test]
+async fn an_agent_writes_no_other_pod_of_its_own_node_and_no_namesake() {
+    let server = server().await;
+    let (pod, agent) = agent_on(server, "beside-1").await;
+    make_pod(server, NAMESPACE, "beside-2", Some("beside-1")).await;
+    assert_refused(patch_pod(&agent, "beside-2", annotation(KEY, json!("x"))).await, OWN_POD);
+    server.create_account(&ServiceAccount::new("default", "oke-node-agent")).await.unwrap();
+    make_pod(server, "default", &pod, Some("beside-1")).await;
+    let others: Api<Pod> = Api::namespaced(agent, "default");
+    let patch = Patch::Merge(annotation(KEY, json!("x")));
+    assert_refused(others.patch(&pod, &PatchParams::default(), &patch).await, OWN_POD);
+}
+
+#[tokio::test]
 async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
     let server = server().await;
     let (_, agent) = agent_on(server, "asks-1").await;
@@ -306,7 +328,7 @@ async fn an_agent_asks_for_no_vnic_and_makes_no_object() {
 }
 
 #[tokio::test]
-async fn an_agents_token_that_is_bound_to_no_pod_writes_nothing() {
+async fn an_agents_token_that_is_bound_to_no_pod_on_a_node_writes_nothing() {
     let server = server().await;
     let (pod, _) = agent_on(server, "bound-1").await;
     for bound in [Bound::Nothing, Bound::Node("bound-1".into())] {
@@ -314,6 +336,9 @@ async fn an_agents_token_that_is_bound_to_no_pod_writes_nothing() {
         let agent = server.client(&token).unwrap();
         assert_refused(patch_pod(&agent, &pod, annotation(KEY, json!("x"))).await, UNBOUND);
     }
+    make_pod(server, NAMESPACE, "nowhere", None).await;
+    let nowhere = client_of(server, "nowhere").await;
+    assert_refused(patch_pod(&nowhere, "nowhere", annotation(KEY, json!("x"))).await, UNBOUND);
 }
 
 #[tokio::test]
