@@ -169,6 +169,28 @@ fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
 }
 
 #[test]
+fn an_api_server_that_stands_still_keeps_nothing_waiting() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    agent.stop();
+    cluster.server.freeze().unwrap();
+    let mut agent = cluster.node.agent(&[]);
+    // By the copy; the server has not even been given up.
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
+    cluster.node.delete_rule(vcn::Family::Ipv4, 1537);
+    wait_for("the repair", || agent.events("host.repaired").len() == 1, || agent.log());
+    wait_for("a deadline", || agent.events("npn.watch_lost").len() == 1, || agent.log());
+    let nameless = agent.log().lines().find(|line| !line.contains(r#""event":"#)).map(str::to_owned);
+    assert_eq!(nameless, None, "every line has an event's name");
+    cluster.server.thaw().unwrap();
+    cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
+    cluster.wait_offered(&agent, &["pods", "more"]);
+}
+
+#[test]
 fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_missing() {
     let cluster = Cluster::bare();
     cluster.do_(async |server| server.apply(&manifest()).await.unwrap());

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
@@ -24,7 +25,9 @@ pub fn start(least: Level) {
         .with_span_list(false)
         .with_target(false)
         .with_writer(io::stdout);
-    if tracing_subscriber::registry().with(filter).with(logs).try_init().is_ok() {
+    // The client of the API server logs the errors that it returns, without an event's name; whoever gets them tells.
+    let told_once = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
+    if tracing_subscriber::registry().with(filter).with(told_once).with(logs).try_init().is_ok() {
         let _ = LEAST.set(handle);
     }
 }

@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::runtime::Runtime;
 
 use crate::arguments::{self, Listen};
@@ -35,9 +37,11 @@ pub(crate) struct Site {
     pub(crate) config: kube::Config,
 }
 
+/// Of kube-apiserver.
 enum Order {
-    StartApiServer(Sender<Result<()>>),
-    StopApiServer(Sender<Result<()>>),
+    Start(Sender<Result<()>>),
+    Stop(Sender<Result<()>>),
+    Signal(Signal, Sender<Result<()>>),
 }
 
 /// The handle of the thread.
@@ -70,12 +74,17 @@ impl Keeper {
 
     /// Kills kube-apiserver; etcd stays.
     pub(crate) fn stop_api_server(&self) -> Result<()> {
-        self.order(Order::StopApiServer)
+        self.order(Order::Stop)
     }
 
     /// Starts kube-apiserver, unless it runs, and waits until it is ready.
     pub(crate) fn start_api_server(&self) -> Result<()> {
-        self.order(Order::StartApiServer)
+        self.order(Order::Start)
+    }
+
+    /// Sends kube-apiserver a signal.
+    pub(crate) fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        self.order(|done| Order::Signal(signal, done))
     }
 
     fn order(&self, order: impl FnOnce(Sender<Result<()>>) -> Order) -> Result<()> {
@@ -119,10 +128,14 @@ impl Programs {
     fn serve(&mut self, orders: &Receiver<Order>) {
         while let Ok(order) = orders.recv() {
             let (done, outcome) = match order {
-                Order::StartApiServer(done) => (done, self.start_api_server()),
-                Order::StopApiServer(done) => {
+                Order::Start(done) => (done, self.start_api_server()),
+                Order::Stop(done) => {
                     self.api_server = None;
                     (done, Ok(()))
+                }
+                Order::Signal(signal, done) => {
+                    let running = self.api_server.as_ref().ok_or_else(|| Error::Invalid("it does not run".to_owned()));
+                    (done, running.and_then(|running| running.signal(signal)))
                 }
             };
             let _ = done.send(outcome);
@@ -185,6 +198,12 @@ impl Running {
             .spawn()
             .during(|| format!("start {name}"))?;
         Ok(Self { name, child, log: path })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let doing = || format!("send {signal} to {}", self.name);
+        let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;
+        kill(Pid::from_raw(pid), signal).map_err(std::io::Error::from).during(doing)
     }
 
     fn must_run(&mut self) -> Result<()> {

@@ -9,7 +9,7 @@
 //!        ├─▶ client(&identity) ──▶ kube::Client       kubeconfig(&identity), in_cluster(&identity, folder)
 //!        ├─▶ apply(path): manifests, as `kubectl apply --server-side` does
 //!        ├─▶ stored(key): what etcd holds of an object
-//!        └─▶ stop(), start_again(), restart(); expire() for 410, throttle(user) for 429
+//!        └─▶ stop(), start_again(), restart(), freeze(), thaw(); expire() for 410, throttle(user) for 429
 //! ```
 //!
 //! ```no_run

@@ -7,6 +7,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use kube::Client;
 use kube::config::Kubeconfig;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::account::{Bound, ServiceAccount};
@@ -224,6 +225,22 @@ impl ApiServer {
     /// When the thread that keeps it is gone.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop_api_server()
+    }
+
+    /// Has kube-apiserver stand still: connections are made and stay, and nobody answers.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn freeze(&self) -> Result<()> {
+        self.keeper.signal_api_server(Signal::SIGSTOP)
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn thaw(&self) -> Result<()> {
+        self.keeper.signal_api_server(Signal::SIGCONT)
     }
 
     /// Starts kube-apiserver again, at the same address with the same keys and data, and waits until it is ready.

@@ -197,8 +197,13 @@ async fn an_object_outlives_a_restart_and_identities_stay_good() {
     let made = create_map(&client, "kept").await.unwrap();
     server.stop().unwrap();
     assert!(client.apiserver_version().await.is_err(), "it still answers");
+    assert!(server.freeze().is_err(), "nothing is there to freeze");
     server.start_again().unwrap();
     server.start_again().unwrap(); // it runs already
+    server.freeze().unwrap();
+    let answer = tokio::time::timeout(Duration::from_millis(300), client.apiserver_version()).await;
+    assert!(answer.is_err(), "it still answers");
+    server.thaw().unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     assert_eq!(maps.get("kept").await.unwrap(), made);
     assert_eq!(who(&server, &reader).await.0, "system:serviceaccount:default:reader");
