@@ -141,7 +141,7 @@ impl Default for Metrics {
         book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
         book.single(
             "unclaimed_vnics",
-            "VNICs with this cluster's tags whose VnicAttachment is not there, on instances that were looked at",
+            "VNICs with this cluster's tags whose VnicAttachment is not there or has another, on instances that were looked at",
             &metrics.unclaimed,
         );
         book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);

@@ -10,7 +10,7 @@ mod leaving;
 mod present;
 mod wish;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub struct Plan {
     pub verdicts: BTreeMap<String, Verdict>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
-    /// VNICs with our tags whose objects are not there.
+    /// VNICs with our tags whose objects are not there, or have another one.
     pub unclaimed: Vec<Uid>,
 }
 
@@ -189,13 +189,14 @@ fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
 }
 
 fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
-    let known = |uid: &Uid| wanted.objects.iter().any(|object| object.uid().as_ref() == Some(uid));
+    let mut claims: BTreeSet<Uid> = wanted.objects.iter().filter_map(|object| object.uid()).collect();
     let live = observed.attachments.iter().filter(|seen| seen.state().counts());
     let owners = live.filter_map(|seen| match &seen.owner {
         Owner::Ours(uid) => Some(uid.clone()),
         Owner::Foreign => None,
     });
-    owners.filter(|uid| !known(uid)).collect()
+    // An object claims one.
+    owners.filter(|uid| !claims.remove(uid)).collect()
 }
 
 impl Plan {

@@ -212,7 +212,11 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");
-            tracing::warn!(event = "vnics.unclaimed", uids, "VNICs with our tags whose VnicAttachments are not there");
+            tracing::warn!(
+                event = "vnics.unclaimed",
+                uids,
+                "VNICs with our tags whose VnicAttachments are not there, or have others"
+            );
         }
         memory.unclaimed = planned.unclaimed.len();
         planned

@@ -199,3 +199,28 @@ async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
     let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
     assert_eq!(missed.into_inner(), [instance(1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let first = scene.vnic().await;
+    let copy = oci::AttachVnic {
+        instance_id: instance(1),
+        create_vnic_details: oci::CreateVnic {
+            subnet_id: first.subnet_id.clone(),
+            freeform_tags: first.freeform_tags.clone(),
+            ..oci::CreateVnic::default()
+        },
+        display_name: Some("somebody's copy".to_owned()),
+        nic_index: None,
+    };
+    oci::Cloud::attach_vnic(&scene.cloud, &copy, &oci::RetryToken::derive(&["copy"])).await.unwrap();
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.status("a").vnic_id), (2, Some(first.id)));
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.exists("a")), (0, false));
+}
