@@ -13,6 +13,7 @@ pub mod claims;
 pub mod observed;
 pub mod plan;
 pub mod removal;
+pub mod rests;
 pub mod rollout;
 pub mod run;
 pub mod selection;

@@ -14,6 +14,7 @@ use super::apply::{ApplyError, apply, write_status};
 use super::observed::Observed;
 use super::plan::{Plan, Step, plan};
 use super::removal::Unwanted;
+use super::rests::Rests;
 use super::selection::select;
 use super::status;
 use crate::events::{Events, Level, News};
@@ -22,10 +23,6 @@ use crate::store::Store;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
 const PACE: Duration = Duration::from_secs(1);
-/// After a pass that failed; doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest of these pauses.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// What was made is told by the watch within this time, or not at all.
 const TOLD_BY: Duration = Duration::from_mins(5);
 /// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
@@ -60,7 +57,8 @@ struct Memory {
     told: BTreeSet<(String, &'static str, String)>,
     /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
     made: BTreeMap<String, Instant>,
-    failures: u32,
+    /// What was refused, or not answered.
+    rests: Rests,
 }
 
 impl Memory {
@@ -76,12 +74,10 @@ impl Profiles {
         let mut memory = Memory::default();
         loop {
             let next = self.pass(&Observed::of(&self.store), &mut memory).await;
-            sleep(self.pause(memory.failures)).await;
-            if memory.failures == 0 {
-                tokio::select! {
-                    () = self.store.changed().notified() => {}
-                    () = sleep_until(next) => {}
-                }
+            sleep(PACE).await;
+            tokio::select! {
+                () = self.store.changed().notified() => {}
+                () = sleep_until(next) => {}
             }
         }
     }
@@ -96,36 +92,38 @@ impl Profiles {
             memory.made.remove(&object.name_any());
         }
         plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
+        plan.steps.retain(|step| !memory.rests.has(step.object(), now));
         self.tell(observed, &plan, memory);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
         for step in &plan.steps {
             tracing::info!(event = "profile.step", %step);
         }
-        let mut failed = 0_u32;
         for (step, outcome) in apply(&self.client, &plan.steps).await {
             self.metrics.wrote(step.kind(), outcome.is_ok());
+            memory.rests.note(step.object(), outcome.is_ok(), (Instant::now(), (self.chance)()));
             match (step, outcome) {
                 (Step::Make(stamp), Ok(())) => drop(memory.made.insert(stamp.name.clone(), now)),
                 (_, Ok(())) => {}
-                (_, Err(error)) => {
-                    failed += 1;
-                    self.complain(&plan, step, &error);
-                }
+                (_, Err(error)) => self.complain(&plan, step, &error),
             }
         }
         for (profile, report) in &plan.reports {
             let Some(status) = status::changed(report, Time(Timestamp::now())) else { continue };
+            let key = format!("{profile}/status");
+            if memory.rests.has(&key, now) {
+                continue;
+            }
             let written = write_status(&self.client, profile, &status).await;
             self.metrics.wrote("profile_status", written.is_ok());
+            memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
             if let Err(error) = written {
-                failed += 1;
                 tracing::warn!(event = "profile.status", profile, error = chain(&error));
             }
         }
-        memory.failures = if failed == 0 { 0 } else { memory.failures.saturating_add(1) };
         memory.unwanted = plan.unwanted;
-        plan.next.map_or(now + RESYNC, |next| next.min(now + RESYNC))
+        let due = [plan.next, memory.rests.next(Instant::now())];
+        due.into_iter().flatten().fold(now + RESYNC, Instant::min)
     }
 
     /// Tells of problems on nodes that are new since the last pass.
@@ -164,13 +162,5 @@ impl Profiles {
                 note: format!("{step}: {error}"),
             });
         }
-    }
-
-    fn pause(&self, failures: u32) -> Duration {
-        if failures == 0 {
-            return PACE;
-        }
-        let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-        whole.mul_f64(0.5 + (self.chance)().clamp(0.0, 1.0) / 2.0).max(PACE)
     }
 }

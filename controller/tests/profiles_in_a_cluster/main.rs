@@ -188,3 +188,19 @@ async fn a_terminated_instances_object_goes_when_its_node_is_gone() {
     scene.delete::<Node>("ends-1").await;
     scene.objects("ends", 0).await;
 }
+
+#[tokio::test]
+async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_waiting() {
+    let scene = Scene::new("refused");
+    scene.refuse("refused-first").await;
+    scene.node("refused-1", json!({})).await;
+    scene.profile_with("refused-first", json!({ "name": "first" }), json!({})).await;
+    let profile: VnicProfile = scene.api().get("refused-first").await.unwrap();
+    let event = scene.event("refused-first", "StampingFailed").await;
+    assert!(event.note.as_ref().unwrap().contains("no VNICs today"), "{event:?}");
+    assert_eq!(event.regarding.unwrap().uid, profile.metadata.uid);
+    scene.profile("refused-second", json!({})).await;
+    scene.objects("refused-second", 1).await;
+    scene.allow().await;
+    scene.objects("refused-first", 1).await;
+}

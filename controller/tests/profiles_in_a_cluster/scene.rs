@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use api::{PROFILE_LABEL, VnicAttachment, VnicProfile};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -134,6 +135,36 @@ impl Scene {
         name: &str,
     ) {
         self.api::<K>().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// From now on nobody may make VnicAttachments of a profile.
+    pub(crate) async fn refuse(&self, profile: &str) {
+        let (version, name) = ("admissionregistration.k8s.io/v1", json!({ "name": "no-vnics" }));
+        let made = json!({ "apiGroups": ["oke.oraclecloud.com"], "apiVersions": ["*"], "operations": ["CREATE"],
+            "resources": ["vnicattachments"] });
+        let expression = format!("!object.metadata.name.startsWith('{profile}.')");
+        let server = ApiServer::shared().unwrap();
+        for object in [
+            json!({ "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": name,
+                "spec": { "failurePolicy": "Fail", "matchConstraints": { "resourceRules": [made] },
+                    "validations": [{ "expression": expression, "message": "no VNICs today" }] } }),
+            json!({ "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": name,
+                "spec": { "policyName": "no-vnics", "validationActions": ["Deny"] } }),
+        ] {
+            server.apply_object(object).await.unwrap();
+        }
+        // A policy works some moments after it was made.
+        let instance =
+            json!({ "instanceId": ocid("x"), "name": "x", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" });
+        let probe = json!({ "metadata": { "name": format!("{profile}.probe") }, "spec": instance });
+        let probe: VnicAttachment = serde_json::from_value(probe).unwrap();
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        self.wait_for("it is refused", async || self.api().create(&params, &probe).await.is_err().then_some(())).await;
+    }
+
+    /// They may again.
+    pub(crate) async fn allow(&self) {
+        self.delete::<ValidatingAdmissionPolicyBinding>("no-vnics").await;
     }
 
     /// The objects that a profile made, once there are so many. What is being deleted is let go, as the reconciler of
