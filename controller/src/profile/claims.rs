@@ -7,6 +7,7 @@ use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
 use super::observed::Observed;
+use super::removal::{Fate, fate};
 use super::selection::Selections;
 use super::stamp::{Stamp, profile_of};
 
@@ -71,7 +72,7 @@ pub(super) fn is_leaving(profile: &api::VnicProfile) -> bool {
 
 /// Decides for each stamp, in the same order.
 #[must_use]
-pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'_>) -> Vec<Claim<'a>> {
+pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'a>) -> Vec<Claim<'a>> {
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
     let mut holders: BTreeMap<(&Ocid, &VnicName), &str> = BTreeMap::new();
     for stamp in
@@ -89,7 +90,7 @@ pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'
 fn claim<'a, 's>(
     stamp: &'s Stamp,
     there: &There<'a>,
-    selections: &Selections<'_>,
+    selections: &Selections<'a>,
     wanted: &BTreeSet<&str>,
     holders: &mut BTreeMap<(&'s Ocid, &'s VnicName), &'s str>,
 ) -> Claim<'a> {
@@ -127,9 +128,9 @@ fn taken(stamp: &Stamp, holder: &str) -> String {
     format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.spec.vnic.name, stamp.node)
 }
 
-/// Whether an object that no profile wants was made from one, so that it is going to be removed.
-fn will_go(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
-    profile_of(object).is_some_and(|profile| selections.profiles.contains_key(profile) && !is_held(profile, selections))
+/// Whether an object that no profile wants is going to be removed.
+fn will_go<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> bool {
+    matches!(fate(object, selections), Fate::Goes(_) | Fate::GoesLater(_))
 }
 
 /// Whether nothing is done for a profile.

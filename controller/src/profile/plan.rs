@@ -117,7 +117,7 @@ pub fn plan<'a>(
         steps: going.now.into_iter().map(remove).collect(),
         later: going.later.into_iter().map(remove).collect(),
         reports: reports(selections),
-        problems: selections.problems.clone(),
+        problems: selections.problems.iter().cloned().chain(going.problems).collect(),
         unwanted: going.unwanted,
         next: going.next,
     };

@@ -1,5 +1,5 @@
 //! Which stamped objects go, and when. Whatever cannot be told apart from a mishap keeps its VNICs: a Node or a profile that
-//! is absent, a profile or an annotation that cannot be read. Pure.
+//! is absent or younger than its VNICs, a profile or an annotation that cannot be read. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,9 +9,10 @@ use api::VnicAttachment;
 use tokio::time::Instant;
 
 use super::claims::{There, is_held, is_leaving};
-use super::selection::Selections;
+use super::selection::{MADE_ANEW, NodeProblem, Selections};
 use super::stamp::profile_of;
 use super::state::is_terminated;
+use crate::store::NodeView;
 
 /// Since when objects are wanted no more although their Nodes are there, by name. Lost with the process: then the grace
 /// begins again.
@@ -49,6 +50,8 @@ pub struct Removals<'a> {
     pub now: Vec<(&'a VnicAttachment, Why)>,
     /// Objects whose grace is not over, with the reason.
     pub later: Vec<(&'a VnicAttachment, Why)>,
+    /// What stays although its node does not ask for it, for somebody to see to.
+    pub problems: Vec<NodeProblem<'a>>,
     /// What to remember for the next time.
     pub unwanted: Unwanted,
     /// When the first grace ends.
@@ -59,7 +62,7 @@ pub struct Removals<'a> {
 #[must_use]
 pub fn removals<'a>(
     there: &There<'a>,
-    selections: &Selections<'_>,
+    selections: &Selections<'a>,
     is_wanted: impl Fn(&str) -> bool,
     (before, grace, now): (&Unwanted, Duration, Instant),
 ) -> Removals<'a> {
@@ -70,6 +73,7 @@ pub fn removals<'a>(
         }
         match fate(object, selections) {
             Fate::Stays => {}
+            Fate::StaysForNow { profile, node } => removals.problems.push(made_anew(name, profile, node)),
             Fate::Goes(why) => removals.now.push((object, why)),
             Fate::GoesLater(why) => {
                 let since = before.0.get(*name).copied().unwrap_or(now);
@@ -87,13 +91,25 @@ pub fn removals<'a>(
     removals
 }
 
-enum Fate {
+/// What becomes of an object that no profile wants.
+pub(super) enum Fate<'a> {
+    /// It stays.
     Stays,
+    /// It stays until somebody says what is meant: its Node was made after it, and may have lost what it asked with.
+    StaysForNow {
+        /// The profile that it was made from.
+        profile: &'a str,
+        /// The Node.
+        node: &'a NodeView,
+    },
+    /// It goes.
     Goes(Why),
+    /// It goes when it was unwanted for a while.
     GoesLater(Why),
 }
 
-fn fate(object: &VnicAttachment, selections: &Selections<'_>) -> Fate {
+/// Decides for one.
+pub(super) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> Fate<'a> {
     let Some(profile) = profile_of(object) else { return Fate::Stays };
     // One that was deleted is there until its objects are gone: it has our finalizer.
     let Some(selection) = selections.profiles.get(profile) else { return Fate::Stays };
@@ -114,8 +130,24 @@ fn fate(object: &VnicAttachment, selections: &Selections<'_>) -> Fate {
         // It may come back: a reboot, a Node made anew by another name.
         None => Fate::Stays,
         Some(_) if selection.nodes.contains_key(instance) => Fate::Stays,
-        Some(node) => Fate::GoesLater(Why::NotForNode { profile: profile.to_owned(), node: (*node).to_owned() }),
+        Some(node) if is_younger(node, object) => Fate::StaysForNow { profile, node },
+        Some(node) => Fate::GoesLater(Why::NotForNode { profile: profile.to_owned(), node: node.name.clone() }),
     }
+}
+
+/// `kubectl delete node` and a kubelet that registers again: the instance is the same, labels and annotations that somebody
+/// gave are gone. Nobody took the request back.
+fn is_younger(node: &NodeView, object: &VnicAttachment) -> bool {
+    let object = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    node.created.zip(object).is_some_and(|(node, object)| node > object)
+}
+
+fn made_anew<'a>(object: &str, profile: &str, node: &'a NodeView) -> NodeProblem<'a> {
+    let note = format!(
+        "VnicAttachment {object} stays: this Node was made after it, and VnicProfile {profile} is not for it now. Give the \
+         Node its label or annotation back, or delete the VnicAttachment"
+    );
+    NodeProblem { node: &node.name, reason: MADE_ANEW, note }
 }
 
 impl fmt::Display for Why {

@@ -16,8 +16,8 @@ pub struct Selections<'a> {
     pub profiles: BTreeMap<&'a str, Selection<'a>>,
     /// Profiles that cannot be read: a later version wrote them. Theirs is left as it is.
     pub unreadable: BTreeSet<&'a str>,
-    /// The instances that have a Node, with its name.
-    pub instances: BTreeMap<Ocid, &'a str>,
+    /// The instances that have a Node, with it.
+    pub instances: BTreeMap<Ocid, &'a NodeView>,
     /// What somebody should see to.
     pub problems: Vec<NodeProblem<'a>>,
 }
@@ -69,6 +69,8 @@ pub const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
 pub const NOT_SELECTED: &str = "VnicProfileNotForNode";
 /// A profile is for the node, and it is no instance.
 pub const NO_INSTANCE: &str = "NodeIsNoInstance";
+/// The Node is younger than a VNIC that it no longer asks for: it was made anew, without what it asked with.
+pub const MADE_ANEW: &str = "NodeMadeAnew";
 /// A VNIC of this name is another's on the node.
 pub const NAME_CONFLICT: &str = "VnicNameConflict";
 
@@ -110,7 +112,7 @@ impl<'a> Selections<'a> {
 
     fn add(&mut self, node: &'a NodeView, selectors: &BTreeMap<&str, Selector>) {
         if let Some(instance) = &node.instance {
-            self.instances.entry(instance.clone()).or_insert(&node.name);
+            self.instances.entry(instance.clone()).or_insert(node);
         }
         let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
         if let Err(error) = &wanted {

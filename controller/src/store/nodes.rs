@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use api::{VNICS_ANNOTATION, instance_of};
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::Object;
 use serde::Deserialize;
 use vcn::Ocid;
@@ -40,6 +41,8 @@ pub struct NodeView {
     pub labels: Labels,
     /// The annotation that asks for VNICs, where it has one.
     pub vnics: Option<String>,
+    /// Since when it is there: a Node that is made anew is younger than its instance's VNICs.
+    pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub leaving: bool,
 }
@@ -72,6 +75,7 @@ impl NodeView {
             instance: instance.ok().flatten(),
             labels: metadata.labels.unwrap_or_default().into_iter().collect(),
             vnics: annotations.into_iter().find_map(|(key, value)| (key == VNICS_ANNOTATION).then_some(value)),
+            created: metadata.creation_timestamp.map(|time| time.0),
             leaving: metadata.deletion_timestamp.is_some(),
         }
     }

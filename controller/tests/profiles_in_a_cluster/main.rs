@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use scene::{GRACE, Scene, ocid};
@@ -113,7 +114,7 @@ async fn another_subnet_replaces_the_objects_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_node_that_leaves_and_returns_keeps_its_vnics_and_one_that_lost_its_label_loses_them_after_a_while() {
+async fn a_node_that_leaves_and_returns_keeps_its_vnics() {
     let scene = Scene::new("leaves");
     scene.node("leaves-1", json!({})).await;
     scene.profile("leaves", json!({})).await;
@@ -130,9 +131,44 @@ async fn a_node_that_leaves_and_returns_keeps_its_vnics_and_one_that_lost_its_la
     scene.node_as("leaves-by-another-name", "leaves-1", json!({})).await;
     scene.profile_says("leaves", "Progressing").await;
     assert_eq!(scene.objects("leaves", 1).await[0].metadata.uid, uid);
-    scene.merge::<Node>("leaves-by-another-name", json!({ "metadata": { "labels": { "pool": null } } })).await;
-    scene.profile_says("leaves", "NoNodes").await;
-    scene.objects("leaves", 0).await;
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_label_loses_its_vnics_after_a_while() {
+    let scene = Scene::new("label");
+    scene.node("label-1", json!({})).await;
+    scene.profile("label", json!({})).await;
+    scene.objects("label", 1).await;
+    scene.merge::<Node>("label-1", json!({ "metadata": { "labels": { "pool": null } } })).await;
+    scene.profile_says("label", "NoNodes").await;
+    scene.objects("label", 0).await;
+}
+
+#[tokio::test]
+async fn a_node_made_anew_without_its_annotation_keeps_its_vnics_until_somebody_deletes_them() {
+    let scene = Scene::new("anew");
+    let asks = json!({ "annotations": { "oke.oraclecloud.com/vnics": "anew" } });
+    scene.node("anew-1", asks).await;
+    scene.profile_with("anew", json!({}), json!({ "allowNodeAnnotation": true })).await;
+    let object = scene.objects("anew", 1).await.remove(0);
+    scene.delete::<Node>("anew-1").await;
+    scene.profile_says("anew", "NoNodes").await;
+    // Time stamps have whole seconds.
+    let made = object.metadata.creation_timestamp.as_ref().unwrap().0;
+    scene.wait_for("another second", async || (Timestamp::now().as_second() > made.as_second()).then_some(())).await;
+    scene.node("anew-1", json!({})).await;
+    let event = scene.event("anew-1", "NodeMadeAnew").await;
+    let name = object.metadata.name.as_deref().unwrap();
+    assert!(event.note.as_ref().unwrap().contains(name), "{event:?}");
+    let (anew, looks) = (Instant::now(), scene.looks());
+    scene
+        .wait_for("looks beyond the grace", async || {
+            (anew.elapsed() > GRACE * 2 && scene.looks() > looks + 1).then_some(()).or_else(|| scene.nudge())
+        })
+        .await;
+    assert_eq!(scene.objects("anew", 1).await[0].metadata.uid, object.metadata.uid);
+    scene.delete::<VnicAttachment>(name).await;
+    scene.objects("anew", 0).await;
 }
 
 #[tokio::test]
