@@ -18,6 +18,7 @@ pub mod cloud;
 #[cfg(test)]
 mod documents;
 pub mod events;
+pub mod heap;
 pub mod lead;
 pub mod lease;
 pub mod metrics;

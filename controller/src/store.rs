@@ -21,6 +21,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
+use crate::heap;
+
 pub use attachments::Attachments;
 pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
@@ -29,6 +31,8 @@ pub use profiles::Profiles;
 const WATCH_SECONDS: u32 = 240;
 /// Answers to lists come in pieces of so many objects.
 const PAGE: u32 = 500;
+/// Nodes are ten times as large, for the names of their images.
+const PAGE_OF_NODES: u32 = 100;
 /// For how long a watch may fail before it is said again.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
@@ -84,23 +88,20 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object that a later version wrote may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    follow(api, "VnicAttachments", read, |news| {
+    follow((api, PAGE), "VnicAttachments", read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
             News::All(objects) => {
-                let (objects, unreadable): (Vec<_>, Vec<_>) =
-                    objects.into_iter().map(readable).partition(Result::is_ok);
+                let (objects, unreadable): (Vec<_>, Vec<_>) = objects.into_iter().partition(Result::is_ok);
                 let instances = all.replace(objects.into_iter().flatten().collect());
                 unreadable.into_iter().filter_map(Result::err).for_each(|name| all.cannot_read(name));
                 instances
             }
-            News::One(object) => match readable(object) {
-                Ok(object) => all.apply(object),
-                Err(name) => {
-                    all.cannot_read(name);
-                    BTreeSet::new()
-                }
-            },
+            News::One(Ok(object)) => all.apply(object),
+            News::One(Err(name)) => {
+                all.cannot_read(name);
+                BTreeSet::new()
+            }
             News::Gone(name) => all.delete(&name),
         };
         drop(all);
@@ -115,12 +116,12 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    follow(api, "Nodes", read, |news| {
+    follow((api, PAGE_OF_NODES), "Nodes", read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
-            News::All(objects) => all.replace(objects.into_iter().map(NodeView::of).collect()),
-            News::One(object) => all.apply(NodeView::of(object)),
+            News::All(objects) => all.replace(objects),
+            News::One(object) => all.apply(object),
             News::Gone(name) => all.delete(&name),
         };
         // A heartbeat is no news.
@@ -136,45 +137,60 @@ pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender
 /// Follows the VnicProfiles for ever.
 pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
-    follow(api, "VnicProfiles", read, |news| {
-        let mut all = store.profiles_mut();
-        match news {
-            News::All(objects) => all.replace(objects),
-            News::One(object) => all.apply(object),
-            News::Gone(name) => all.delete(&name),
-        }
-        drop(all);
-        store.changed.notify_one();
-    })
+    follow(
+        (api, PAGE),
+        "VnicProfiles",
+        read,
+        |object| object,
+        |news| {
+            let mut all = store.profiles_mut();
+            match news {
+                News::All(objects) => all.replace(objects),
+                News::One(object) => all.apply(object),
+                News::Gone(name) => all.delete(&name),
+            }
+            drop(all);
+            store.changed.notify_one();
+        },
+    )
     .await;
 }
 
 /// What a watch tells.
-enum News<K> {
+enum News<V> {
     /// These are all there are.
-    All(Vec<K>),
+    All(Vec<V>),
     /// One is new or changed.
-    One(K),
+    One(V),
     /// The one of this name is gone.
     Gone(String),
 }
 
 /// Reads a watch for ever. A list is told whole, so that nobody takes half of one for all; `read` is told after the first.
-async fn follow<K>(api: Api<K>, what: &'static str, read: watch::Sender<bool>, mut take: impl FnMut(News<K>))
-where
+/// Of an object, what is to be kept is taken at once: ten thousand Nodes as they come are more than the controller may take.
+async fn follow<K, V>(
+    (api, page): (Api<K>, u32),
+    what: &'static str,
+    read: watch::Sender<bool>,
+    keep: impl Fn(K) -> V,
+    mut take: impl FnMut(News<V>),
+) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     let mut stream = pin!(watcher(api, config).default_backoff());
-    let mut listed: Option<Vec<K>> = None;
+    let mut listed: Option<Vec<V>> = None;
     let mut trouble = Trouble::of(what);
     while let Some(event) = stream.next().await {
         let Some(event) = trouble.passed(event) else { continue };
         match event {
             Event::Init => listed = Some(Vec::new()),
-            Event::InitApply(object) => listed.get_or_insert_default().push(object),
-            Event::InitDone => take(News::All(listed.take().unwrap_or_default())),
-            Event::Apply(object) => take(News::One(object)),
+            Event::InitApply(object) => listed.get_or_insert_default().push(keep(object)),
+            Event::InitDone => {
+                take(News::All(listed.take().unwrap_or_default()));
+                heap::trim();
+            }
+            Event::Apply(object) => take(News::One(keep(object))),
             Event::Delete(object) => take(News::Gone(object.name_any())),
         }
         if listed.is_none() {
