@@ -14,7 +14,7 @@ use super::stamp::profile_of;
 use super::state::is_terminated;
 use crate::store::NodeView;
 
-/// Since when objects are wanted no more although their Nodes are there, by name. Lost with the process: then the grace
+/// Since when objects are wanted no more, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// begins again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unwanted(BTreeMap<String, Instant>);
@@ -30,7 +30,7 @@ impl FromIterator<(String, Instant)> for Unwanted {
 pub enum Why {
     /// Its profile is being deleted.
     ProfileDeleted(String),
-    /// Its profile has no such VNIC any more.
+    /// Its profile has no such VNIC any more, and the grace is over.
     NotInProfile(String),
     /// Its profile is not for its node any more, and the grace is over.
     NotForNode {
@@ -121,7 +121,7 @@ pub(super) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) 
     }
     let mut templates = selection.profile.spec.attachments.iter();
     if !templates.any(|template| template.name == object.spec.vnic.name) {
-        return Fate::Goes(Why::NotInProfile(profile.to_owned()));
+        return Fate::GoesLater(Why::NotInProfile(profile.to_owned()));
     }
     let instance = &object.spec.instance_id;
     match selections.instances.get(instance) {

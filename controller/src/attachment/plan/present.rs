@@ -75,7 +75,8 @@ fn addresses(
     let room = usize::from(count).saturating_sub(missing.len());
     let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
     let surplus = ours.len().saturating_sub(room);
-    // From the end of the list: pods get addresses in the order that they are listed in.
+    // Always the same ones, so that a plan made anew goes on where the last one stood. Which of them pods have is not known
+    // here: docs/vnics.md says so.
     let mut released: Vec<&&IpObject> = spare.collect();
     released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
     released.truncate(surplus);
