@@ -18,10 +18,10 @@ use crate::attachment::mark::Mark;
 use crate::cloud::connect;
 use crate::metrics::Metrics;
 use crate::profile::observed::Observed;
-use crate::profile::plan::plan;
+use crate::profile::plan::{Plan, Step, plan};
 use crate::profile::removal::Unwanted;
 use crate::profile::run::GRACE;
-use crate::profile::selection::select;
+use crate::profile::selection::{Selections, select};
 use crate::run::kubernetes;
 use crate::settings::Settings;
 use cloud::Line;
@@ -40,10 +40,14 @@ pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
     let reader = Reader::new(kubernetes().await?);
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
+    let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));
+    let observed = future::guarded(&observed);
     let selections = select(&observed);
-    // How long something was unwanted, this process cannot know: it says what is to come, and not when.
-    let plan = plan(&observed, &selections, (&Unwanted::default(), GRACE, Instant::now()));
-    let objects = future::after(observed.attachments.iter(), &plan.steps);
+    let plan = now(&observed, &selections);
+    let is_paused = |profile: &str| selections.profiles.get(profile).is_some_and(|it| it.profile.spec.paused);
+    let paused = steps_of(&future::unpaused(&observed), |step| step.profile().is_some_and(is_paused));
+    let steps: Vec<Step> = guards.into_iter().chain(plan.steps.iter().cloned()).collect();
+    let objects = future::after(observed.attachments.iter(), &steps);
     let cloud = match objects.is_empty() {
         true => Ok(Vec::new()),
         false => in_the_cloud(&settings, &reader, &objects).await,
@@ -52,7 +56,7 @@ pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
         Ok(lines) => (lines, None),
         Err(problem) => (Vec::new(), Some(problem)),
     };
-    let report = Report::of(&plan, cloud, problem.is_none());
+    let report = Report::of((&steps, &plan.later, &paused), &plan.problems, cloud, problem.is_none());
     let text = match format {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
@@ -60,6 +64,18 @@ pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
     // `… | head` closes the pipe, which is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     problem.map_or(Ok(()), Err)
+}
+
+/// How long something was unwanted, this process cannot know: it says what is to come, and not when.
+fn now<'a>(observed: &'a Observed, selections: &'a Selections<'a>) -> Plan<'a> {
+    plan(observed, selections, (&Unwanted::default(), GRACE, Instant::now()))
+}
+
+/// Those steps of a plan that are chosen, and those that come later.
+fn steps_of(observed: &Observed, is_chosen: impl Fn(&Step) -> bool) -> Vec<Step> {
+    let selections = select(observed);
+    let plan = now(observed, &selections);
+    plan.steps.into_iter().chain(plan.later).filter(|step| is_chosen(step)).collect()
 }
 
 async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<Vec<Line>> {

@@ -25,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A cluster with a profile for two nodes, one of which asks for another profile that is not there, and the other has as
+    /// A cluster with a new profile for two nodes and a paused one, one of which asks for another profile that is not there, and the other has as
     /// many VNICs as it may have.
     async fn new() -> Self {
         let network = "10.0.0.0/24".parse().unwrap();
@@ -56,10 +56,14 @@ impl Scene {
             json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"] }),
         ];
         let node = |name: &str, annotations: Value| {
-            json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations },
+            json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations, "labels": { "pool": name } },
                 "spec": { "providerID": format!("oci://{}", instance(name)) } })
         };
-        let template = json!({ "name": "net1", "purpose": "Host", "subnetId": vcn.subnet("nodes").unwrap().id });
+        let profile = |name: &str, vnic: &str, selector: Value, paused: bool| {
+            let template = json!({ "name": vnic, "purpose": "Host", "subnetId": vcn.subnet("nodes").unwrap().id });
+            json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": name },
+                "spec": { "nodeSelector": selector, "attachments": [template], "paused": paused } })
+        };
         for object in [
             json!({ "apiVersion": role, "kind": "ClusterRole", "metadata": { "name": "reads" }, "rules": rules }),
             json!({ "apiVersion": role, "kind": "ClusterRoleBinding", "metadata": { "name": "reads" },
@@ -67,9 +71,8 @@ impl Scene {
                 "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader" }] }),
             node("a", json!({ "oke.oraclecloud.com/vnics": "nobody" })),
             node("b", json!({})),
-            json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
-                "metadata": { "name": "storage", "finalizers": ["oke.oraclecloud.com/profile"] },
-                "spec": { "nodeSelector": {}, "attachments": [template] } }),
+            profile("storage", "net1", json!({}), false),
+            profile("rests", "net2", json!({ "matchLabels": { "pool": "a" } }), true),
         ] {
             server.apply_object(object).await.unwrap();
         }
@@ -128,15 +131,21 @@ async fn it_says_what_would_be_done_and_does_nothing_of_it() {
     let before = scene.versions().await;
     let (fine, text, errors) = scene.plan("reader", &[]);
     assert!(fine && errors.is_empty(), "{text}{errors}");
-    let name = |node: &str| object_name("storage", &"net1".parse().unwrap(), &instance(&scene.oci, node));
-    let (a, b) = (name("a"), name("b"));
+    let name = |profile: &str, vnic: &str, node: &str| {
+        object_name(profile, &vnic.parse().unwrap(), &instance(&scene.oci, node))
+    };
+    let (a, b, paused) = (name("storage", "net1", "a"), name("storage", "net1", "b"), name("rests", "net2", "a"));
     let (subnet, machine) = (&scene.vcn.subnet("nodes").unwrap().id, instance(&scene.oci, "a"));
     let expected = format!(
         "\
+add the finalizer to VnicProfile storage
 make VnicAttachment {a} (VnicProfile storage, VNIC net1 of node a)
 make VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
 {a}: attach a VNIC in {subnet} to {machine}
 {b}: nothing: ShapeCapacity: the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs
+
+When it is no longer paused:
+make VnicAttachment {paused} (VnicProfile rests, VNIC net2 of node a)
 
 To be seen to:
 node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which is not there
@@ -146,7 +155,8 @@ node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfi
     let (fine, json, errors) = scene.plan("reader", &["-o", "json"]);
     assert!(fine, "{errors}");
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["objects"][0]["step"], "make");
+    assert_eq!((&json["objects"][0]["step"], &json["objects"][1]["step"]), (&"guard".into(), &"make".into()));
+    assert_eq!(json["whenNotPaused"][0]["object"], paused);
     assert_eq!((&json["cloud"][0]["word"], &json["cloud"][1]["word"]), (&"attach".into(), &"ShapeCapacity".into()));
     assert_eq!(json["problems"][0]["reason"], "UnknownVnicProfile");
     assert_eq!(scene.versions().await, before);

@@ -1,14 +1,16 @@
-//! The VnicAttachments as they would be after the profiles' steps. Pure.
+//! What is there as it would be: profiles with their finalizers, or no longer paused; VnicAttachments after the profiles'
+//! steps. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::VnicAttachment;
+use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use vcn::Ocid;
 
+use crate::profile::observed::Observed;
 use crate::profile::plan::Step;
 
 /// The uid of an object that is not there yet: no VNIC has it in its tags.
@@ -16,6 +18,31 @@ const NOT_MADE_YET: &str = "not-made-yet";
 
 /// By instance.
 pub(super) type Objects = BTreeMap<Ocid, Vec<Arc<VnicAttachment>>>;
+
+/// With the finalizer on every profile: what the controller waits for before it makes anything.
+pub(super) fn guarded(observed: &Observed) -> Observed {
+    with_profiles(observed, |profile| {
+        let finalizers = profile.metadata.finalizers.get_or_insert_default();
+        if !finalizers.iter().any(|finalizer| finalizer == PROFILE_FINALIZER) {
+            finalizers.push(PROFILE_FINALIZER.to_owned());
+        }
+    })
+}
+
+/// With no profile paused.
+pub(super) fn unpaused(observed: &Observed) -> Observed {
+    with_profiles(observed, |profile| profile.spec.paused = false)
+}
+
+fn with_profiles(observed: &Observed, change: impl Fn(&mut VnicProfile)) -> Observed {
+    let mut observed = observed.clone();
+    for profile in &mut observed.profiles {
+        if profile.metadata.deletion_timestamp.is_none() {
+            change(Arc::make_mut(profile));
+        }
+    }
+    observed
+}
 
 /// What is there, with the steps carried out.
 pub(super) fn after<'a>(there: impl Iterator<Item = &'a Arc<VnicAttachment>>, steps: &[Step]) -> Objects {

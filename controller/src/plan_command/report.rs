@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::cloud::Line;
 
-use crate::profile::plan::{Plan, Step};
+use crate::profile::plan::Step;
 use crate::profile::run::GRACE;
+use crate::profile::selection::NodeProblem;
 
 /// All of it.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,8 @@ pub(super) struct Report {
     objects: Vec<Entry>,
     /// Deletions that come when a grace is over, if things stay as they are.
     later: Vec<Entry>,
+    /// Writes that come when the VnicProfiles that are paused no longer are.
+    when_not_paused: Vec<Entry>,
     /// What would be done in the cloud, object by object, those that are to be made among them; and why nothing, where
     /// something is missing all the same.
     cloud: Vec<Line>,
@@ -44,19 +47,26 @@ struct Problem {
 }
 
 impl Report {
-    pub(super) fn of(plan: &Plan<'_>, cloud: Vec<Line>, cloud_read: bool) -> Self {
+    /// Of what is done now, when a grace is over and when nothing is paused.
+    pub(super) fn of(
+        (now, later, when_not_paused): (&[Step], &[Step], &[Step]),
+        problems: &[NodeProblem<'_>],
+        cloud: Vec<Line>,
+        cloud_read: bool,
+    ) -> Self {
         let entry = |step: &Step| Entry { step: step.kind(), object: step.object().to_owned(), text: step.to_string() };
-        let problem = |problem: &crate::profile::selection::NodeProblem<'_>| Problem {
+        let problem = |problem: &NodeProblem<'_>| Problem {
             node: problem.node.to_owned(),
             reason: problem.reason,
             note: problem.note.clone(),
         };
         Self {
-            objects: plan.steps.iter().map(entry).collect(),
-            later: plan.later.iter().map(entry).collect(),
+            objects: now.iter().map(entry).collect(),
+            later: later.iter().map(entry).collect(),
+            when_not_paused: when_not_paused.iter().map(entry).collect(),
             cloud,
             cloud_read,
-            problems: plan.problems.iter().map(problem).collect(),
+            problems: problems.iter().map(problem).collect(),
         }
     }
 }
@@ -79,6 +89,12 @@ impl fmt::Display for Report {
             writeln!(f, "\nWithin {} minutes, if it stays so:", GRACE.as_secs() / 60)?;
         }
         for entry in &self.later {
+            writeln!(f, "{}", entry.text)?;
+        }
+        if !self.when_not_paused.is_empty() {
+            writeln!(f, "\nWhen it is no longer paused:")?;
+        }
+        for entry in &self.when_not_paused {
             writeln!(f, "{}", entry.text)?;
         }
         if !self.problems.is_empty() {
