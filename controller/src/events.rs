@@ -18,10 +18,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
-use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::metrics::Metrics;
 use told::Told;
 
 /// What happened to an object.
@@ -53,14 +53,14 @@ pub enum Level {
 pub struct Events {
     queue: Sender<News>,
     told: Arc<Mutex<Told>>,
-    lost: Counter,
+    metrics: Arc<Metrics>,
 }
 
 /// The other end: writes what is told.
 #[derive(Debug)]
 pub struct Writer {
     queue: Receiver<News>,
-    lost: Counter,
+    metrics: Arc<Metrics>,
 }
 
 /// Who tells, as events say it.
@@ -84,12 +84,12 @@ const LONGEST_NOTE: usize = 1000;
 const NAMESPACE: &str = "default";
 
 impl Events {
-    /// Both ends; what is lost is counted there.
+    /// Both ends; what is written and what is lost is counted there.
     #[must_use]
-    pub fn new(lost: Counter) -> (Self, Writer) {
+    pub fn new(metrics: Arc<Metrics>) -> (Self, Writer) {
         let (sender, receiver) = channel(QUEUE);
-        let events = Self { queue: sender, told: Arc::default(), lost: lost.clone() };
-        (events, Writer { queue: receiver, lost })
+        let events = Self { queue: sender, told: Arc::default(), metrics: metrics.clone() };
+        (events, Writer { queue: receiver, metrics })
     }
 
     /// Tells, unless the same was told a short while ago. Never waits.
@@ -97,7 +97,7 @@ impl Events {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_new(&news, Instant::now()) && self.queue.try_send(news).is_err() {
-            self.lost.inc();
+            self.metrics.lost_event();
         }
     }
 }
@@ -115,8 +115,9 @@ impl Writer {
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(_) => Some(format!("no answer within {DEADLINE:?}")),
             };
+            self.metrics.wrote("event", problem.is_none());
             if let Some(problem) = problem {
-                self.lost.inc();
+                self.metrics.lost_event();
                 tracing::warn!(reason = news.reason, note = news.note, problem, "an event was not written");
             }
             sleep(PACE).await;
@@ -196,14 +197,14 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_waits_when_nothing_is_written() {
-        let lost: Counter = Counter::default();
-        let (events, writer) = Events::new(lost.clone());
+        let metrics = Arc::new(Metrics::default());
+        let (events, writer) = Events::new(metrics.clone());
         for number in 0..QUEUE + 5 {
             events.tell(news(&number.to_string()));
         }
-        assert_eq!(lost.get(), 5);
+        assert_eq!(metrics.events_lost(), 5);
         drop(writer);
         events.tell(news("after the end"));
-        assert_eq!(lost.get(), 6);
+        assert_eq!(metrics.events_lost(), 6);
     }
 }

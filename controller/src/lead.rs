@@ -57,7 +57,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
     let store = Arc::new(Store::default());
     let work = Work::new(Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most });
-    let (events, writer) = Events::new(metrics.events_lost());
+    let (events, writer) = Events::new(metrics.clone());
     let budget = cloud.budget().clone();
     let stamping = Profiles {
         client: client.clone(),

@@ -195,7 +195,7 @@ impl Metrics {
         self.steps.get_or_create(&Step { kind, result: word(done) }).inc();
     }
 
-    /// Counts a write to the API server.
+    /// Counts a write to the API server, an event too.
     pub fn wrote(&self, kind: &'static str, done: bool) {
         self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
     }
@@ -237,10 +237,15 @@ impl Metrics {
         }
     }
 
-    /// Where events that could not be written are counted.
+    /// Counts an event that could not be written.
+    pub fn lost_event(&self) {
+        self.events_lost.inc();
+    }
+
+    /// How many events could not be written.
     #[must_use]
-    pub fn events_lost(&self) -> Counter {
-        self.events_lost.clone()
+    pub fn events_lost(&self) -> u64 {
+        self.events_lost.get()
     }
 
     /// How many looks at the VnicProfiles there were.

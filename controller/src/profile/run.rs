@@ -10,7 +10,8 @@ use kube::{Client, Resource, ResourceExt};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::apply::{ApplyError, apply, write_status};
+use super::apply::{apply, write_status};
+use super::failures::{Failure, Quiet, failures};
 use super::observed::Observed;
 use super::plan::{Plan, Step, plan};
 use super::removal::Unwanted;
@@ -59,6 +60,8 @@ struct Memory {
     made: BTreeMap<String, Instant>,
     /// What was refused, or not answered.
     rests: Rests,
+    /// Profiles whose failures were told of.
+    quiet: Quiet,
 }
 
 impl Memory {
@@ -99,15 +102,17 @@ impl Profiles {
         for step in &plan.steps {
             tracing::info!(event = "profile.step", %step);
         }
-        for (step, outcome) in apply(&self.client, &plan.steps).await {
+        let outcomes = apply(&self.client, &plan.steps).await;
+        for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
             memory.rests.note(step.object(), outcome.is_ok(), (Instant::now(), (self.chance)()));
             match (step, outcome) {
                 (Step::Make(stamp), Ok(())) => drop(memory.made.insert(stamp.name.clone(), now)),
                 (_, Ok(())) => {}
-                (_, Err(error)) => self.complain(&plan, step, &error),
+                (_, Err(error)) => tracing::debug!(event = "profile.step_failed", %step, error = chain(error)),
             }
         }
+        self.complain(&plan, &failures(&outcomes), memory);
         for (profile, report) in &plan.reports {
             let Some(status) = status::changed(report, Time(Timestamp::now())) else { continue };
             let key = format!("{profile}/status");
@@ -149,18 +154,20 @@ impl Profiles {
         memory.told = plan.problems.iter().map(key).collect();
     }
 
-    fn complain(&self, plan: &Plan<'_>, step: &Step, error: &ApplyError) {
-        let error = chain(error);
-        tracing::warn!(event = "profile.step_failed", %step, error);
-        let profile = step.profile().and_then(|profile| plan.reports.get(profile)).map(|report| report.profile);
-        if let Some(profile) = profile {
-            self.events.tell(News {
-                regarding: profile.object_ref(&()),
-                level: Level::Warning,
-                reason: "StampingFailed",
-                action: "Stamp",
-                note: format!("{step}: {error}"),
-            });
+    /// Tells of steps that failed: a line and an event per profile, whatever their number.
+    fn complain(&self, plan: &Plan<'_>, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
+        for (profile, failure) in failures {
+            tracing::warn!(event = "profile.steps_failed", profile, %failure);
+            let Some(report) = profile.and_then(|profile| plan.reports.get(profile)) else { continue };
+            if memory.quiet.is_over(profile.unwrap_or_default(), Instant::now()) {
+                self.events.tell(News {
+                    regarding: report.profile.object_ref(&()),
+                    level: Level::Warning,
+                    reason: "StampingFailed",
+                    action: "Stamp",
+                    note: failure.to_string(),
+                });
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::
     let client = || server.client(server.admin()).unwrap();
     let (read, mut is_read): (Vec<_>, Vec<_>) = (0..3).map(|_| watch::channel(false)).unzip();
     let [attachments, nodes, profiles] = <[_; 3]>::try_from(read).unwrap();
-    let (events, writer) = Events::new(metrics.events_lost());
+    let (events, writer) = Events::new(metrics.clone());
     let work = async {
         for read in &mut is_read {
             read.wait_for(|read| *read).await.unwrap();

@@ -12,7 +12,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{AttachmentState, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
-use prometheus_client::metrics::counter::Counter;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use vcn::Ocid;
@@ -243,7 +242,7 @@ fn worker(
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
     let settings = Settings::new(Args::try_parse_from(["oke-node-controller"]).unwrap().options).unwrap();
     let (_, configurations) = watch::channel(Configuration::new(Arc::new(settings)));
-    let (events, _) = Events::new(Counter::default());
+    let (events, _) = Events::new(Arc::default());
     let surroundings = Surroundings {
         store: store.clone(),
         mark: Mark::new(CLUSTER),

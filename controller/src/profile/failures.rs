@@ -1,0 +1,120 @@
+//! Steps that were not carried out, summed up: ten thousand of one cause are one line and one event. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use resident::logging::chain;
+use tokio::time::Instant;
+
+use super::apply::ApplyError;
+use super::plan::Step;
+
+/// Between two events about one profile: failures of many objects come with every look.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// What failed of one profile in one look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure<'s> {
+    failed: usize,
+    all: usize,
+    /// Of the first object by name: the order of answers is chance.
+    object: &'s str,
+    first: String,
+}
+
+/// By profile; what is for none stands under None.
+#[must_use]
+pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap<Option<&'s str>, Failure<'s>> {
+    let mut steps: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for (step, _) in outcomes {
+        *steps.entry(step.profile()).or_default() += 1;
+    }
+    let mut failures: BTreeMap<Option<&str>, Failure<'s>> = BTreeMap::new();
+    for (step, outcome) in outcomes {
+        let Err(error) = outcome else { continue };
+        let (profile, object) = (step.profile(), step.object());
+        let failure = failures.entry(profile).or_insert_with(|| Failure {
+            failed: 0,
+            all: steps.get(&profile).copied().unwrap_or_default(),
+            object,
+            first: String::new(),
+        });
+        failure.failed += 1;
+        if object <= failure.object {
+            failure.object = object;
+            failure.first = format!("{step}: {}", chain(error));
+        }
+    }
+    failures
+}
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} steps failed; first: {}", self.failed, self.all, self.first)
+    }
+}
+
+/// Which profiles' failures were told a short while ago.
+#[derive(Debug, Default)]
+pub struct Quiet(BTreeMap<String, Instant>);
+
+impl Quiet {
+    /// Whether a profile's are to be told now; they count as told then.
+    pub fn is_over(&mut self, profile: &str, now: Instant) -> bool {
+        self.0.retain(|_, told| now < *told + QUIET);
+        let is_over = !self.0.contains_key(profile);
+        if is_over {
+            self.0.insert(profile.to_owned(), now);
+        }
+        is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Profile;
+    use super::*;
+
+    fn guard(name: &str) -> Step {
+        Step::Guard(Profile { name: name.to_owned(), version: None, finalizers: Vec::new() })
+    }
+
+    fn remove(object: &str, profile: &str) -> Step {
+        use super::super::plan::Target;
+        use super::super::removal::Why;
+        let object = Target { name: object.to_owned(), uid: None };
+        Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
+    }
+
+    #[test]
+    fn failures_of_a_profile_are_one_whatever_their_order() {
+        let steps = [remove("b.x", "b"), remove("a.2", "a"), remove("a.1", "a"), remove("a.3", "a"), guard("c")];
+        let outcome = |step| match step {
+            Step::Guard(_) => Ok(()),
+            Step::Remove { object, .. } if object.name == "a.3" => Ok(()),
+            _ => Err(ApplyError::TimedOut),
+        };
+        let mut outcomes: Vec<_> = steps.iter().map(|step| (step, outcome(step.clone()))).collect();
+        for _ in 0..2 {
+            let told: Vec<(Option<&str>, String)> =
+                failures(&outcomes).into_iter().map(|(profile, failure)| (profile, failure.to_string())).collect();
+            let text = |first: &str, object: &str, profile: &str| {
+                format!(
+                    "{first} steps failed; first: delete VnicAttachment {object}: VnicProfile {profile} has no such VNIC \
+                     any more: no answer from the API server within 30s"
+                )
+            };
+            assert_eq!(told, [(Some("a"), text("2 of 3", "a.1", "a")), (Some("b"), text("1 of 1", "b.x", "b"))]);
+            outcomes.reverse();
+        }
+    }
+
+    #[test]
+    fn a_profile_is_told_of_once_a_minute() {
+        let (mut quiet, now) = (Quiet::default(), Instant::now());
+        assert!(quiet.is_over("a", now) && quiet.is_over("b", now));
+        assert!(!quiet.is_over("a", now + QUIET / 2));
+        assert!(quiet.is_over("a", now + QUIET));
+    }
+}
