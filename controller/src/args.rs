@@ -88,7 +88,8 @@ pub struct Options {
     /// killed
     #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15.0, value_name = "SECONDS", help_heading = AT_START)]
     pub lease_seconds: f64,
-    /// What the cluster is called in the tags of VNICs; the uid of the namespace kube-system when nothing is said
+    /// What the cluster is called in the tags of VNICs; the uid of the namespace kube-system when nothing is said. With
+    /// another name all VNICs are tagged anew, and those whose VnicAttachments are gone are not told of any more
     #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME", help_heading = AT_START)]
     pub cluster_id: Option<String>,
     /// Who the controller is towards the OCI API

@@ -1,7 +1,7 @@
-//! How a VNIC is known to be ours: by two tags on it, and as long as it is being attached, when nobody may read its tags
-//! yet, by the name of its attachment.
+//! How a VNIC is known to be ours: by two tags on it, or by the name of its attachment, which nobody can change: as long as
+//! it is being attached, when nobody may read its tags yet, and as long as the object of that name is there.
 
-use api::{CLUSTER_TAG, NAME_TAG, TAG_PREFIX, UID_TAG};
+use api::{CLUSTER_TAG, NAME_TAG, RELEASED_TAG, TAG_PREFIX, UID_TAG};
 use oci::{FreeformTags, RetryToken};
 
 /// The mark of a cluster.
@@ -40,10 +40,23 @@ impl Mark {
         users.clone().into_iter().chain(own).collect()
     }
 
-    /// The same without ours.
+    /// The tags of what is left to whoever wants it: the same without ours, and one that says so.
     #[must_use]
-    pub fn without(tags: &FreeformTags) -> FreeformTags {
-        tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    pub fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
+        let users = tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(k, v)| (k.clone(), v.clone()));
+        users.chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
+    }
+
+    /// Whether something with these tags was left to whoever wants it.
+    #[must_use]
+    pub fn is_released(tags: &FreeformTags) -> bool {
+        tags.contains_key(RELEASED_TAG)
+    }
+
+    /// Whether an address of an object's VNIC was made for the object, whatever the cluster was called then.
+    #[must_use]
+    pub fn counts_for(tags: &FreeformTags, uid: &str) -> bool {
+        tags.get(UID_TAG).is_some_and(|own| own == uid)
     }
 
     /// The object that something with these tags is for; none unless both tags are right.
@@ -74,7 +87,8 @@ mod tests {
         let mut one = tags.clone();
         one.remove(CLUSTER_TAG);
         assert_eq!(mark.owner(&one), None);
-        assert_eq!(Mark::without(&tags), FreeformTags::from([("team".to_owned(), "x".to_owned())]));
+        let left = [("team", "x"), (RELEASED_TAG, "u1")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(Mark::released(&tags, "u1"), FreeformTags::from(left));
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub struct Question<'a> {
     pub subnets: &'a BTreeSet<Ocid>,
     /// Whether anybody asks for IPv6 addresses.
     pub ipv6: bool,
+    /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
+    pub present: &'a HashSet<Uid>,
     /// Attachments that were found to be others'.
     pub foreign: &'a HashSet<Ocid>,
 }
@@ -135,18 +137,22 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
 }
 
 async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {
-    let by_name = || Mark::named(attachment.display_name.as_deref()).map_or(Owner::Foreign, Owner::Ours);
+    let named = Mark::named(attachment.display_name.as_deref());
+    let present = named.as_ref().filter(|uid| question.present.contains(*uid));
+    let foreign = present.is_none() && question.foreign.contains(&attachment.id);
     let is_there = attachment.lifecycle_state == AttachmentState::Attached;
     let vnic = match &attachment.vnic_id {
-        Some(id) if is_there && !question.foreign.contains(&attachment.id) => visible(cloud.vnic(id).await)?,
+        Some(id) if is_there && !foreign => visible(cloud.vnic(id).await)?,
         _ => None,
     };
     let Some(vnic) = vnic else {
-        let foreign = question.foreign.contains(&attachment.id);
-        let owner = if foreign { Owner::Foreign } else { by_name() };
+        let owner = named.filter(|_| !foreign).map_or(Owner::Foreign, Owner::Ours);
         return Ok(Seen { attachment, owner, vnic: None });
     };
-    let owner = question.mark.owner(&vnic.value.freeform_tags).filter(|_| !vnic.value.is_primary);
+    let tags = &vnic.value.freeform_tags;
+    // Without the tags, or with those of a cluster that was called otherwise: what is planned puts them back.
+    let present = present.filter(|_| !Mark::is_released(tags)).cloned();
+    let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
     let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
     let mut addresses = cloud.addresses(&vnic.value.id, Family::Ipv4).await?;
     // The VNIC itself lists its IPv6 addresses; with one at most there is none beside its own.

@@ -107,7 +107,9 @@ impl fmt::Display for Step {
             }
             Action::Detach(attachment) => write!(f, "detach {attachment}"),
             Action::Update(vnic, change) => write!(f, "update {}: {}", vnic.id, fields(change)),
-            Action::Disown(vnic, _) => write!(f, "take our tags off {}", vnic.id),
+            Action::Disown(vnic, _) => {
+                write!(f, "take our tags off {}, but for one that says it was released", vnic.id)
+            }
             Action::CreateAddress(new, Some(address)) => write!(f, "give {address} to {}", new.vnic),
             Action::CreateAddress(new, None) => write!(f, "give 1 {} address to {}", new.family, new.vnic),
             Action::CreateAddresses(new, count) => write!(f, "give {count} {} addresses to {}", new.family, new.vnic),

@@ -5,4 +5,5 @@ mod attaching;
 mod failures;
 mod keeping;
 mod leaving;
+mod marks;
 mod scene;

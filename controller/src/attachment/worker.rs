@@ -190,7 +190,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     ) -> Result<Observed, Error> {
         let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
-        let question = Question { instance, mark: &self.mark, subnets: &subnets, ipv6, foreign: &memory.foreign };
+        let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
+        let (mark, foreign) = (&self.mark, &memory.foreign);
+        let question = Question { instance, mark, subnets: &subnets, ipv6, present: &uids, foreign };
         let observed = read(&self.cloud, &self.cache, question).await?;
         memory.unreadable = None;
         if let Some(compartment) = &observed.compartment {
@@ -199,7 +201,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 known.insert(compartment.clone());
             }
         }
-        let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
         for took in memory.note(&uids, &observed, Instant::now()) {
             self.metrics.attached(took);
         }

@@ -54,7 +54,8 @@ async fn of_instance<C: CloudView>(
 ) -> Vec<Line> {
     let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
     let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
-    let question = Question { instance, mark, subnets: &subnets, ipv6, foreign: &HashSet::new() };
+    let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
+    let question = Question { instance, mark, subnets: &subnets, ipv6, present: &present, foreign: &HashSet::new() };
     let line = |object: Option<&str>, word, text: String, changes| Line {
         instance: instance.to_string(),
         object: object.map(str::to_owned),

@@ -33,8 +33,8 @@ pub use annotation::{AnnotationError, wanted_profiles};
 pub use condition::{Condition, ConditionStatus, ConditionType};
 pub use field::{Field, FieldError};
 pub use names::{
-    CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, PROFILE_FINALIZER, PROFILE_LABEL, TAG_PREFIX, UID_TAG, VERSION,
-    VNIC_FINALIZER, VNICS_ANNOTATION,
+    CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG,
+    VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};

@@ -29,3 +29,5 @@ pub const CLUSTER_TAG: &str = "oke-node-manager/cluster";
 pub const UID_TAG: &str = "oke-node-manager/uid";
 /// On a VNIC: the name of its VnicAttachment, for people.
 pub const NAME_TAG: &str = "oke-node-manager/name";
+/// On a VNIC that was left to whoever wants it: the `metadata.uid` of the VnicAttachment that it was made for. Nobody's since.
+pub const RELEASED_TAG: &str = "oke-node-manager/released";

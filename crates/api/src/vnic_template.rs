@@ -76,7 +76,7 @@ pub struct VnicTemplate {
     #[schemars(schema_with = "schema::freeform_tags")]
     pub freeform_tags: BTreeMap<String, String>,
     /// What becomes of the VNIC when the VnicAttachment is deleted: Detach (which deletes it) or Orphan (it stays as it
-    /// is, without the controller's tags); Detach if absent.
+    /// is, without the controller's tags but for one that says so); Detach if absent.
     #[serde(default, skip_serializing_if = "OnDelete::is_detach")]
     pub on_delete: OnDelete,
 }

@@ -38,11 +38,11 @@ pub(super) fn plan(
     for seen in live {
         let said = match (seen.state(), &seen.vnic) {
             (AttachmentState::Attached, Some(vnic)) if orphan => {
-                let tags = Mark::without(&vnic.vnic.value.freeform_tags);
+                let tags = Mark::released(&vnic.vnic.value.freeform_tags, &case.uid);
                 let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
                 let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
                 plan.push(case, Action::Disown(version, Box::new(change)));
-                Said::new(Reason::Detaching, "it is left as it is, without the controller's tags")
+                Said::new(Reason::Detaching, "it is left as it is, with a tag that says so")
             }
             (AttachmentState::Attached, _) => detach(case, (seen, state), slot, plan),
             (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),

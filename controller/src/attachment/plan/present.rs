@@ -38,7 +38,7 @@ pub(super) fn plan(
     Verdict {
         attached: Said::new(Reason::Attached, "the VNIC is on the instance"),
         ready: Some(ready.unwrap_or_else(|| Said::new(Reason::Ready, "the VNIC is as asked"))),
-        facts: facts(case, (seen, vnic), &observed.machine, wanted.mark),
+        facts: facts(case, (seen, vnic), &observed.machine),
     }
 }
 
@@ -69,7 +69,7 @@ fn addresses(
 ) -> Option<Said> {
     let requested: Vec<IpAddr> = case.object.spec.requested_addresses.clone();
     let requested: Vec<IpAddr> = requested.into_iter().filter(|address| Family::of(*address) == family).collect();
-    let ours = ours(case, &vnic.addresses, family, wanted.mark);
+    let ours = ours(case, &vnic.addresses, family);
     let missing: Vec<IpAddr> =
         requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
     let room = usize::from(count).saturating_sub(missing.len());
@@ -116,19 +116,19 @@ fn addresses(
 }
 
 /// The addresses that count: those with our tag, and those that were requested.
-fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family, mark: &Mark) -> Vec<&'a IpObject> {
+fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpObject> {
     let counts = |own: &&IpObject| {
         !own.is_primary
             && Family::of(own.ip_address) == family
-            && (mark.owner(&own.freeform_tags).as_deref() == Some(&case.uid)
+            && (Mark::counts_for(&own.freeform_tags, &case.uid)
                 || case.object.spec.requested_addresses.contains(&own.ip_address))
     };
     all.iter().filter(counts).collect()
 }
 
-fn facts(case: &Case<'_>, (seen, own): (&Seen, &SeenVnic), machine: &Machine, mark: &Mark) -> Facts {
+fn facts(case: &Case<'_>, (seen, own): (&Seen, &SeenVnic), machine: &Machine) -> Facts {
     let vnic = &own.vnic.value;
-    let beside = |family| ours(case, &own.addresses, family, mark);
+    let beside = |family| ours(case, &own.addresses, family);
     let mut ipv6 = vnic.ipv6_addresses.iter().copied();
     let beside_ipv6 = beside(Family::Ipv6);
     let own_ipv6 = ipv6.find(|address| !beside_ipv6.iter().any(|other| other.ip_address == *address));

@@ -140,13 +140,18 @@ impl Scene {
         });
         let objects = FakeObjects { store: store.clone(), statuses: Arc::default(), vanished: Arc::default() };
         let metrics = Arc::new(Metrics::default());
-        let worker = worker(&cloud, &objects, &store, &metrics);
+        let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
         Self { cloud, store, objects, worker, metrics }
     }
 
     /// The process is killed and another one takes over: it knows nothing.
     pub(super) fn restart(&mut self) {
-        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics);
+        self.restart_as(CLUSTER);
+    }
+
+    /// The same, and the cluster is called this from then on.
+    pub(super) fn restart_as(&mut self, cluster: &str) {
+        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, cluster);
     }
 
     pub(super) fn wants(&self, name: &str) {
@@ -239,13 +244,14 @@ fn worker(
     objects: &FakeObjects,
     store: &Arc<Store>,
     metrics: &Arc<Metrics>,
+    cluster: &str,
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
     let settings = Settings::new(Args::try_parse_from(["oke-node-controller"]).unwrap().options).unwrap();
     let (_, configurations) = watch::channel(Configuration::new(Arc::new(settings)));
     let (events, _) = Events::new(Arc::default());
     let surroundings = Surroundings {
         store: store.clone(),
-        mark: Mark::new(CLUSTER),
+        mark: Mark::new(cluster),
         events,
         metrics: metrics.clone(),
         configurations,
