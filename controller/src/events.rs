@@ -92,17 +92,30 @@ impl Events {
         (events, Writer { queue: receiver, metrics })
     }
 
-    /// Tells, unless the same was told a short while ago. Never waits.
-    pub fn tell(&self, news: News) {
+    /// Tells, unless the same was told a short while ago. Never waits: where there is no room, nothing is told, and the answer
+    /// is false.
+    pub fn tell(&self, news: News) -> bool {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_new(&news, Instant::now()) && self.queue.try_send(news).is_err() {
+        let now = Instant::now();
+        let Some(key) = told.if_new(&news, now) else { return true };
+        let has_room = self.queue.try_send(news).is_ok();
+        if has_room {
+            told.note(key, now);
+        } else {
             self.metrics.lost_event();
         }
+        has_room
     }
 }
 
 impl Writer {
+    /// The next one that waits, unwritten.
+    #[cfg(test)]
+    pub(crate) fn next(&mut self) -> Option<News> {
+        self.queue.try_recv().ok()
+    }
+
     /// Writes news until nobody can tell any more.
     pub async fn run(mut self, client: Client, reporter: Reporter) {
         let api: Api<Event> = Api::namespaced(client, NAMESPACE);

@@ -13,6 +13,7 @@ pub mod claims;
 pub mod failures;
 pub mod observed;
 pub mod plan;
+pub mod problems;
 pub mod removal;
 pub mod rests;
 pub mod rollout;

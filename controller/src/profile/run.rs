@@ -1,6 +1,6 @@
 //! Keeps the VnicAttachments what the VnicProfiles say: looks, plans, applies, tells; again whenever something changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::apply::{apply, write_status};
 use super::failures::{Failure, Quiet, failures};
 use super::observed::Observed;
 use super::plan::{Plan, Step, plan};
+use super::problems::Problems;
 use super::removal::Unwanted;
 use super::rests::Rests;
 use super::selection::select;
@@ -54,8 +55,7 @@ pub struct Profiles {
 #[derive(Debug, Default)]
 struct Memory {
     unwanted: Unwanted,
-    /// Node, reason and note of what was told.
-    told: BTreeSet<(String, &'static str, String)>,
+    problems: Problems,
     /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
     made: BTreeMap<String, Instant>,
     /// What was refused, or not answered.
@@ -96,7 +96,7 @@ impl Profiles {
         }
         plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
         plan.steps.retain(|step| !memory.rests.has(step.object(), now));
-        self.tell(observed, &plan, memory);
+        memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
         for step in &plan.steps {
@@ -129,29 +129,6 @@ impl Profiles {
         memory.unwanted = plan.unwanted;
         let due = [plan.next, memory.rests.next(Instant::now())];
         due.into_iter().flatten().fold(now + RESYNC, Instant::min)
-    }
-
-    /// Tells of problems on nodes that are new since the last pass.
-    fn tell(&self, observed: &Observed, plan: &Plan<'_>, memory: &mut Memory) {
-        let key = |problem: &super::selection::NodeProblem<'_>| {
-            (problem.node.to_owned(), problem.reason, problem.note.clone())
-        };
-        let before = std::mem::take(&mut memory.told);
-        let new = || plan.problems.iter().filter(|problem| !before.contains(&key(problem)));
-        let names: BTreeSet<&str> = new().map(|problem| problem.node).collect();
-        let nodes = observed.nodes.iter().filter(|node| names.contains(node.name.as_str()));
-        let nodes: BTreeMap<&str, _> = nodes.map(|node| (node.name.as_str(), node)).collect();
-        for problem in new() {
-            let Some(node) = nodes.get(problem.node) else { continue };
-            self.events.tell(News {
-                regarding: node.reference(),
-                level: Level::Warning,
-                reason: problem.reason,
-                action: "Select",
-                note: problem.note.clone(),
-            });
-        }
-        memory.told = plan.problems.iter().map(key).collect();
     }
 
     /// Tells of steps that failed: a line and an event per profile, whatever their number.

@@ -1,0 +1,95 @@
+//! What is wrong on nodes, logged and told by events, each once as long as it lasts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::selection::NodeProblem;
+use crate::events::{Events, Level, News};
+use crate::store::NodeView;
+
+/// What was wrong at the last look.
+#[derive(Debug, Default)]
+pub struct Problems(BTreeMap<Key, Standing>);
+
+/// Node, reason and note.
+type Key = (String, &'static str, String);
+
+/// Whether somebody heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is in the log, and its event had no room yet.
+    Logged,
+    /// Its event is on its way.
+    Told,
+}
+
+impl Problems {
+    /// Logs those that are new, and tells of those that have not been told of. What finds no room among the events is told
+    /// at a later look.
+    pub fn tell(&mut self, problems: &[NodeProblem<'_>], nodes: &[Arc<NodeView>], events: &Events) {
+        let before = std::mem::take(&mut self.0);
+        for problem in problems {
+            let key = (problem.node.to_owned(), problem.reason, problem.note.clone());
+            let standing = before.get(&key).copied();
+            if standing.is_none() {
+                let NodeProblem { node, reason, note } = problem;
+                tracing::warn!(event = "node.problem", node, reason, note);
+            }
+            self.0.insert(key, standing.unwrap_or(Standing::Logged));
+        }
+        let mut untold = self.0.iter_mut().filter(|(_, standing)| **standing == Standing::Logged).peekable();
+        if untold.peek().is_none() {
+            return;
+        }
+        let nodes: BTreeMap<&str, &NodeView> = nodes.iter().map(|node| (node.name.as_str(), node.as_ref())).collect();
+        for ((node, reason, note), standing) in untold {
+            let Some(node) = nodes.get(node.as_str()) else { continue };
+            let news = News {
+                regarding: node.reference(),
+                level: Level::Warning,
+                reason,
+                action: "Select",
+                note: note.clone(),
+            };
+            // The others would find no room either.
+            if !events.tell(news) {
+                break;
+            }
+            *standing = Standing::Told;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::selection::UNKNOWN_PROFILE;
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn what_found_no_room_among_the_events_is_told_at_a_later_look() {
+        let (metrics, count) = (Arc::new(Metrics::default()), 1500);
+        let (events, mut writer) = Events::new(metrics.clone());
+        let names: Vec<String> = (0..count).map(|number| format!("node-{number:04}")).collect();
+        let node = |name: &String| {
+            let uid = Some(format!("uid-of-{name}"));
+            Arc::new(NodeView { name: name.clone(), uid, ..NodeView::default() })
+        };
+        let nodes: Vec<_> = names.iter().map(node).collect();
+        let problem = |name| NodeProblem { node: name, reason: UNKNOWN_PROFILE, note: "no profile x".to_owned() };
+        let all: Vec<NodeProblem<'_>> = names.iter().map(|name| problem(name)).collect();
+        let mut problems = Problems::default();
+        let mut told = Vec::new();
+        for look in 0..3 {
+            problems.tell(&all, &nodes, &events);
+            while let Some(news) = writer.next() {
+                told.push(news.regarding.name.unwrap());
+            }
+            assert_eq!(told.len(), [1000, 1500, 1500][look], "at look {look}");
+        }
+        assert_eq!(told, names);
+        assert_eq!(metrics.events_lost(), 1, "it stops at the first that finds no room");
+        problems.tell(&[], &nodes, &events);
+        assert_eq!(writer.next(), None);
+    }
+}
