@@ -53,6 +53,7 @@ impl Memory {
         let mut took = Vec::new();
         for uid in uids {
             let object = self.objects.entry(uid.clone()).or_default();
+            object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
             if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
                 object.absent_since = None;
