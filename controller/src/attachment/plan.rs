@@ -22,6 +22,7 @@ use oci::{AttachmentState, InstanceState};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
 use super::step::{Action, Step};
+use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
 
 /// What is wanted, and what is remembered of earlier looks.
@@ -127,6 +128,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
             }
             _ => attaching(case, live),
         };
+    }
+    if case.is_missing() && case.remembered.absent_for < wanted.proof {
+        // A list that is behind is no reason to attach another, nor to say anything new.
+        plan.waits = true;
+        return case.as_told();
     }
     let behind = case.was_attached().then(|| Said::new(Reason::DetachedOutOfBand, "somebody detached it"));
     let said = |reason, message: String| Said::new(reason, message);
@@ -277,15 +283,43 @@ impl<'a> Case<'a> {
         self.told_vnic().is_some()
     }
 
-    fn is_told_of_detachment(&self) -> bool {
+    /// Whether the VNIC that people were told of is listed as DETACHED.
+    fn is_listed_gone(&self) -> bool {
+        let told = self.told_vnic();
+        let mut dead = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
+        told.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == told)
+    }
+
+    /// Whether people were told of a VNIC that no list has, neither alive nor dead.
+    fn is_missing(&self) -> bool {
+        self.was_attached() && self.live().is_none() && !self.is_listed_gone()
+    }
+
+    /// Whether the VNIC was seen while the object was being deleted, and is listed as DETACHED now. No other is asked for
+    /// after that.
+    fn was_taken_off(&self) -> bool {
+        self.is_leaving() && self.is_told(Reason::Detaching) && self.is_listed_gone()
+    }
+
+    /// What people were told last.
+    fn as_told(&self) -> Verdict {
+        let ready = self.told(ConditionType::Ready);
+        let ready = ready.and_then(|told| Some(Said::new(Reason::from_word(&told.reason)?, told.message.clone())));
+        Verdict { ready, ..tidings::last(self.object.status.as_ref()) }
+    }
+
+    fn is_told(&self, reason: Reason) -> bool {
         let told = self.told(ConditionType::Attached);
-        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(Reason::DetachedOutOfBand))
+        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(reason))
+    }
+
+    fn is_told_of_detachment(&self) -> bool {
+        self.is_told(Reason::DetachedOutOfBand)
     }
 
     /// Whether the instance was seen TERMINATED: instances do not come back from that, and are forgotten some hours later.
     fn was_seen_gone(&self) -> bool {
-        let told = self.told(ConditionType::Attached);
-        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(Reason::NodeGone))
+        self.is_told(Reason::NodeGone)
     }
 }
 

@@ -57,6 +57,16 @@ impl FakeCloud {
         self.state().set(attachment, AttachmentState::Detached);
     }
 
+    /// From now on a new attachment is missing from the first so many lists that it should be in.
+    pub fn lag_lists(&self, lists: u32) {
+        self.state().list_lag = lists;
+    }
+
+    /// The next so many lists do not have an attachment.
+    pub fn hide(&self, attachment: &Ocid, lists: u32) {
+        self.state().unlisted.insert(attachment.clone(), lists);
+    }
+
     /// The next call of an operation (`AttachVnic`) is refused like this; several are refused in turn. With `done`, it is
     /// carried out all the same: the answer is lost.
     pub fn fail_next(&self, operation: &'static str, (status, code): (u16, &str), done: bool) {
@@ -125,10 +135,7 @@ impl CloudView for FakeCloud {
         let fits = |attachment: &VnicAttachment| {
             attachment.compartment_id == *compartment && instance.is_none_or(|id| attachment.instance_id == *id)
         };
-        self.call("ListVnicAttachments", instance.unwrap_or(compartment), |state| {
-            let all = state.attachments.iter().map(|(attachment, _)| attachment);
-            Ok(all.filter(|attachment| fits(attachment)).cloned().collect())
-        })
+        self.call("ListVnicAttachments", instance.unwrap_or(compartment), |state| Ok(state.list(fits)))
     }
 
     async fn vnic_attachment(&self, id: &Ocid) -> Result<Tagged<VnicAttachment>, Error> {

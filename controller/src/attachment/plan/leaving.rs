@@ -33,6 +33,7 @@ pub(super) fn plan(
     if live.peek().is_none() {
         return absent(case, wanted, plan);
     }
+    let vnic_id = case.live().and_then(|seen| seen.attachment.vnic_id.clone());
     let mut verdict = None;
     let mut left = true;
     for seen in live {
@@ -44,8 +45,15 @@ pub(super) fn plan(
                 plan.push(case, Action::Disown(version, Box::new(change)));
                 Said::new(Reason::Detaching, "it is left as it is, with a tag that says so")
             }
+            // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
+            (AttachmentState::Attached, None) if orphan => {
+                let message = "the cloud does not show the VNIC that is to be left, so its tags stay on it; to leave it \
+                               with them, remove the finalizer";
+                Said::new(Reason::NotAuthorizedOrNotFound, message)
+            }
             (AttachmentState::Attached, _) => detach(case, (seen, state), slot, plan),
             (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
+            _ if orphan => Said::new(Reason::Detaching, "it is left to others as soon as it is attached"),
             _ => Said::new(Reason::Detaching, "it is detached as soon as it is attached"),
         };
         left &= orphan && seen.vnic.is_some();
@@ -56,7 +64,8 @@ pub(super) fn plan(
     }
     plan.waits |= !left;
     let attached = verdict.unwrap_or_else(|| Said::new(Reason::Detaching, ""));
-    Verdict { attached, ready: None, facts: Facts::default() }
+    // Which VNIC it is stays written, so that whoever comes later knows it when it is listed as DETACHED.
+    Verdict { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
 }
 
 fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slot, plan: &mut Plan) -> Said {
@@ -73,9 +82,10 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
     }
 }
 
-/// None is listed. That is proof when it is listed as DETACHED; else one may have been asked for a moment ago.
+/// None is listed. That is proof when the very VNIC that was taken off is listed as DETACHED; else another may have been asked
+/// for a moment ago, by a process that is no more, and is not listed yet.
 fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
-    if case.has_finalizer() && case.dead() == 0 && case.remembered.absent_for < wanted.proof {
+    if case.has_finalizer() && !case.was_taken_off() && case.remembered.absent_for < wanted.proof {
         plan.waits = true;
         let message = "no VNIC of it is listed; a second look will tell that none is being made";
         return Verdict::without_vnic(Reason::Detaching, message);

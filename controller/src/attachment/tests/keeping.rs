@@ -42,6 +42,25 @@ async fn what_somebody_else_detached_is_told_and_attached_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_vnic_for_a_moment_attaches_none_and_tells_nothing() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.restart();
+    let (written, id) = (scene.statuses(), scene.live()[0].id.clone());
+    scene.cloud.hide(&id, 2);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    scene.settle().await;
+    assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written));
+    // It is gone, and so is the record of it.
+    scene.cloud.hide(&id, u32::MAX);
+    scene.cloud.detach_behind(&id);
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_attached_again_is_told_as_detached_first() {
     let scene = Scene::with(4);
     scene.wants("a");

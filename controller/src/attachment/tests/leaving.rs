@@ -122,3 +122,48 @@ async fn several_leave_one_after_the_other_and_what_comes_takes_their_place() {
     assert_eq!((scene.exists("a"), scene.exists("b"), scene.live().len()), (false, false, 2));
     assert_eq!(["c", "d"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_is_not_to_be_seen_is_not_detached() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
+    scene.settle().await;
+    scene.delete("a");
+    scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.told("a")[0], "Unknown NotAuthorizedOrNotFound");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
+    assert!(!scene.vnic().await.freeform_tags.contains_key(UID_TAG));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_vnic_that_is_gone_does_not_prove_that_the_next_one_is() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.lag_lists(2);
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.look().await;
+    assert_eq!(scene.live().len(), 1, "a second one was asked for");
+    scene.restart();
+    scene.delete("a");
+    scene.look().await;
+    assert!(scene.exists("a"), "it may be on its way");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_going_is_gone_once_it_is_listed_so() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.look().await;
+    scene.cloud.settle();
+    scene.restart();
+    scene.look().await;
+    assert!(!scene.exists("a"), "also for a process that has not seen it alive");
+}

@@ -28,6 +28,10 @@ pub(super) struct State {
     pub(super) bulks: BTreeSet<RetryToken>,
     pub(super) failures: Vec<(&'static str, Refusal, bool)>,
     pub(super) calls: Vec<(&'static str, String)>,
+    /// How many lists a new attachment is not in yet.
+    pub(super) list_lag: u32,
+    /// In how many lists more an attachment is not.
+    pub(super) unlisted: BTreeMap<Ocid, u32>,
     /// What was made by a token: an attachment or an address.
     made: BTreeMap<RetryToken, Ocid>,
     /// By OCID; absent is 1.
@@ -109,6 +113,20 @@ impl State {
         Ok(self.tagged(id, attachment.clone()))
     }
 
+    /// Attachments as a list has them, which may be behind.
+    pub(super) fn list(&mut self, fits: impl Fn(&VnicAttachment) -> bool) -> Vec<VnicAttachment> {
+        let mut all: Vec<VnicAttachment> = self.attachments.iter().map(|(own, _)| own.clone()).collect();
+        all.retain(|own| {
+            let listed = self.unlisted.get_mut(&own.id).is_none_or(|lists| {
+                let listed = *lists == 0;
+                *lists = lists.saturating_sub(u32::from(fits(own)));
+                listed
+            });
+            listed && fits(own)
+        });
+        all
+    }
+
     pub(super) fn attach(&mut self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Refusal> {
         if let Some(id) = self.made.get(token) {
             let made = self.attachment(id)?;
@@ -132,6 +150,7 @@ impl State {
         }
         let id = self.make(wish)?;
         self.made.insert(token.clone(), id.clone());
+        self.unlisted.insert(id.clone(), self.list_lag);
         self.attachment(&id)
     }
 
