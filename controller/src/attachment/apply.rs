@@ -25,8 +25,10 @@ pub struct Outcome {
     pub failed: BTreeMap<String, Failure>,
     /// Objects that are no more.
     pub gone: BTreeSet<String>,
-    /// Objects whose token the cloud found spent.
+    /// Objects whose token of the VNIC the cloud found spent.
     pub spent: BTreeSet<String>,
+    /// Objects of which a token of an address was found spent.
+    pub spent_addresses: BTreeSet<String>,
 }
 
 /// Why an object's step failed.
@@ -112,11 +114,16 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     error = chain(&error),
                     request_id = error.request_id(),
                 );
-                let requested = matches!(step.action, Action::CreateAddress(_, Some(_)));
                 match error.kind() {
                     // A token that was used for what is gone, or a version that is old.
-                    Kind::Conflict if !requested => {
-                        outcome.spent.insert(step.object.clone());
+                    Kind::Conflict if !is_about_an_address(&error, &step.action) => {
+                        match &step.action {
+                            Action::Attach(..) => drop(outcome.spent.insert(step.object.clone())),
+                            Action::CreateAddress(..) | Action::CreateAddresses(..) => {
+                                outcome.spent_addresses.insert(step.object.clone());
+                            }
+                            _ => {}
+                        }
                         Failure::Old
                     }
                     Kind::Changed => Failure::Old,
@@ -182,4 +189,9 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         }
         Ok(Ended::Done)
     }
+}
+
+/// Whether a conflict is about the address that was asked for by name: it is taken.
+fn is_about_an_address(error: &oci::Error, action: &Action) -> bool {
+    matches!(action, Action::CreateAddress(_, Some(_))) && error.code() != Some("InvalidatedRetryToken")
 }

@@ -32,6 +32,7 @@ pub(super) struct Memory {
 #[derive(Debug, Default)]
 struct Object {
     spent_tokens: u32,
+    spent_address_tokens: u32,
     absent_since: Option<Instant>,
     asked: Option<Instant>,
     written: Option<(Instant, VnicAttachmentStatus)>,
@@ -76,6 +77,7 @@ impl Memory {
     pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
         let of = |object: &Object| Remembered {
             spent_tokens: object.spent_tokens,
+            spent_address_tokens: object.spent_address_tokens,
             absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
             bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
         };
@@ -95,10 +97,16 @@ impl Memory {
         self.objects.entry(uid.to_owned()).or_default().bulks.entry(family).or_insert((usize::MAX, 0));
     }
 
-    /// The cloud found a token spent.
+    /// The cloud found the token of a VNIC spent.
     pub(super) fn spent(&mut self, uid: &str) {
         let object = self.objects.entry(uid.to_owned()).or_default();
         object.spent_tokens = object.spent_tokens.saturating_add(1);
+    }
+
+    /// The cloud found the token of an address spent.
+    pub(super) fn spent_address(&mut self, uid: &str) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        object.spent_address_tokens = object.spent_address_tokens.saturating_add(1);
     }
 
     /// A status was written.

@@ -42,8 +42,11 @@ pub struct Wanted<'a> {
 /// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
-    /// How many tokens the cloud found spent.
+    /// How many tokens of VNICs the cloud found spent. Nothing else may count here: another process, which has not heard of
+    /// it, must come to the same token.
     pub spent_tokens: u32,
+    /// How many tokens of addresses it found spent.
+    pub spent_address_tokens: u32,
     /// For how long no VNIC of it was listed.
     pub absent_for: Duration,
     /// Whether several addresses that were asked for at once did not come.

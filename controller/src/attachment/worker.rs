@@ -238,6 +238,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for name in &outcome.spent {
             memory.spent(&uid(name, objects));
         }
+        for name in &outcome.spent_addresses {
+            memory.spent_address(&uid(name, objects));
+        }
         for step in &outcome.done {
             if let Action::CreateAddresses(new, _) = &step.action {
                 memory.asked_for_addresses(&uid(&step.object, objects), new.family);

@@ -63,10 +63,14 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     let settings = OciSettings {
         attaching: Duration::from_millis(300),
         detaching: Duration::from_millis(300),
+        // Longer than attaching takes: who asks again meanwhile, with another token, gets a second VNIC.
+        listed_after: Duration::from_millis(450),
         ..OciSettings::default()
     };
     let mut scene = Scene::with(size.instances, size.each + 1, settings).await;
     scene.environment.insert("LEASE_SECONDS".to_owned(), "1".to_owned());
+    // Three polls are longer than lists are behind, as with the real times.
+    scene.environment.insert("POLL_SECONDS".to_owned(), "0.2".to_owned());
     bad_weather(&scene);
     for instance in 0..size.instances {
         for number in 0..size.each {

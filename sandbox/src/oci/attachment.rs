@@ -133,8 +133,11 @@ impl Api {
     pub(super) fn list_attachments(&self, books: &Books, asked: &Asked) -> Outcome {
         compartment(asked)?;
         let wanted = |name: &str, is: &str| asked.query.get(name).is_none_or(|wanted| wanted == is);
+        let hidden_since = SystemTime::now().checked_sub(self.settings().listed_after);
         let all = books.attachments.iter().filter(|(_, attachment)| {
-            wanted("instanceId", attachment.instance.as_str())
+            let is_new = hidden_since.is_some_and(|since| attachment.created > since);
+            (attachment.vnic.primary || !is_new)
+                && wanted("instanceId", attachment.instance.as_str())
                 && wanted("availabilityDomain", AVAILABILITY_DOMAIN)
                 && (!asked.query.contains_key("vnicId") || attachment.state != State::Attaching)
                 && wanted("vnicId", attachment.vnic.id.as_str())

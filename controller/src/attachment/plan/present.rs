@@ -90,7 +90,7 @@ fn addresses(
     let basis = format!(
         "{}/{}/{}",
         case.object.metadata.generation.unwrap_or_default(),
-        case.remembered.spent_tokens,
+        case.remembered.spent_address_tokens,
         known.join(",")
     );
     let id = &vnic.vnic.value.id;

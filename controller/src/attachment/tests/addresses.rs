@@ -106,3 +106,24 @@ async fn a_limit_on_addresses_leaves_the_vnic_attached() {
     scene.look().await;
     assert_eq!(scene.told("a"), ["True Attached", "False LimitReached"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_spent_token_of_an_address_is_replaced() {
+    for requested in [vec![], vec![address("10.0.40.7")]] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.settle().await;
+        scene.change("a", |object| {
+            object.spec.vnic.ipv4_count = 1;
+            object.spec.requested_addresses = requested;
+        });
+        // It is made, deleted by somebody else, and asked for again.
+        scene.look().await;
+        let vnic = scene.vnic().await.id;
+        let all = scene.cloud.addresses(&vnic, Family::Ipv4).await.unwrap();
+        let beside = all.into_iter().find(|own| !own.is_primary).unwrap();
+        oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &beside.id).await.unwrap();
+        scene.look().await;
+        assert_eq!((scene.told("a")[1].as_str(), scene.status("a").ipv4_count), ("True Ready", Some(1)));
+    }
+}

@@ -49,6 +49,32 @@ async fn a_crash_after_the_request_was_sent_does_not_attach_twice() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_processes_that_a_late_list_tells_nothing_ask_for_one_vnic() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.lag_lists(4);
+    for _ in 0..4 {
+        scene.look().await;
+        scene.restart();
+        scene.cloud.settle();
+    }
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (4, 1), "the cloud knows the token");
+    // Also for the one after it, whatever else was refused meanwhile.
+    scene.settle().await;
+    let asked = scene.count("AttachVnic");
+    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+    scene.cloud.fail_next("UpdateVnic", (409, "Conflict"), false);
+    scene.look().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    for _ in 0..4 {
+        scene.look().await;
+        scene.restart();
+        scene.cloud.settle();
+    }
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (asked + 4, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_at_any_call_leaves_one_vnic_and_a_restart_finishes() {
     // Which calls an undisturbed run makes, then a run for each in which that one's answer is lost with the process.
     let calm = Scene::with(4);
