@@ -77,9 +77,10 @@ async fn set_finalizers(api: &Api<VnicProfile>, profile: &Profile, all: Vec<&str
     settled(in_time(api.patch(&profile.name, &params, &Patch::Merge(json!({ "metadata": metadata })))).await)
 }
 
-/// Another object of the name, made since, is not meant.
+/// Of the version that was read: taking the label off makes an object its user's. Where it is another by now, the watch tells,
+/// and the next plan knows.
 async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyError> {
-    let preconditions = Preconditions { uid: object.uid.clone(), resource_version: None };
+    let preconditions = Preconditions { uid: object.uid.clone(), resource_version: object.version.clone() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     settled(in_time(api.delete(&object.name, &params)).await)
 }

@@ -83,7 +83,7 @@ mod tests {
     fn remove(object: &str, profile: &str) -> Step {
         use super::super::plan::Target;
         use super::super::removal::Why;
-        let object = Target { name: object.to_owned(), uid: None };
+        let object = Target { name: object.to_owned(), uid: None, version: None };
         Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
     }
 

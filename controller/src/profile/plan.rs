@@ -51,13 +51,16 @@ pub enum Step {
     LetGo(Profile),
 }
 
-/// The one object that a deletion is about: another one of its name is not meant.
+/// The one object that a deletion is about, as it was read: another one of its name is not meant, nor one that somebody has
+/// made his own since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name.
     pub name: String,
     /// Its uid.
     pub uid: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
 }
 
 /// A profile in the version that was read.
@@ -282,7 +285,7 @@ impl Profile {
 
 impl Target {
     fn of(object: &VnicAttachment) -> Self {
-        Self { name: object.metadata.name.clone().unwrap_or_default(), uid: object.metadata.uid.clone() }
+        Self { name: object.name_any(), uid: object.uid(), version: object.resource_version() }
     }
 }
 

@@ -8,8 +8,12 @@ use std::time::Instant;
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
 use serde_json::json;
 
+use oke_node_controller::profile::apply::apply;
+use oke_node_controller::profile::plan::{Step, Target};
+use oke_node_controller::profile::removal::Why;
 use scene::{GRACE, Scene, ocid};
 
 #[tokio::test]
@@ -239,4 +243,27 @@ async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_w
     scene.objects("refused-second", 1).await;
     scene.allow().await;
     scene.objects("refused-first", 1).await;
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted() {
+    let scene = Scene::new("takes");
+    let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
+        "metadata": { "name": "takes", "labels": { "oke.oraclecloud.com/profile": "takes" } },
+        "spec": { "instanceId": ocid("takes"), "name": "net1", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" } });
+    let api = scene.api::<VnicAttachment>();
+    let made = api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    let delete = async |object: VnicAttachment| {
+        let metadata = object.metadata;
+        let object = Target { name: "takes".to_owned(), uid: metadata.uid, version: metadata.resource_version };
+        let step = Step::Remove { object, why: Why::ProfileDeleted("takes".to_owned()) };
+        let client = scene.api::<VnicAttachment>().into_client();
+        assert!(apply(&client, &[step]).await.iter().all(|(_, outcome)| outcome.is_ok()));
+        scene.api::<VnicAttachment>().get_opt("takes").await.unwrap()
+    };
+    let free = json!({ "metadata": { "labels": { "oke.oraclecloud.com/profile": null } } });
+    scene.merge::<VnicAttachment>("takes", free).await;
+    let own = delete(made).await.expect("it is somebody's own");
+    assert_eq!(own.metadata.deletion_timestamp, None);
+    assert_eq!(delete(own).await, None, "as it is now");
 }
