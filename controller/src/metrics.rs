@@ -63,6 +63,7 @@ pub struct Metrics {
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
     unclaimed: Gauge,
+    abandoned: Gauge,
     looks: Counter,
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
@@ -95,6 +96,7 @@ impl Default for Metrics {
             steps: Family::default(),
             writes: Family::default(),
             unclaimed: Gauge::default(),
+            abandoned: Gauge::default(),
             looks: Counter::default(),
             profile_nodes: Family::default(),
             node_problems: Family::default(),
@@ -139,6 +141,11 @@ impl Default for Metrics {
         book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
         book.family("steps", "Steps that were taken in the cloud, by kind and result", &metrics.steps);
         book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
+        book.single(
+            "abandoned_attachments",
+            "VnicAttachments made from a VnicProfile that is not there: they stay, and nobody changes them",
+            &metrics.abandoned,
+        );
         book.single(
             "unclaimed_vnics",
             "VNICs with this cluster's tags whose VnicAttachment is not there or has another, on instances that were looked at",
@@ -213,6 +220,11 @@ impl Metrics {
     /// Notes how many VNICs are ours and nobody's.
     pub fn unclaimed(&self, count: usize) {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many VnicAttachments were made from VnicProfiles that are not there.
+    pub fn abandoned(&self, count: usize) {
+        self.abandoned.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts a look at the VnicProfiles: how many nodes of each are how far, and what is wrong on nodes, by its word.

@@ -87,6 +87,9 @@ fn planned(case: &Path) -> String {
     for step in &plan.later {
         writeln!(text, "in {:?}: {step}", plan.next.unwrap() - now).unwrap();
     }
+    if plan.abandoned > 0 {
+        writeln!(text, "of profiles that are not there: {}", plan.abandoned).unwrap();
+    }
     for problem in &plan.problems {
         writeln!(text, "event on {}: {}: {}", problem.node, problem.reason, problem.note).unwrap();
     }
@@ -139,7 +142,8 @@ fn the_order_of_the_objects_does_not_matter() {
         let (now, before) = (Instant::now(), Unwanted::default());
         let steps = |observed: &Observed| {
             let selections = select(observed);
-            plan(observed, &selections, (&before, GRACE, now)).steps
+            let plan = plan(observed, &selections, (&before, GRACE, now));
+            (plan.steps, format!("{:?}", plan.problems))
         };
         let one = steps(&observed);
         observed.profiles.reverse();

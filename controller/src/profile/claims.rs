@@ -41,6 +41,9 @@ impl<'a> There<'a> {
         let mut there = Self::default();
         for object in &observed.attachments {
             there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
+        }
+        // By name: of several that have a place, a conflict always names the same one.
+        for object in there.objects.values() {
             there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
         }
         there.unreadable = observed.unreadable_attachments.iter().map(String::as_str).collect();

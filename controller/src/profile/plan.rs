@@ -85,6 +85,8 @@ pub struct Plan<'a> {
     pub reports: BTreeMap<&'a str, Report<'a>>,
     /// What somebody should see to on a node.
     pub problems: Vec<NodeProblem<'a>>,
+    /// How many objects were made from profiles that are not there: they stay, and nobody serves them.
+    pub abandoned: usize,
     /// To be remembered until the next plan.
     pub unwanted: Unwanted,
     /// When to plan again although nothing changed.
@@ -121,6 +123,7 @@ pub fn plan<'a>(
         later: going.later.into_iter().map(remove).collect(),
         reports: reports(selections),
         problems: selections.problems.iter().cloned().chain(going.problems).collect(),
+        abandoned: there.objects.values().filter(|object| is_abandoned(object, selections)).count(),
         unwanted: going.unwanted,
         next: going.next,
     };
@@ -158,6 +161,11 @@ fn guard(selection: &Selection<'_>, there: &There<'_>) -> Option<Step> {
     let own = format!("{}.", name.unwrap_or_default());
     let left = left || there.unreadable.iter().any(|name| name.starts_with(&own));
     (has_finalizer && !left).then(|| Step::LetGo(profile()))
+}
+
+fn is_abandoned(object: &VnicAttachment, selections: &Selections<'_>) -> bool {
+    profile_of(object)
+        .is_some_and(|profile| !selections.profiles.contains_key(profile) && !selections.unreadable.contains(profile))
 }
 
 fn is_guarded(selections: &Selections<'_>, profile: &str) -> bool {

@@ -98,6 +98,7 @@ impl Profiles {
         plan.steps.retain(|step| !memory.rests.has(step.object(), now));
         memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
+        self.metrics.abandoned(plan.abandoned);
         self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
         for step in &plan.steps {
             tracing::info!(event = "profile.step", %step);

@@ -136,7 +136,11 @@ impl Nodes {
         if self.nodes.get(&node.name).is_some_and(|known| **known == node) {
             return BTreeSet::new();
         }
-        let mut touched = self.delete(&node.name);
+        let before = self.nodes.get(&node.name).and_then(|before| before.instance.clone());
+        let mut touched = match before == node.instance {
+            true => before.into_iter().collect(),
+            false => self.delete(&node.name),
+        };
         if let Some(instance) = &node.instance {
             self.names.insert(instance.clone(), node.name.clone());
             touched.insert(instance.clone());
@@ -154,6 +158,11 @@ impl Nodes {
         // An instance that came back under another name keeps that one.
         if self.names.get(&instance).is_some_and(|current| current == name) {
             self.names.remove(&instance);
+            // Another Node that claims to be it was there all the time.
+            let others = self.nodes.values().filter(|other| other.instance.as_ref() == Some(&instance));
+            if let Some(other) = others.map(|other| &other.name).min() {
+                self.names.insert(instance.clone(), other.clone());
+            }
         }
         BTreeSet::from([instance])
     }
@@ -226,6 +235,9 @@ mod tests {
         nodes.apply(node("b", ONE));
         nodes.delete("a");
         assert_eq!(nodes.of(&instance).map(|node| node.name.as_str()), Some("b"));
+        nodes.apply(node("c", ONE));
+        nodes.delete("c");
+        assert_eq!(nodes.of(&instance).map(|node| node.name.as_str()), Some("b"), "it was there all the time");
         assert_eq!(nodes.replace(Vec::new()), BTreeSet::from([instance.clone()]));
         assert_eq!(nodes.of(&instance), None);
     }
