@@ -1,6 +1,6 @@
 //! What is no longer wanted goes, and nothing is called gone without proof.
 
-use api::{OnDelete, RELEASED_TAG};
+use api::{OnDelete, RELEASED_TAG, UID_TAG};
 use oci::InstanceState;
 
 use super::scene::Scene;
