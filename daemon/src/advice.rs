@@ -1,4 +1,4 @@
-//! What each stable word means and what to do about it: one list, for `why-not-ready` and for docs/conditions.md.
+//! What each stable word means and what to do about it: one list, for `why-not-ready` and for docs/operator.md.
 
 use crate::condition::Reason;
 
@@ -82,7 +82,7 @@ advice! {
         "Restart the agent: `kubectl delete pod` of it, or roll the DaemonSet. Pods do not notice.";
 }
 
-/// docs/conditions.md's table.
+/// docs/operator.md's table.
 #[must_use]
 pub fn markdown() -> String {
     let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.to_do());

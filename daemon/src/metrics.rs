@@ -90,7 +90,7 @@ impl Default for Metrics {
         book.single("reconcile_seconds", "How long a pass took", &metrics.pass_seconds);
         book.family(
             "reconcile_changes",
-            "Changes made, by what and why; of cause kernel or timer they are repairs",
+            "Changes made, by what and why; of cause kernel, files or timer they are repairs",
             &metrics.changes,
         );
         book.family("metadata_questions", "Questions to the metadata service", &metrics.questions);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use telemetry::{Delivery, Sink, VerbRecord};
 
 use crate::aftercare::dual_stack_node;
 use crate::node::{Node, wait_for};
@@ -72,6 +73,13 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     let pod = Pod::add(&node, "one");
+    let run = VerbRecord {
+        message: "no address is free".into(),
+        code: 11,
+        ..VerbRecord::begin("vcn-native", "0.1.0", "ADD")
+    };
+    assert_eq!(Sink::new(node.path("run")).send(&run), Delivery::Agent);
+    wait_for("the run", || agent.events("cni.failed").len() == 1, || agent.log());
     plant(&node);
     let conflist = format!("cni/net.d/{}", vcn::CONFLIST_FILE);
     wait_for("the conflist", || node.path("net.d").join(vcn::CONFLIST_FILE).exists(), || agent.log());
@@ -83,7 +91,7 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
         ("agent/pools.json", "ocid1.vnic.oc1.iad.pods"),
         ("agent/attachments.json", address.as_str()),
         ("agent/plan.json", "\"changes\":[]"),
-        ("agent/verbs.json", "["),
+        ("agent/verbs.json", "no address is free"),
         ("agent/metrics.txt", "oke_node_agent_ready 1"),
         ("agent/config.json", "RESYNC_SECONDS"),
         ("net/links.txt", "ens5: up mtu 9000"),

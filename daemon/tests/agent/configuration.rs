@@ -146,6 +146,15 @@ fn config_tells_what_is_set_and_checks_files() {
         (status, &resync["default"], &resync["unit"], &resync["hot"]),
         (0, &"30".into(), &"SECONDS".into(), &true.into())
     );
+    let (_, text) = ask(&["config", "--explain"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for key in json.as_array().unwrap() {
+        let values = key["values"].as_array().cloned().unwrap_or_else(|| vec![key["unit"].clone()]);
+        for part in [&key["key"], &key["default"], &key["meaning"]].into_iter().chain(&values) {
+            assert!(text.contains(part.as_str().unwrap_or_default()), "{part} of {key} is not in\n{text}");
+        }
+        assert!(key["meaning"] != "" && key["unit"] != "", "{key}");
+    }
 }
 
 #[test]

@@ -194,6 +194,22 @@ fn ocid_is_told_while_it_is_enabled_for_vnics() {
     wait_told(&node, &agent, "VnicConfiguredTwice", 0);
 }
 
+#[test]
+fn nm_cloud_setup_is_told_while_its_timer_is_enabled() {
+    let node = dual_stack_node();
+    write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");
+    let agent = running(&node);
+    assert_eq!(told(&node, "NetworkManagerInterferes"), [""; 0]);
+    let timer = node.path("host/etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
+    fs::create_dir_all(timer.parent().unwrap()).unwrap();
+    // Where it leads is the host's, and nothing is there for the agent.
+    symlink("/usr/lib/systemd/system/nm-cloud-setup.timer", &timer).unwrap();
+    let said = wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+    assert!(said[0].starts_with("nm-cloud-setup: ") && said[0].contains("systemctl disable --now"), "{said:?}");
+    fs::remove_file(timer).unwrap();
+    wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+}
+
 /// As `secondary_vnic_all_configure.sh -c` and `ocid` leave it on a virtual machine.
 #[test]
 fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {

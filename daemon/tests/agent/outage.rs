@@ -49,6 +49,24 @@ fn an_outage_withdraws_nothing_and_is_visible() {
     wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
 }
 
+/// The age of the last good answer, which is part of what is said, grows meanwhile.
+#[test]
+fn an_outage_that_lasts_is_logged_when_it_begins_and_when_it_ends() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&["--resync-seconds", "0.1"]);
+    node.wait_ready(&mut agent);
+    node.metadata.set_status(400);
+    wait_for("the condition", || node.conditions() == ["MetadataUnavailable"], || agent.log());
+    let (before, log, said) = (node.passes("timer"), agent.log(), node.get("/readyz").1);
+    let later = || node.passes("timer") > before + 10 && node.get("/readyz").1 != said;
+    wait_for("ten more passes and another age", later, || node.get("/readyz").1);
+    assert_eq!(agent.log(), log);
+    assert_eq!(agent.events("condition.raised").len(), 1, "{log}");
+    node.metadata.set_status(200);
+    wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+    assert_eq!(agent.events("condition.cleared").len(), 1, "{}", agent.log());
+}
+
 #[test]
 fn a_restart_during_an_outage_leaves_what_was_published() {
     let node = node_with_pods();

@@ -23,6 +23,14 @@ pub(crate) fn node_with_pods() -> Node {
 /// Long enough that only an event can be the cause of what a test sees within seconds.
 const RARELY: [&str; 2] = ["--resync-seconds", "600"];
 
+/// How many changes the agent has counted whose labels begin so.
+fn counted(node: &Node, labels: &str) -> u32 {
+    let series = format!("oke_node_agent_reconcile_changes_total{{{labels}");
+    let metrics = node.get("/metrics").1;
+    let these = metrics.lines().filter(|line| line.starts_with(&series));
+    these.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()
+}
+
 #[test]
 fn drift_is_repaired_within_a_second() {
     let node = node_with_pods();
@@ -84,6 +92,27 @@ fn settings_that_somebody_wrote_are_put_back_within_a_second() {
     }
 }
 
+/// No event of the kernel's tells of these.
+#[test]
+fn what_nobody_tells_of_is_put_back_by_the_slow_look_and_counted_as_its_repair() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let by_timer = || counted(&node, r#"noun="sysctl",cause="timer""#);
+    for (setting, wrong) in [("net/ipv6/conf/ens3/accept_ra", "1"), ("net/ipv4/neigh/ens5/proxy_delay", "80")] {
+        let (right, before) = (node.sysctl(setting), by_timer());
+        assert_ne!(right, wrong, "{setting}");
+        // Passes that follow the start may come first and repair it, too.
+        let looked = || {
+            node.inside(|| fs::write(format!("/proc/sys/{setting}"), wrong).unwrap());
+            wait_for(setting, || node.sysctl(setting) == right, || agent.log());
+            by_timer() > before
+        };
+        wait_for("the slow look", looked, || node.get("/metrics").1);
+    }
+    assert!(agent.events("host.repaired").iter().any(|line| line["cause"] == "timer"), "{}", agent.log());
+}
+
 /// A script that runs on a timer, say.
 #[test]
 fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
@@ -91,6 +120,7 @@ fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
     let mut agent = node.agent(&RARELY);
     node.wait_ready(&mut agent);
     let whole = node.rules(Family::Ipv4);
+    let before = counted(&node, r#"noun="rule","#);
     for round in 0..20 {
         node.delete_rule(Family::Ipv4, 1537);
         wait_for(&format!("repair {round}"), || node.rules(Family::Ipv4) == whole, || agent.log());
@@ -101,6 +131,9 @@ fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
     assert_eq!(of_fights.len(), 1, "{raised:?}");
     let said = of_fights[0]["message"].as_str().unwrap();
     assert!(said.ends_with("the last time: rule add pref 1537 from 10.0.33.7 lookup 1000"), "{said}");
+    // Each is counted, a moment after it was done, whether it is told or not.
+    let all = || counted(&node, r#"noun="rule","#) - before == 20;
+    wait_for("all to be counted", all, || node.get("/metrics").1);
     let lines = agent.events("host.repaired").len();
     assert!((9..=11).contains(&lines), "{lines} lines for 20 repairs");
     wait_for("it to be over", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));

@@ -51,6 +51,37 @@ fn with_an_agent_they_say_what_it_says() {
 }
 
 #[test]
+fn each_answers_in_json_with_an_agent_and_without() {
+    const QUESTIONS: [&[&str]; 7] = [
+        &["status"],
+        &["why-not-ready"],
+        &["pools"],
+        &["attachments"],
+        &["plan"],
+        &["config"],
+        &["config", "--explain"],
+    ];
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let answers = || {
+        QUESTIONS.map(|question| {
+            let output = node.output(&[question, &["-o", "json"]].concat());
+            let said = String::from_utf8(output.stdout).unwrap();
+            let answer = serde_json::from_str::<Value>(&said);
+            answer.unwrap_or_else(|error| panic!("{question:?}: {error}: {said}"))
+        })
+    };
+    let with = answers();
+    agent.stop();
+    let without = answers();
+    // Configurations do not depend on whether an agent runs; of the others, each has what the agent's had.
+    assert_eq!(with[5..], without[5..]);
+    let keys = |answer: &Value| answer.as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(with.each_ref().map(keys), without.each_ref().map(keys));
+}
+
+#[test]
 fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "600"]);
