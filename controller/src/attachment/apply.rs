@@ -23,6 +23,8 @@ pub struct Outcome {
     pub done: Vec<Step>,
     /// What failed, by object.
     pub failed: BTreeMap<String, Failure>,
+    /// Objects whose attach or detach was refused for a reason of their own: another's may succeed.
+    pub refused: BTreeMap<String, Said>,
     /// Objects that are no more.
     pub gone: BTreeSet<String>,
     /// Objects whose token of the VNIC the cloud found spent.
@@ -127,7 +129,14 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                         Failure::Old
                     }
                     Kind::Changed => Failure::Old,
-                    _ => Failure::Cloud(refusal::said(&error, Some(&step.action))),
+                    _ => {
+                        let said = refusal::said(&error, Some(&step.action));
+                        let takes_a_turn = matches!(step.action, Action::Attach(..) | Action::Detach(_));
+                        if takes_a_turn && refusal::is_its_own(said.reason) {
+                            outcome.refused.insert(step.object.clone(), said.clone());
+                        }
+                        Failure::Cloud(said)
+                    }
                 }
             }
             Problem::Object(error) if error.is_conflict() => Failure::Old,

@@ -10,7 +10,8 @@ use vcn::{Family, Ocid};
 
 use super::mark::Uid;
 use super::observed::Observed;
-use super::plan::Remembered;
+use super::plan::{Refused, Remembered};
+use super::verdict::Said;
 
 /// For so long the status that was written is believed rather than the watch, which may be behind.
 const WATCH_BEHIND: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ pub(super) struct Memory {
     pub(super) foreign: HashSet<Ocid>,
     /// Why nothing could be read at the last look.
     pub(super) unreadable: Option<AttachmentReason>,
+    /// How many attaches and detaches were refused.
+    refusals: u64,
     /// How many VNICs were ours and nobody's at the last look.
     pub(super) unclaimed: usize,
 }
@@ -33,6 +36,7 @@ pub(super) struct Memory {
 struct Object {
     spent_tokens: u32,
     spent_address_tokens: u32,
+    refused: Option<Refused>,
     absent_since: Option<Instant>,
     asked: Option<Instant>,
     written: Option<(Instant, VnicAttachmentStatus)>,
@@ -78,6 +82,7 @@ impl Memory {
         let of = |object: &Object| Remembered {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
+            refused: object.refused.clone(),
             absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
             bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
         };
@@ -90,6 +95,18 @@ impl Memory {
         object.asked.get_or_insert(now);
         // From here on it is a matter of the cloud's list again.
         object.absent_since = None;
+    }
+
+    /// Its attach or detach was refused: it is others' turn.
+    pub(super) fn refused(&mut self, uid: &str, said: Said) {
+        self.refusals = self.refusals.saturating_add(1);
+        let refused = Refused { turn: self.refusals, said };
+        self.objects.entry(uid.to_owned()).or_default().refused = Some(refused);
+    }
+
+    /// Its attach or detach was accepted.
+    pub(super) fn accepted(&mut self, uid: &str) {
+        self.objects.entry(uid.to_owned()).or_default().refused = None;
     }
 
     /// Several addresses were asked for.

@@ -49,8 +49,19 @@ pub struct Remembered {
     pub spent_address_tokens: u32,
     /// For how long no VNIC of it was listed.
     pub absent_for: Duration,
+    /// The attach or detach of it that was refused last, since one was accepted.
+    pub refused: Option<Refused>,
     /// Whether several addresses that were asked for at once did not come.
     pub bulk_failed: bool,
+}
+
+/// A refusal that is the object's own affair, not the instance's or the cloud's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its place among the refusals of the instance.
+    pub turn: u64,
+    /// What is told of it.
+    pub said: Said,
 }
 
 /// What is to be done and said.
@@ -62,6 +73,8 @@ pub struct Plan {
     pub verdicts: BTreeMap<String, Verdict>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
+    /// Whether an object waits for the attach or detach that is among the steps.
+    pub queued: bool,
     /// VNICs with our tags whose objects are not there, or have another one.
     pub unclaimed: Vec<Uid>,
 }
@@ -79,6 +92,8 @@ struct Case<'a> {
 struct Slot {
     /// What it is taken by, if it is.
     taken_by: Option<&'static str>,
+    /// Whether that is a step of the plan.
+    by_step: bool,
 }
 
 /// Plans.
@@ -90,13 +105,16 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     cases.sort_by(|a, b| a.age().cmp(&b.age()));
     let mut slot = Slot::of(observed);
     plan.waits = slot.taken_by.is_some();
-    let (leaving, staying): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.is_leaving());
-    // What leaves makes room.
-    for case in &leaving {
-        let verdict = leaving::plan(case, wanted, observed, &mut slot, &mut plan);
-        plan.verdicts.insert(case.name.clone(), verdict);
-    }
-    for case in &staying {
+    // Who was refused goes last, those refused longest ago before others: none keeps the rest waiting for ever. What leaves
+    // makes room.
+    let mut turns: Vec<&Case<'_>> = cases.iter().collect();
+    turns.sort_by_key(|case| (case.remembered.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
+    for case in turns {
+        if case.is_leaving() {
+            let verdict = leaving::plan(case, wanted, observed, &mut slot, &mut plan);
+            plan.verdicts.insert(case.name.clone(), verdict);
+            continue;
+        }
         let rival = cases.iter().take_while(|other| other.uid != case.uid).find(|other| other.has_name_of(case));
         let verdict = match rival {
             Some(rival) if case.seen.is_empty() => {
@@ -146,9 +164,9 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     } else if most.is_some_and(|most| live as u64 >= u64::from(most)) {
         let most = most.unwrap_or_default();
         Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
-    } else if let Some(other) = slot.taken_by {
+    } else if let Some(said) = slot.busy(case, plan) {
         plan.waits = true;
-        Some(said(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
+        Some(said)
     } else {
         None
     };
@@ -162,7 +180,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
             Some(said(Reason::NotAuthorizedOrNotFound, format!("the cloud answers 404 for the subnet {subnet}")))
         }
         (None, Some(subnet)) => {
-            slot.taken_by = Some("attached");
+            slot.take("attached");
             plan.waits = true;
             plan.push(case, wish::attach(case, wanted.mark, subnet));
             behind
@@ -226,7 +244,19 @@ impl Slot {
             AttachmentState::Detaching => Some("detached"),
             _ => None,
         });
-        Self { taken_by }
+        Self { taken_by, by_step: false }
+    }
+
+    fn take(&mut self, by: &'static str) {
+        *self = Self { taken_by: Some(by), by_step: true };
+    }
+
+    /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
+    fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
+        let other = self.taken_by?;
+        plan.queued |= self.by_step;
+        let busy = || Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}"));
+        Some(case.remembered.refused.as_ref().map_or_else(busy, |refused| refused.said.clone()))
     }
 }
 

@@ -34,6 +34,12 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
     Said { reason, message, request_id }
 }
 
+/// Whether a refusal is about what one object asks for: others' requests to the same instance may well be granted.
+#[must_use]
+pub const fn is_its_own(reason: Reason) -> bool {
+    matches!(reason, Reason::LimitReached | Reason::SubnetFull | Reason::InvalidSpec | Reason::NotAuthorizedOrNotFound)
+}
+
 const fn reason_alone(reason: Reason) -> &'static str {
     match reason {
         Reason::NotAuthenticated => "nobody could log in; the controller's log says why",

@@ -157,7 +157,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             planned = self.plan(&objects, &observed, memory, pace);
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
-            if !outcome.leads_on() {
+            // Whose request was refused does not keep the next one waiting.
+            let passes_on = planned.queued && !outcome.refused.is_empty();
+            if !outcome.leads_on() && !passes_on {
                 break;
             }
         }
@@ -238,10 +240,16 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for name in &outcome.spent {
             memory.spent(&uid(name, objects));
         }
+        for (name, said) in &outcome.refused {
+            memory.refused(&uid(name, objects), said.clone());
+        }
         for name in &outcome.spent_addresses {
             memory.spent_address(&uid(name, objects));
         }
         for step in &outcome.done {
+            if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
+                memory.accepted(&uid(&step.object, objects));
+            }
             if let Action::CreateAddresses(new, _) = &step.action {
                 memory.asked_for_addresses(&uid(&step.object, objects), new.family);
             }

@@ -72,10 +72,10 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
     if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
         return Said::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
     }
-    match slot.taken_by {
-        Some(other) => Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")),
+    match slot.busy(case, plan) {
+        Some(said) => said,
         None => {
-            slot.taken_by = Some("detached");
+            slot.take("detached");
             plan.push(case, Action::Detach(seen.attachment.id.clone()));
             Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }

@@ -86,3 +86,42 @@ async fn a_subnet_that_is_not_to_be_seen_is_told_and_others_go_on() {
     assert!(scene.message("a").contains("ocid1.subnet.oc1.iad.unknown"), "{}", scene.message("a"));
     assert_eq!(scene.told("b")[1], "True Ready");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_always_refused_keeps_nobody_waiting() {
+    let scene = Scene::with(8);
+    let full = scene.full_subnet();
+    ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
+    ["a", "b"].iter().for_each(|name| scene.change(name, |object| object.spec.vnic.subnet_id = full.clone()));
+    scene.look().await;
+    assert_eq!(
+        ["a", "b", "c"].map(|name| scene.told(name)[0].clone()),
+        ["False LimitReached", "False LimitReached", "False Attaching"]
+    );
+    let written = scene.statuses();
+    scene.cloud.settle();
+    for _ in 0..3 {
+        scene.look().await;
+    }
+    assert_eq!(scene.told("c")[1], "True Ready");
+    assert_eq!(scene.statuses(), written + 1, "what is said of the others stays");
+    // Nor does a detach that is refused.
+    scene.delete("c");
+    scene.wants("d");
+    scene.cloud.fail_next("DetachVnic", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert_eq!(
+        (scene.told("c")[0].as_str(), scene.told("d")[0].as_str()),
+        ("Unknown NotAuthorizedOrNotFound", "False Attaching")
+    );
+    scene.cloud.settle();
+    scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
+    for _ in 0..6 {
+        scene.look().await;
+        scene.cloud.settle();
+    }
+    assert_eq!(
+        (scene.exists("c"), scene.told("a")[1].as_str(), scene.told("b")[1].as_str()),
+        (false, "True Ready", "False LimitReached")
+    );
+}

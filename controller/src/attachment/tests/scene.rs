@@ -110,26 +110,30 @@ fn machine(number: u32) -> Instance {
     }
 }
 
+fn pods(block: &str, id: Ocid) -> Subnet {
+    Subnet {
+        id,
+        compartment_id: compartment(),
+        vcn_id: None,
+        availability_domain: None,
+        display_name: None,
+        cidr_block: block.parse().ok(),
+        ipv4_cidr_blocks: Vec::new(),
+        ipv6_cidr_block: "2603:c020:0:2::/64".parse().ok(),
+        ipv6_cidr_blocks: Vec::new(),
+        virtual_router_ip: None,
+        virtual_router_mac: None,
+        ipv6_virtual_router_ip: None,
+        prohibit_public_ip_on_vnic: true,
+    }
+}
+
 impl Scene {
     /// One instance, number 1, that may have `most` VNICs, its primary one included.
     pub(super) fn with(most: usize) -> Self {
         let cloud = FakeCloud::new();
         for id in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
-            cloud.add_subnet(Subnet {
-                id,
-                compartment_id: compartment(),
-                vcn_id: None,
-                availability_domain: None,
-                display_name: None,
-                cidr_block: "10.0.32.0/20".parse().ok(),
-                ipv4_cidr_blocks: Vec::new(),
-                ipv6_cidr_block: "2603:c020:0:2::/64".parse().ok(),
-                ipv6_cidr_blocks: Vec::new(),
-                virtual_router_ip: None,
-                virtual_router_mac: None,
-                ipv6_virtual_router_ip: None,
-                prohibit_public_ip_on_vnic: true,
-            });
+            cloud.add_subnet(pods("10.0.32.0/20", id));
         }
         cloud.add_instance(machine(1), &"ocid1.subnet.oc1.iad.nodes".parse().unwrap(), most);
         let store = Arc::new(Store::default());
@@ -142,6 +146,13 @@ impl Scene {
         let metrics = Arc::new(Metrics::default());
         let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
         Self { cloud, store, objects, worker, metrics }
+    }
+
+    /// A subnet without a free address.
+    pub(super) fn full_subnet(&self) -> Ocid {
+        let id: Ocid = "ocid1.subnet.oc1.iad.full".parse().unwrap();
+        self.cloud.add_subnet(pods("10.0.99.0/31", id.clone()));
+        id
     }
 
     /// The process is killed and another one takes over: it knows nothing.
