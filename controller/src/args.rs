@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use resident::args::{ConfigArgs, LogLevel, Output};
 use resident::command_line::CONFIG_FILE;
 use resident::config::keys::{AT_START, Keys};
+use vcn::Ocid;
 
 /// Runs in a cluster, two replicas of which one works: attaches VNICs to instances through the OCI API as VnicAttachments
 /// ask for them, and keeps them as asked.
@@ -49,7 +50,25 @@ Examples:
   oke-node-controller config --check controller.conf       before it is rolled out: everything that is wrong with it")]
     Config(ConfigArgs),
     /// Say what would be done now, and change nothing
-    Plan(Output),
+    #[command(after_help = "\
+Examples:
+  oke-node-controller plan                                 everything; some seconds per hundred instances
+  oke-node-controller plan --node 10.0.0.2                 of the cloud, only what is about this Node's instance")]
+    Plan(PlanArgs),
+}
+
+/// What to plan for, and how to say it.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct PlanArgs {
+    /// Ask the cloud about this Node's instance, and no other; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub node: Vec<String>,
+    /// Ask the cloud about this instance, and no other; may be given several times
+    #[arg(long, value_name = "OCID")]
+    pub instance: Vec<Ocid>,
+    /// How.
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// Who the controller is towards the OCI API.

@@ -6,14 +6,17 @@ mod future;
 mod reader;
 mod report;
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use resident::args::Format;
 use tokio::time::{Instant, timeout};
+use vcn::Ocid;
 
+use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::connect;
 use crate::metrics::Metrics;
@@ -24,7 +27,7 @@ use crate::profile::run::GRACE;
 use crate::profile::selection::{Selections, select};
 use crate::run::kubernetes;
 use crate::settings::Settings;
-use cloud::Line;
+use cloud::Seen;
 use future::Objects;
 use reader::Reader;
 use report::Report;
@@ -35,8 +38,8 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// Reads everything and says what would be done.
 ///
 /// # Errors
-/// When something cannot be read. What could be is said all the same.
-pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
+/// When something cannot be read, or not in time. What could be is said all the same.
+pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
     let reader = Reader::new(kubernetes().await?);
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
@@ -47,17 +50,23 @@ pub async fn run(settings: Settings, format: Format) -> anyhow::Result<()> {
     let is_paused = |profile: &str| selections.profiles.get(profile).is_some_and(|it| it.profile.spec.paused);
     let paused = steps_of(&future::unpaused(&observed), |step| step.profile().is_some_and(is_paused));
     let steps: Vec<Step> = guards.into_iter().chain(plan.steps.iter().cloned()).collect();
-    let objects = future::after(observed.attachments.iter(), &steps);
+    let mut objects = future::after(observed.attachments.iter(), &steps);
+    if let Some(chosen) = chosen(&asked, &observed)? {
+        objects.retain(|instance, _| chosen.contains(instance));
+    }
     let cloud = match objects.is_empty() {
-        true => Ok(Vec::new()),
+        true => Ok(Seen::default()),
         false => in_the_cloud(&settings, &reader, &objects).await,
     };
     let (cloud, problem) = match cloud {
-        Ok(lines) => (lines, None),
+        Ok(Seen { lines, not_asked: 0 }) => (lines, None),
+        Ok(Seen { lines, not_asked }) => {
+            (lines, Some(anyhow!("{not_asked} instances were not asked within {DEADLINE:?}: choose some with --node")))
+        }
         Err(problem) => (Vec::new(), Some(problem)),
     };
     let report = Report::of((&steps, &plan.later, &paused), &plan.problems, cloud, problem.is_none());
-    let text = match format {
+    let text = match asked.output.output {
         Format::Table => report.to_string(),
         Format::Json => serde_json::to_string_pretty(&report).context("writing JSON")? + "\n",
     };
@@ -78,11 +87,24 @@ fn steps_of(observed: &Observed, is_chosen: impl Fn(&Step) -> bool) -> Vec<Step>
     plan.steps.into_iter().chain(plan.later).filter(|step| is_chosen(step)).collect()
 }
 
-async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<Vec<Line>> {
+/// The instances that the cloud is to be asked about, where not all.
+fn chosen(asked: &PlanArgs, observed: &Observed) -> anyhow::Result<Option<BTreeSet<Ocid>>> {
+    let mut chosen: BTreeSet<Ocid> = asked.instance.iter().cloned().collect();
+    for name in &asked.node {
+        let node = observed.nodes.iter().find(|node| node.name == *name);
+        match node.and_then(|node| node.instance.clone()) {
+            Some(instance) => drop(chosen.insert(instance)),
+            None => bail!("there is no Node {name} that is an OCI instance"),
+        }
+    }
+    Ok((!chosen.is_empty()).then_some(chosen))
+}
+
+async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -> anyhow::Result<Seen> {
     let mark = Mark::new(match &settings.cluster_id {
         Some(id) => id.clone(),
         None => reader.cluster().await?,
     });
     let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.context("setting up the OCI client")?;
-    timeout(DEADLINE, cloud::look(&oci, &mark, objects)).await.context("reading from the cloud takes too long")
+    Ok(cloud::look(&oci, &mark, objects, Instant::now() + DEADLINE).await)
 }

@@ -72,7 +72,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     match read.settings::<Settings>(&keys) {
         Ok(settings) => {
             let done = match command {
-                Command::Plan(asked) => in_runtime(plan_command::run(settings, asked.output)),
+                Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)),
                 _ => in_runtime(controller(Live::new(layers, values, settings))),
             };
             done.map(|()| Exit::Fine)

@@ -177,6 +177,13 @@ node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfi
     let client = scene.server.client(scene.server.admin()).unwrap();
     assert!(Api::<VnicAttachment>::all(client).list(&ListParams::default()).await.unwrap().items.is_empty());
 
+    let (fine, text, errors) = scene.plan("reader", &["--node", "a"]);
+    assert!(fine && text.contains(&format!("{a}: attach")) && !text.contains("ShapeCapacity"), "{text}{errors}");
+    let (fine, text, errors) = scene.plan("reader", &["--instance", instance(&scene.oci, "b").as_str()]);
+    assert!(fine && !text.contains(&format!("{a}: attach")) && text.contains("ShapeCapacity"), "{text}{errors}");
+    let (fine, _, errors) = scene.plan("reader", &["--node", "nobody"]);
+    assert!(!fine && errors.contains("there is no Node nobody that is an OCI instance"), "{errors}");
+
     scene.oci.forbid(&[Operation::GetInstance]);
     let (fine, text, errors) = scene.plan("reader", &[]);
     assert!(fine && text.contains(&format!("{a}: nothing: NotAuthorizedOrNotFound: ")), "{text}{errors}");

@@ -1,6 +1,7 @@
 //! What would be done in the cloud for each instance. Is given what can only read.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use api::{AttachmentReason, Reason, VnicAttachment};
 use futures::{StreamExt, stream};
 use oci::CloudView;
 use resident::logging::chain;
+use tokio::time::{Instant, timeout_at};
 use vcn::Ocid;
 
 use super::future::Objects;
@@ -37,12 +39,34 @@ pub(super) struct Line {
     pub(super) changes: bool,
 }
 
-/// Reads every instance and plans.
-pub(super) async fn look<C: CloudView>(cloud: &C, mark: &Mark, objects: &Objects) -> Vec<Line> {
+/// What was found out in time.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// By instance.
+    pub(super) lines: Vec<Line>,
+    /// How many instances there was no time for.
+    pub(super) not_asked: usize,
+}
+
+/// Reads every instance and plans, as far as it gets.
+pub(super) async fn look<C: CloudView>(cloud: &C, mark: &Mark, objects: &Objects, until: Instant) -> Seen {
     let cache = Cache::default();
-    let lines = objects.iter().map(|(instance, objects)| of_instance(cloud, &cache, mark, instance, objects));
-    let lines: Vec<Vec<Line>> = stream::iter(lines).buffered(AT_ONCE).collect().await;
-    lines.into_iter().flatten().collect()
+    let questions = objects.iter().map(|(instance, objects)| {
+        let lines = of_instance(cloud, &cache, mark, instance, objects);
+        async move { (instance, lines.await) }
+    });
+    let lines = within(questions, until).await;
+    Seen { not_asked: objects.len() - lines.len(), lines: lines.into_values().flatten().collect() }
+}
+
+/// The answers that come in time, by question.
+async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)>>, until: Instant) -> BTreeMap<K, A> {
+    let mut answers = BTreeMap::new();
+    let mut stream = pin!(stream::iter(questions).buffer_unordered(AT_ONCE));
+    while let Ok(Some((question, answer))) = timeout_at(until, stream.next()).await {
+        answers.insert(question, answer);
+    }
+    answers
 }
 
 async fn of_instance<C: CloudView>(
@@ -85,4 +109,26 @@ async fn of_instance<C: CloudView>(
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_answered_in_time_is_kept() {
+        let second = Duration::from_secs(1);
+        let questions = |count: usize| {
+            (0..count).rev().map(async |number| {
+                sleep(second).await;
+                (number, number * 2)
+            })
+        };
+        let answers = within(questions(20), Instant::now() + second * 3 / 2).await;
+        let last: BTreeMap<usize, usize> = (20 - AT_ONCE..20).map(|number| (number, number * 2)).collect();
+        assert_eq!(answers, last);
+        assert_eq!(within(questions(20), Instant::now() + second * 4).await.len(), 20);
+    }
 }

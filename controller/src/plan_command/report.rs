@@ -23,7 +23,7 @@ pub(super) struct Report {
     /// What would be done in the cloud, object by object, those that are to be made among them; and why nothing, where
     /// something is missing all the same.
     cloud: Vec<Line>,
-    /// Whether the cloud could be asked.
+    /// Whether the cloud could be asked, about all that it was to be asked about.
     cloud_read: bool,
     /// What is wrong on nodes.
     problems: Vec<Problem>,
