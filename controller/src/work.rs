@@ -93,15 +93,21 @@ where
             let Some(key) = work.queue().take(Instant::now()) else { break };
             let worker = worker.clone();
             tasks.spawn(async move {
-                // In a task of its own, so that a panic is one key's failure.
-                let inner = {
+                // In a task of its own, so that a panic is one key's failure; in a set, which stops it when this is dropped:
+                // whoever lost or gave back the lease does nothing any more.
+                let mut inner = JoinSet::new();
+                inner.spawn({
                     let key = key.clone();
-                    tokio::spawn(async move { worker.work(key).await })
-                };
-                let next = inner.await.unwrap_or_else(|error| {
-                    tracing::error!(event = "work.panicked", ?key, %error);
-                    Next::Failed
+                    async move { worker.work(key).await }
                 });
+                let next = match inner.join_next().await {
+                    Some(Ok(next)) => next,
+                    ended => {
+                        let error = ended.and_then(Result::err).map(|error| error.to_string());
+                        tracing::error!(event = "work.panicked", ?key, error);
+                        Next::Failed
+                    }
+                };
                 (key, next)
             });
         }

@@ -111,3 +111,15 @@ async fn no_more_than_so_many_are_worked_on_at_once_and_a_panic_is_one_keys_fail
     let left = work.depth();
     assert_eq!(left.failing, 1, "{left:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_works_on_when_the_work_is_dropped() {
+    let work = Work::new(RETRY);
+    (0..8).for_each(|key| work.now(key));
+    let worker = Arc::new(Counting::default());
+    // As losing the lease or SIGTERM does: the future is dropped, and the process goes on for a while.
+    let ended = tokio::time::timeout(SECOND * 3 / 2, run(work.clone(), worker.clone(), 4, || 1.0)).await;
+    assert!(ended.is_err());
+    tokio::time::sleep(SECOND * 10).await;
+    assert_eq!(worker.all.load(Ordering::SeqCst), 4, "the first four were done, the others were being worked on");
+}
