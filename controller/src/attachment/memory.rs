@@ -114,6 +114,13 @@ impl Memory {
         self.objects.entry(uid.to_owned()).or_default().bulks.entry(family).or_insert((usize::MAX, 0));
     }
 
+    /// It has the addresses that were asked for.
+    pub(super) fn has_addresses(&mut self, uid: &str) {
+        if let Some(object) = self.objects.get_mut(uid) {
+            object.bulks.clear();
+        }
+    }
+
     /// The cloud found the token of a VNIC spent.
     pub(super) fn spent(&mut self, uid: &str) {
         let object = self.objects.entry(uid.to_owned()).or_default();

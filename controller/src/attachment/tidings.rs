@@ -35,6 +35,13 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
         })
 }
 
+/// Whether the instance was seen TERMINATED: that stays so, whatever is to be read afterwards.
+#[must_use]
+pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
+    let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
+    attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
+}
+
 /// What a status says of the VNIC, as a verdict to add a failure to.
 #[must_use]
 pub fn last(status: Option<&VnicAttachmentStatus>) -> Verdict {
@@ -45,6 +52,19 @@ pub fn last(status: Option<&VnicAttachmentStatus>) -> Verdict {
         None => Said::new(Reason::Pending, ""),
     };
     Verdict { attached, ready: None, facts: facts(status) }
+}
+
+/// A verdict, and what failed of it. That somebody detached the VNIC is told first, with what keeps it from being mended.
+#[must_use]
+pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: Verdict, said: Said) -> Verdict {
+    let reason = Reason::DetachedOutOfBand;
+    let before = told.and_then(|told| find(&told.conditions, ConditionType::Attached));
+    let is_told = before.is_some_and(|before| before.reason == reason.as_str());
+    if verdict.attached.reason != reason || is_told {
+        return verdict.failed(said);
+    }
+    let message = format!("somebody detached it; another one is refused: {}", said.message);
+    Verdict { attached: Said { reason, message, ..said }, ..verdict }
 }
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {

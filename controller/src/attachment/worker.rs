@@ -167,7 +167,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for object in &objects {
             let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
             let verdict = match outcome.failed.get(&object.name_any()) {
-                Some(Failure::Cloud(said)) => verdict.clone().failed(said.clone()),
+                Some(Failure::Cloud(said)) => tidings::refused(object.status.as_ref(), verdict.clone(), said.clone()),
                 Some(Failure::Kubernetes | Failure::Old) => continue,
                 None => verdict.clone(),
             };
@@ -177,7 +177,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             Next::Failed
         } else if objects.is_empty() {
             Next::Gone
-        } else if planned.waits || outcome.waits() {
+        } else if planned.waits || outcome.waits() || outcome.leads_on() {
             Next::Soon(self.between_polls(instance))
         } else {
             Next::Settled(self.between_looks())
@@ -222,6 +222,13 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             );
         }
         memory.unclaimed = planned.unclaimed.len();
+        for object in objects {
+            let facts = planned.verdicts.get(&object.name_any()).map(|verdict| &verdict.facts);
+            let wanted = (Some(object.spec.vnic.ipv4_count.into()), Some(object.spec.vnic.ipv6_count.into()));
+            if facts.is_some_and(|facts| facts.ipv4_count >= wanted.0 && facts.ipv6_count >= wanted.1) {
+                memory.has_addresses(&object.uid().unwrap_or_default());
+            }
+        }
         planned
     }
 
@@ -290,7 +297,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// Nothing could be read. What was in order stays so, for nobody knows better; the others are told why.
+    /// Nothing could be read. What was in order stays so, for nobody knows better, and what was gone stays gone; the others
+    /// are told why.
     async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Error, memory: &mut Memory) {
         let said = refusal::said(error, None);
         // An outage is ten thousand instances' every two minutes: each tells once.
@@ -304,7 +312,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
         for object in objects {
             let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
-            if !tidings::is_settled(object, known) {
+            if !tidings::is_settled(object, known) && !tidings::is_gone(known) {
                 let verdict = tidings::last(known).failed(said.clone());
                 self.tell(object, &verdict, memory).await;
             }

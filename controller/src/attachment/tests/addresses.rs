@@ -6,6 +6,7 @@ use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
 
 use super::scene::Scene;
+use crate::work::Next;
 
 async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
     let vnic = scene.vnic().await.id;
@@ -126,4 +127,34 @@ async fn the_spent_token_of_an_address_is_replaced() {
         scene.look().await;
         assert_eq!((scene.told("a")[1].as_str(), scene.status("a").ipv4_count), ("True Ready", Some(1)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_came_to_no_end_goes_on_soon() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
+    // Each time it is said to be gone, and each time it is listed.
+    for _ in 0..4 {
+        scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), false);
+    }
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()), (Vec::new(), "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_are_one_request_again_however_long_ago_the_last_one_was() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 4);
+    scene.settle().await;
+    for _ in 0..10 {
+        scene.look().await;
+    }
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 8);
+    scene.settle().await;
+    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("CreateAddress")), (2, 0));
 }

@@ -125,3 +125,23 @@ async fn who_is_always_refused_keeps_nobody_waiting() {
         (false, "True Ready", "False LimitReached")
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_detachment_is_told_before_the_refusal_to_mend_it() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
+    assert!(scene.message("a").contains("refused: 400 LimitExceeded"), "{}", scene.message("a"));
+    for _ in 0..2 {
+        scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
+        scene.look().await;
+        assert_eq!(scene.told("a")[0], "False LimitReached");
+    }
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "True Ready");
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
+}

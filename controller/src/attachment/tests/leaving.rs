@@ -98,6 +98,22 @@ async fn an_instance_that_was_terminated_and_is_forgotten_holds_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_between_termination_and_oblivion_holds_nothing_up_either() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
+    scene.settle().await;
+    scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
+    scene.delete("a");
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert!(!scene.exists("a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_detach_that_is_not_found_is_no_proof_either() {
     let scene = Scene::with(4);
     scene.wants("a");
