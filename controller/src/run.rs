@@ -28,9 +28,12 @@ use crate::lead::{self, Leader};
 use crate::lease::Lease;
 use crate::plan_command;
 use crate::settings::Settings;
+use crate::store::WATCH_SECONDS;
 
 /// For one request to the API server, but for watches.
 const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the API server to send the next piece of an answer, watches included, which it ends itself before.
+const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
 /// How it ended, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +165,12 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn kubernetes() -> anyhow::Result<Client> {
-    let mut config = kube::Config::infer().await.context("finding the API server")?;
+    client(kube::Config::infer().await.context("finding the API server")?)
+}
+
+fn client(mut config: kube::Config) -> anyhow::Result<Client> {
     config.connect_timeout = Some(Duration::from_secs(5));
+    config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(KUBERNETES_TIMEOUT);
     config.headers.push((
         hyper::header::USER_AGENT,
@@ -176,4 +183,28 @@ pub(crate) async fn kubernetes() -> anyhow::Result<Client> {
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{}_{:06}", host.trim(), std::process::id(), (chance() * 999_999.0).round())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+    use kube::api::ListParams;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_never_answered_ends() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = kube::Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
+        let nodes: Api<Node> = Api::all(client(config).unwrap());
+        let silent = tokio::spawn(async move { port.accept().await });
+        let began = Instant::now();
+        let answer = timeout(SILENCE * 3, nodes.list(&ListParams::default())).await;
+        assert!(matches!(answer, Ok(Err(_))), "{answer:?}");
+        assert!(began.elapsed() >= SILENCE, "a watch is silent for long");
+        assert!(silent.is_finished());
+    }
 }

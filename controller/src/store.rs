@@ -28,7 +28,7 @@ pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
 
 /// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.
-const WATCH_SECONDS: u32 = 240;
+pub(crate) const WATCH_SECONDS: u32 = 240;
 /// Answers to lists come in pieces of so many objects.
 const PAGE: u32 = 500;
 /// Nodes are ten times as large, for the names of their images.
