@@ -14,6 +14,7 @@ const REQUEST_ID: usize = 32;
 pub fn said(error: &Error, action: Option<&Action>) -> Said {
     let reason = match (error.kind(), action) {
         (Kind::Throttled, _) => Reason::Throttled,
+        (Kind::Limit, _) if is_of_subnet(error) => Reason::SubnetFull,
         (Kind::Limit, _) => Reason::LimitReached,
         (Kind::Invalid | Kind::Conflict, Some(Action::CreateAddress(_, Some(_)))) => Reason::AddressTaken,
         (Kind::Busy | Kind::Conflict | Kind::Changed, _) => Reason::InstanceBusy,
@@ -40,10 +41,44 @@ pub const fn is_its_own(reason: Reason) -> bool {
     matches!(reason, Reason::LimitReached | Reason::SubnetFull | Reason::InvalidSpec | Reason::NotAuthorizedOrNotFound)
 }
 
+/// Whether the limit is the subnet's own size. There is no code for it; only the words tell.
+fn is_of_subnet(error: &Error) -> bool {
+    let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();
+    words.contains("subnet") && ["free", "available", "enough", "exhausted"].iter().any(|word| words.contains(word))
+}
+
 const fn reason_alone(reason: Reason) -> &'static str {
     match reason {
         Reason::NotAuthenticated => "nobody could log in; the controller's log says why",
         Reason::OciUnavailable => "the cloud's API gives no answer; the controller's log says more",
         _ => "the controller's log says more",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oci::{CloudView, Failure, FakeCloud, Refusal};
+
+    use super::*;
+    use crate::attachment::sample::instance;
+
+    #[tokio::test]
+    async fn a_full_subnet_is_no_limit_of_the_tenancys() {
+        let mut told = Vec::new();
+        for (code, message) in [
+            ("LimitExceeded", "subnet ocid1.subnet.oc1.iad.pods has no 1 free IPv4 addresses in a row"),
+            ("LimitExceeded", "Not enough private IPs available in Subnet ocid1.subnet.oc1.iad.pods"),
+            ("LimitExceeded", "the limit vnic-attachments of 2 has been reached"),
+            ("LimitExceeded", "the limit private-ips-per-subnet of 2 has been reached"),
+            ("InvalidParameter", "IPv6 is not available in the subnet"),
+        ] {
+            let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();
+            let Error::Call { source, .. } = &mut error else { panic!("{error}") };
+            let (code, message) = (code.to_owned(), message.to_owned());
+            **source = Failure::Refused(Refusal { status: 400, code, message, retry_after: None });
+            told.push(said(&error, None).reason);
+        }
+        use Reason::{InvalidSpec, LimitReached, SubnetFull};
+        assert_eq!(told, [SubnetFull, SubnetFull, LimitReached, LimitReached, InvalidSpec]);
     }
 }
