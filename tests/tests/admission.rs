@@ -175,6 +175,21 @@ async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
     create_asking(&operator, "used-2").await.unwrap();
 }
 
+/// `use` is asked about vnicprofiles as a whole.
+#[tokio::test]
+async fn who_may_use_one_profile_by_its_name_may_not_ask_for_it() {
+    let server = server().await;
+    make_node(server, "named-1", json!({})).await;
+    grant_nodes(server, "narrow").await;
+    let rule = json!({ "apiGroups": ["oke.oraclecloud.com"], "resources": ["vnicprofiles"], "verbs": ["use"],
+        "resourceNames": ["storage"] });
+    let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "uses-storage" }, "rules": [rule] });
+    server.apply_object(role).await.unwrap();
+    grant(server, "narrow-storage", "uses-storage", json!({ "kind": "User", "name": "narrow" })).await;
+    assert_refused(annotate(&user(server, "narrow"), "named-1", "storage").await, NO_USE);
+}
+
 #[tokio::test]
 async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
     let server = server().await;
