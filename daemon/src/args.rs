@@ -103,12 +103,12 @@ pub struct BundleOutput {
     pub output: Option<PathBuf>,
 }
 
-/// Whether pods may do something.
+/// Whether something may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Permission {
-    /// They may.
+    /// It may.
     Allow,
-    /// They may not.
+    /// It may not.
     Deny,
 }
 
@@ -130,6 +130,21 @@ pub struct Options {
     /// data directory]
     #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE")]
     pub npn_file: Option<PathBuf>,
+    /// What the agent's pod is called, from the downward API: the DaemonSet that made it is asked for when the pod is stopped
+    /// [default: nothing is asked for, and everything stays]
+    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
+    pub pod_name: Option<String>,
+    /// Whether everything of ours is taken off the node when the agent is stopped because its DaemonSet was deleted, and no
+    /// pod lives by it
+    #[arg(
+        long,
+        global = true,
+        env = "UNINSTALL_WHEN_DELETED",
+        value_enum,
+        default_value = "allow",
+        value_name = "WHAT"
+    )]
+    pub uninstall_when_deleted: Permission,
     /// Kernel settings, as seen from here; a container's /proc/sys is read-only
     #[arg(long, global = true, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
     pub sysctl_root: PathBuf,

@@ -11,6 +11,7 @@
 //!                                  └─▶ interference: who else configures this host
 //!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
 //!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
+//!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
 //! ```
 //!
 //! Everything that decides (`world`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
@@ -18,6 +19,7 @@
 
 pub mod advice;
 pub mod aftercare;
+pub mod api_server;
 pub mod args;
 pub mod ask;
 pub mod attachments;
@@ -28,6 +30,7 @@ pub mod command_line;
 pub mod condition;
 #[cfg(test)]
 mod configuration;
+pub mod departure;
 pub mod desired;
 pub mod devices;
 #[cfg(test)]

@@ -24,6 +24,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use vcn::Ocid;
 
+use crate::api_server::in_cluster;
 use crate::settings::Settings;
 
 pub use cluster::ClusterNpn;
@@ -146,7 +147,7 @@ impl Source {
 /// The file, where that is the source.
 #[must_use]
 pub fn file(settings: &Settings) -> Option<PathBuf> {
-    let default = || (!watcher::in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
+    let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)
 }
 

@@ -37,7 +37,7 @@ use crate::settings::Settings;
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, args, bundle, command_line, gather, reload, show, verbs};
+use crate::{aftercare, args, bundle, command_line, departure, gather, reload, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -122,19 +122,27 @@ fn stay(live: Live<Settings>) -> anyhow::Result<()> {
     for directory in [&settings.state_dir, &settings.data_dir] {
         make_directory(directory).with_context(|| format!("creating {}", directory.display()))?;
     }
-    let _lock = only_agent(&settings.state_dir)?;
+    let lock = only_agent(&settings.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
         .thread_stack_size(1 << 20)
         .build()
         .context("starting the runtime")?;
-    let result = runtime.block_on(agent(live));
+    let leaving = runtime.block_on(agent(live));
+    let told = Instant::now();
     runtime.shutdown_timeout(FAREWELL);
-    result
+    // It waits no longer than for the last of its threads.
+    let ended = told.elapsed() < FAREWELL;
+    drop(lock);
+    if let Some(settings) = leaving? {
+        departure::uninstall(&settings, ended);
+    }
+    Ok(())
 }
 
-async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
+/// Until it is told to end; the settings are those to uninstall by, where that is what its end means.
+async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let settings = live.current().settings.clone();
     let (configurations_in, configurations) = watch::channel(Configuration::of(live.current(), live.file()));
     let recent = Arc::new(Recent::default());
@@ -190,22 +198,27 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<()> {
         state_dir = %settings.state_dir.display(),
         native_pod_network = %npns,
     );
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+    let last = configurations.clone();
+    let terminated = tokio::select! {
+        _ = term.recv() => true,
+        _ = int.recv() => false,
         () = watch(watcher) => bail!("the watch of the API server ended"),
         () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = verbs::run(records, intake) => ended.context("reading the plugins' records")?,
-        ended = aftercare::run(duties, worker) => ended.context("looking after addresses")?,
-        ended = reload::run(live, configurations_in, metrics) => ended.context("watching the configuration")?,
+        ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
+        ended = aftercare::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
+        ended = reload::run(live, configurations_in, metrics) => {
+            ended.context("watching the configuration").map(|()| false)?
+        }
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
-    }
-    // Nothing is undone: pods live on, and so do the host's routes.
+    };
+    // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.
     tracing::info!(event = "agent.stopping");
     let _ = std::fs::remove_file(path);
-    Ok(())
+    let settings = last.borrow().settings.clone();
+    // Whoever sits at a terminal has `uninstall`.
+    Ok((terminated && departure::is_for_good(&settings).await).then_some(settings))
 }
 
 /// The API server, where that is asked.

@@ -23,6 +23,10 @@ pub struct Settings {
     pub imds_base_url: String,
     /// The file that the NativePodNetwork is read from, where one was named.
     pub npn_file: Option<PathBuf>,
+    /// The agent's own pod, where that is known.
+    pub pod_name: Option<String>,
+    /// Whether the node is uninstalled when the agent's DaemonSet was deleted.
+    pub uninstall_when_deleted: bool,
     /// The kernel's settings.
     pub sysctl_root: PathBuf,
     /// Where health and metrics are served.
@@ -116,6 +120,8 @@ impl Settings {
         let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
         Ok(Self {
             npn_file,
+            pod_name: options.pod_name.filter(|name| !name.is_empty()),
+            uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,
             state_dir: options.state_dir,
             data_dir: options.data_dir,
             imds_base_url: options.imds_base_url,

@@ -5,12 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
+#[path = "cluster/departure.rs"]
+mod departure;
 #[expect(dead_code, reason = "the same service as for the tests of the agent without a cluster, which do more with it")]
 #[path = "agent/metadata.rs"]
 mod metadata;
 #[expect(dead_code, reason = "likewise")]
 #[path = "agent/node.rs"]
 mod node;
+#[expect(dead_code, reason = "likewise")]
+#[path = "agent/pod.rs"]
+mod pod;
 
 use std::path::{Path, PathBuf};
 

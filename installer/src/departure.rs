@@ -1,40 +1,31 @@
 //! Why we are being stopped: to make room for another version of us, or for good. Only then may anything be removed, for a
 //! configuration that is missing during an upgrade is a node without pod network. Pure; whoever has a Kubernetes client
-//! brings the signals. Every doubt means that we stay: what is left behind by mistake is removed by the `uninstall`
+//! brings the answer. Every doubt means that we stay: what is left behind by mistake is removed by the `uninstall`
 //! command, what is removed by mistake takes a node down.
 
 #[cfg(test)]
 mod tests;
 
+/// What a generated name ends with: no vowels and nothing that looks like one, so that no word comes of it
+/// (k8s.io/apimachinery/pkg/util/rand).
+const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
 /// What the API server answers when asked for our own DaemonSet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnDaemonSet {
     /// It is there.
     Present {
         /// Somebody has deleted it, and its pods are being stopped (`metadata.deletionTimestamp`).
         deleting: bool,
-        /// Whether it still wants a pod on this node, by its node selector and affinity.
-        selects_node: Selects,
     },
     /// There is none of that name in our namespace (404).
     NotFound,
-    /// Our token is worth nothing any more (401): the service account went with everything else.
+    /// Our token is worth nothing any more (401).
     Unauthorized,
     /// We may not ask (403): a missing right, which says nothing about the DaemonSet.
     Forbidden,
     /// No answer, or one that means nothing (time-out, 429, 5xx).
     Unreachable,
-}
-
-/// Whether a DaemonSet wants a pod on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selects {
-    /// It does.
-    Yes,
-    /// It does not: the node was relabelled, or the selector changed.
-    No,
-    /// The node's labels are not known.
-    Unknown,
 }
 
 /// What our end means.
@@ -49,50 +40,56 @@ pub enum Departure {
 /// What told. The words that `word` gives are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The DaemonSet is there and wants us here.
+    /// The DaemonSet is there.
     DaemonSetPresent,
-    /// It is there; whether it wants us here is not known.
-    NodeUnknown,
     /// It is being deleted.
     DaemonSetDeleting,
     /// It is gone.
     DaemonSetGone,
-    /// Our service account is gone.
+    /// Our token is refused.
     Unauthorized,
-    /// It no longer selects this node.
-    NodeNotSelected,
-    /// Nobody could tell.
-    Untold,
+    /// We may not ask.
+    Forbidden,
+    /// Nobody answered.
+    Unreachable,
 }
 
-/// What our end means, by what the API server answered last. A 401 counts only where nothing was wrong with the token
-/// before: `token_worked` says that an earlier request with it was answered.
+/// What our end means, by what the API server answered.
+///
+/// A refused token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its
+/// pod's object, which a forced deletion takes away at once while the DaemonSet makes the next pod.
 #[must_use]
-pub fn departure(answer: &OwnDaemonSet, token_worked: bool) -> Departure {
+pub const fn departure(answer: OwnDaemonSet) -> Departure {
     use Departure::{Leaving, Returning};
     match answer {
-        OwnDaemonSet::Present { deleting: true, .. } => Leaving(Reason::DaemonSetDeleting),
-        OwnDaemonSet::Present { selects_node: Selects::No, .. } => Leaving(Reason::NodeNotSelected),
-        OwnDaemonSet::Present { selects_node: Selects::Yes, .. } => Returning(Reason::DaemonSetPresent),
-        OwnDaemonSet::Present { selects_node: Selects::Unknown, .. } => Returning(Reason::NodeUnknown),
+        OwnDaemonSet::Present { deleting: true } => Leaving(Reason::DaemonSetDeleting),
+        OwnDaemonSet::Present { deleting: false } => Returning(Reason::DaemonSetPresent),
         OwnDaemonSet::NotFound => Leaving(Reason::DaemonSetGone),
-        OwnDaemonSet::Unauthorized if token_worked => Leaving(Reason::Unauthorized),
-        OwnDaemonSet::Unauthorized | OwnDaemonSet::Forbidden | OwnDaemonSet::Unreachable => Returning(Reason::Untold),
+        OwnDaemonSet::Unauthorized => Returning(Reason::Unauthorized),
+        OwnDaemonSet::Forbidden => Returning(Reason::Forbidden),
+        OwnDaemonSet::Unreachable => Returning(Reason::Unreachable),
     }
 }
 
+/// The DaemonSet that made a pod: the pod's name without the five characters that the API server put behind it. Not a name
+/// of its own in the settings: a DaemonSet that was renamed, and is asked for by its old name, looks deleted.
+#[must_use]
+pub fn daemon_set_of(pod: &str) -> Option<&str> {
+    let (name, random) = pod.rsplit_once('-')?;
+    (!name.is_empty() && random.len() == 5 && random.bytes().all(|byte| RANDOM.contains(&byte))).then_some(name)
+}
+
 impl Reason {
-    /// A stable word for logs and metrics.
+    /// A stable word for logs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::DaemonSetPresent => "daemonset-present",
-            Self::NodeUnknown => "node-unknown",
             Self::DaemonSetDeleting => "daemonset-deleting",
             Self::DaemonSetGone => "daemonset-gone",
             Self::Unauthorized => "unauthorized",
-            Self::NodeNotSelected => "node-not-selected",
-            Self::Untold => "untold",
+            Self::Forbidden => "forbidden",
+            Self::Unreachable => "unreachable",
         }
     }
 }

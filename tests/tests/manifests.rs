@@ -14,7 +14,7 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -29,6 +29,8 @@ enum Object {
     ServiceAccount(Box<ServiceAccount>),
     ClusterRole(ClusterRole),
     ClusterRoleBinding(ClusterRoleBinding),
+    Role(Role),
+    RoleBinding(RoleBinding),
 }
 
 const AGENT: &str = "oke-node-agent";
@@ -58,8 +60,6 @@ fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
         Some("Deployment") => other::<Deployment>(document),
         Some("PodDisruptionBudget") => other::<PodDisruptionBudget>(document),
-        Some("Role") => other::<Role>(document),
-        Some("RoleBinding") => other::<RoleBinding>(document),
         Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
         Some("ValidatingAdmissionPolicy") => other::<ValidatingAdmissionPolicy>(document),
         Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
@@ -67,6 +67,8 @@ fn object(document: Value) -> Object {
         Some("ServiceAccount") => Object::ServiceAccount(Box::new(strictly(document))),
         Some("ClusterRole") => Object::ClusterRole(strictly(document)),
         Some("ClusterRoleBinding") => Object::ClusterRoleBinding(strictly(document)),
+        Some("Role") => Object::Role(strictly(document)),
+        Some("RoleBinding") => Object::RoleBinding(strictly(document)),
         other => panic!("no test knows the kind {other:?}"),
     }
 }
@@ -171,16 +173,17 @@ fn what_is_referred_to_is_there() {
 }
 
 #[test]
-fn the_account_may_list_and_watch_native_pod_networks_and_nothing_else() {
+fn the_account_may_list_and_watch_native_pod_networks_read_its_own_daemonset_and_nothing_else() {
     let account = pod().service_account_name;
     let bindings = objects().into_iter().filter_map(|object| match object {
         Object::ClusterRoleBinding(binding) => Some(binding),
         _ => None,
     });
-    let of_agent = |binding: &ClusterRoleBinding| {
-        let subjects = binding.subjects.iter().flatten();
-        subjects.into_iter().any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
+    let names_agent = |subjects: &Option<Vec<Subject>>| {
+        let mut subjects = subjects.iter().flatten();
+        subjects.any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
     };
+    let of_agent = |binding: &ClusterRoleBinding| names_agent(&binding.subjects);
     let [binding] = <[ClusterRoleBinding; 1]>::try_from(bindings.filter(of_agent).collect::<Vec<_>>()).unwrap();
     let role = objects().into_iter().find_map(|object| match object {
         Object::ClusterRole(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
@@ -194,6 +197,29 @@ fn the_account_may_list_and_watch_native_pod_networks_and_nothing_else() {
         ..PolicyRule::default()
     };
     assert_eq!(role.unwrap().rules, Some(vec![rule]));
+
+    let bindings = objects().into_iter().filter_map(|object| match object {
+        Object::RoleBinding(binding) => Some(binding),
+        _ => None,
+    });
+    let bindings = bindings.filter(|binding| names_agent(&binding.subjects));
+    let [binding] = <[RoleBinding; 1]>::try_from(bindings.collect::<Vec<_>>()).unwrap();
+    assert_eq!(binding.role_ref.kind, "Role");
+    let role = objects().into_iter().find_map(|object| match object {
+        Object::Role(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
+        _ => None,
+    });
+    let role = role.unwrap();
+    let namespace = daemon_set(AGENT).metadata.namespace;
+    assert_eq!([role.metadata.namespace, binding.metadata.namespace], [namespace.clone(), namespace]);
+    let rule = PolicyRule {
+        api_groups: Some(words(&["apps"])),
+        resources: Some(words(&["daemonsets"])),
+        resource_names: Some(words(&[AGENT])),
+        verbs: words(&["get"]),
+        ..PolicyRule::default()
+    };
+    assert_eq!(role.rules, Some(vec![rule]));
 }
 
 /// A real API server takes all of them as they are, and every field is one of its own.

@@ -1,17 +1,16 @@
 //! Watches the one NativePodNetwork of this instance, by its name: no node lists or hears of another's. Whatever goes wrong,
 //! it begins anew, for ever, with a pause; what was seen last is kept on disk.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use api::NativePodNetwork;
 use futures::StreamExt;
 use imds::Backoff;
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{GroupVersionKind, Status};
 use kube::runtime::watcher::{self, watch_object};
-use kube::{Api, Client, Config};
 use resident::logging::chain;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
@@ -19,6 +18,7 @@ use vcn::Ocid;
 
 use super::cluster::Seen;
 use super::{ClusterNpn, Kept, read};
+use crate::api_server::client;
 use crate::backoff::{chance, jittered};
 
 /// Between failures. All nodes of a cluster fail together when its API server does.
@@ -27,18 +27,8 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::f
 /// Where the kind does not exist, as on clusters without VCN-native pod networking, it may come all the same.
 const NO_SUCH_KIND: Duration = Duration::from_secs(240);
 
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// How long the first answer of a watch may take.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
-
-/// What the kubelet mounts, and `Config::incluster` reads.
-const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-
-/// Whether an API server can be asked.
-pub(super) fn in_cluster() -> bool {
-    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
-}
 
 /// The task that watches.
 #[derive(Debug)]
@@ -134,7 +124,6 @@ impl Watcher {
 
     /// Watches until it fails; `answered` is called whenever the API server said something.
     async fn watch_once(&self, instance: &Ocid, mut answered: impl FnMut()) -> Ended {
-        // Made anew each time: the authority and the address may have changed.
         let (client, server) = match client() {
             Ok(made) => made,
             Err(why) => return Ended::Client(why),
@@ -204,16 +193,6 @@ impl Watcher {
         }
         Ok(npn)
     }
-}
-
-/// A client, and where its server is.
-fn client() -> Result<(Client, String), String> {
-    let mut config = Config::incluster().map_err(|error| error.to_string())?;
-    config.connect_timeout = Some(CONNECT);
-    // It is tried again here.
-    config.default_retry = false;
-    let server = config.cluster_url.to_string();
-    Ok((Client::try_from(config).map_err(|error| error.to_string())?, server))
 }
 
 fn ended(instance: &Ocid, server: String, error: &watcher::Error) -> Ended {

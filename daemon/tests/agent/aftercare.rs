@@ -3,13 +3,14 @@
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Request, Store};
+use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Request};
 use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
 use telemetry::{Delivery, Sink, VerbRecord};
 use vcn::MacAddr;
 
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, name, wait_for};
+use crate::pod::store;
 use crate::program::node_with_pods;
 
 /// Of whoever had the address before.
@@ -135,10 +136,6 @@ fn track(node: &Node) {
     let rules = "add table inet t; add chain inet t out { type filter hook output priority 0; }; \
                  add rule inet t out ct state new accept";
     assert!(node.inside(|| std::process::Command::new("nft").arg(rules).status().unwrap()).success());
-}
-
-pub(crate) fn store(node: &Node) -> Store {
-    Store::new(&node.path("run"), BootId::current().unwrap())
 }
 
 /// Puts addresses on the list of those that were freed some time ago.

@@ -7,9 +7,9 @@ use ipam::NetnsRecord;
 use netlink::LinkChange;
 use vcn::MacAddr;
 
-use crate::aftercare::{dual_stack_node, store};
+use crate::aftercare::dual_stack_node;
 use crate::node::{Agent, Node, wait_for};
-use crate::pod::Pod;
+use crate::pod::{Pod, store};
 use crate::pods::left;
 
 fn node_and_agent() -> (Node, Agent) {

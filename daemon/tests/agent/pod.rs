@@ -6,11 +6,10 @@ use std::process::Command;
 
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Change, Places, Step, apply, dismantle, plan, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Request, TENTATIVE_LIFETIME};
+use ipam::{Allocation, BootId, BootTime, Pools, Request, Store, TENTATIVE_LIFETIME};
 use netlink::Netns;
 use vcn::{IfName, Mtu};
 
-use crate::aftercare::store;
 use crate::node::{Node, name};
 
 /// A pod on a node.
@@ -105,6 +104,11 @@ impl Pod {
             self.netns.run(ping).unwrap().status.success()
         })
     }
+}
+
+/// What the plugins of a node know.
+pub(crate) fn store(node: &Node) -> Store {
+    Store::new(&node.path("run"), BootId::current().unwrap())
 }
 
 /// Whether a step of a DEL removes a pod's link.

@@ -2,36 +2,44 @@
 
 use super::*;
 
-fn present(deleting: bool, selects_node: Selects) -> OwnDaemonSet {
-    OwnDaemonSet::Present { deleting, selects_node }
+#[test]
+fn a_daemonset_that_is_there_means_that_we_return() {
+    let answer = OwnDaemonSet::Present { deleting: false };
+    assert_eq!(departure(answer), Departure::Returning(Reason::DaemonSetPresent));
 }
 
 #[test]
-fn a_daemonset_that_wants_us_means_that_we_return() {
-    for (selects, reason) in [(Selects::Yes, Reason::DaemonSetPresent), (Selects::Unknown, Reason::NodeUnknown)] {
-        assert_eq!(departure(&present(false, selects), true), Departure::Returning(reason));
-    }
-}
-
-#[test]
-fn a_daemonset_that_is_gone_or_going_or_no_longer_for_this_node_means_that_we_leave() {
+fn a_daemonset_that_is_gone_or_going_means_that_we_leave() {
     for (answer, reason) in [
         (OwnDaemonSet::NotFound, Reason::DaemonSetGone),
-        (present(true, Selects::Yes), Reason::DaemonSetDeleting),
-        (present(true, Selects::No), Reason::DaemonSetDeleting),
-        (present(false, Selects::No), Reason::NodeNotSelected),
-        (OwnDaemonSet::Unauthorized, Reason::Unauthorized),
+        (OwnDaemonSet::Present { deleting: true }, Reason::DaemonSetDeleting),
     ] {
-        assert_eq!(departure(&answer, true), Departure::Leaving(reason));
+        assert_eq!(departure(answer), Departure::Leaving(reason));
     }
 }
 
 #[test]
 fn in_doubt_everything_stays() {
-    for token_worked in [false, true] {
-        for answer in [OwnDaemonSet::Forbidden, OwnDaemonSet::Unreachable] {
-            assert_eq!(departure(&answer, token_worked), Departure::Returning(Reason::Untold));
-        }
+    for (answer, reason) in [
+        (OwnDaemonSet::Unauthorized, Reason::Unauthorized),
+        (OwnDaemonSet::Forbidden, Reason::Forbidden),
+        (OwnDaemonSet::Unreachable, Reason::Unreachable),
+    ] {
+        assert_eq!(departure(answer), Departure::Returning(reason));
     }
-    assert_eq!(departure(&OwnDaemonSet::Unauthorized, false), Departure::Returning(Reason::Untold));
+}
+
+#[test]
+fn a_pod_of_a_daemonset_tells_its_name_and_no_other_pod_does() {
+    for (pod, name) in [
+        ("oke-node-agent-7k2xp", Some("oke-node-agent")),
+        ("a-7k2xp", Some("a")),
+        ("oke-node-agent", None),
+        ("oke-node-agent-10-0-0-7", None),
+        ("oke-node-agent-7K2XP", None),
+        ("-7k2xp", None),
+        ("", None),
+    ] {
+        assert_eq!(daemon_set_of(pod), name, "{pod}");
+    }
 }

@@ -12,10 +12,19 @@ use super::{Container, Volume};
 /// Its user and group are root's, as ours are here.
 const ROOT: i64 = 0;
 
+/// What the API server puts behind a DaemonSet's name to call a pod of it; any five of its characters.
+const RANDOM: &str = "7k2xp";
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DaemonSet {
+    metadata: Named,
     spec: DaemonSetSpec,
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -74,9 +83,13 @@ struct ContainerSpec {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Variable {
     name: String,
-    value: String,
+    #[serde(default)]
+    value: Option<String>,
+    #[serde(default)]
+    value_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -237,7 +250,7 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
     }
     Ok(Container {
         command: command.into_iter().chain(args).collect(),
-        environment: env.into_iter().map(|Variable { name, value }| (name, value)).collect(),
+        environment: env.into_iter().map(|known| variable(known, &set.metadata.name)).collect::<Result<_, _>>()?,
         capabilities: security.capabilities.add,
         volumes: of_host.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
         config_maps,
@@ -246,6 +259,16 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
         no_new_privileges: !security.allow_privilege_escalation,
         seccomp,
     })
+}
+
+/// A variable's value; of the downward API only the pod's name is emulated.
+fn variable(Variable { name, value, value_from }: Variable, set: &str) -> Result<(String, String), String> {
+    let field = value_from.as_ref().and_then(|from| from.get("fieldRef")).and_then(|field| field.get("fieldPath"));
+    match (value, field.map(String::as_str)) {
+        (Some(value), None) => Ok((name, value)),
+        (None, Some("metadata.name")) => Ok((name, format!("{set}-{RANDOM}"))),
+        _ => Err(format!("the variable {name} has neither a value nor is it the pod's name")),
+    }
 }
 
 /// Whether a volume is what proves to the API server who the pod is, as every client library reads it.
@@ -309,6 +332,7 @@ mod tests {
             ("optional: true", "optional: false", "must be there"),
             ("- serviceAccountToken:", "- secret:", "something else than a service account"),
             ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
+            ("fieldPath: metadata.name }", "fieldPath: spec.nodeName }", "neither a value nor is it the pod's name"),
             ("kind: DaemonSet", "kind: Deployment", "there is none"),
         ] {
             let changed = NODE_AGENT.replacen(from, to, 1);

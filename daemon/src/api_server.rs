@@ -1,0 +1,31 @@
+//! The API server, as a pod of the agent's reaches it: whether there is one, and a client of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::{Client, Config};
+
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What the kubelet mounts, and `Config::incluster` reads.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+/// Whether an API server can be asked.
+#[must_use]
+pub fn in_cluster() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()) && Path::new(TOKEN).exists()
+}
+
+/// A client, and where its server is. To be made anew for each use: the authority, the token and the address may have
+/// changed.
+///
+/// # Errors
+/// When what the kubelet mounts is of no use.
+pub fn client() -> Result<(Client, String), String> {
+    let mut config = Config::incluster().map_err(|error| error.to_string())?;
+    config.connect_timeout = Some(CONNECT);
+    // Whoever asks tries again, or does not.
+    config.default_retry = false;
+    let server = config.cluster_url.to_string();
+    Ok((Client::try_from(config).map_err(|error| error.to_string())?, server))
+}

@@ -1,0 +1,227 @@
+//! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod lives by our network; then the
+//! node is what it was before the agent came, as far as the agent's container can do it.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::process::Command;
+use std::time::Duration;
+
+use installer::{Removed, Uninstall};
+use serde_json::{Value, json};
+
+use crate::Cluster;
+use crate::node::{Agent, Node};
+use crate::pod::Pod;
+
+const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
+
+/// Every file with its mode and owner, and its content; sockets are nobody's files.
+const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf '%p %y %m %U\\n' | sort && \
+                     find bin net.d run lib host -type f -exec sha256sum '{}' + | sort -k 2";
+
+/// The host's network, as far as being up once leaves no traces.
+const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip neigh show proxy; ip -4 addr show; \
+                      nft list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
+                      cat /proc/sys/net/ipv4/$key; done";
+
+/// A node in a cluster, and how it was before its agent came.
+struct Scene {
+    cluster: Cluster,
+    before: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let cluster = Cluster::new();
+        cluster.publish("SUCCESS", &[("pods", 33)]);
+        // What the kubelet makes for a pod to mount stays, and so does that nobody but root looks into two of them.
+        for directory in ["run", "lib"] {
+            fs::DirBuilder::new().mode(0o700).create(cluster.node.path(directory)).unwrap();
+        }
+        for directory in ["etc/systemd", "run/systemd/netif", "run/NetworkManager/devices", "etc/oci-utils.conf.d"] {
+            fs::create_dir_all(cluster.node.path("host").join(directory)).unwrap();
+        }
+        let before = looks(&cluster.node);
+        Self { cluster, before }
+    }
+
+    /// An agent that has nothing left to write: it is ready by what it saw itself, not by what one before it saw.
+    fn ready_agent(&self, more: &[&str]) -> Agent {
+        let _ = fs::remove_file(self.cluster.node.path("lib/nativepodnetwork-seen.json"));
+        self.agent(more)
+    }
+
+    fn agent(&self, more: &[&str]) -> Agent {
+        let mut agent = self.cluster.node.agent(more);
+        self.cluster.node.wait_ready(&mut agent);
+        agent
+    }
+
+    /// SIGTERM; the node before it and after it.
+    fn stop(&self, agent: &mut Agent) -> (String, String) {
+        let before = looks(&self.cluster.node);
+        let (status, took) = agent.stop();
+        assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}: {}", agent.log());
+        (before, looks(&self.cluster.node))
+    }
+
+    /// SIGTERM leaves everything, for this reason.
+    fn stays(&self, agent: &mut Agent, reason: &str) {
+        let (before, after) = self.stop(agent);
+        same(&after, &before, agent);
+        assert_ne!(before, self.before, "there is something to take away");
+        assert_eq!(words(agent, "agent.returning"), [reason], "{}", agent.log());
+        assert_eq!(words(agent, "agent.leaving"), [""; 0]);
+    }
+}
+
+fn looks(node: &Node) -> String {
+    let sh = |script: &str| {
+        let output = Command::new("sh").args(["-c", script]).arg(node.path("")).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    node.inside(|| sh(FILES) + &sh(KERNEL))
+}
+
+/// Both to the byte, for as little as differs.
+fn same(now: &str, before: &str, agent: &Agent) {
+    let without = |text: &str, other: &str| -> Vec<String> {
+        text.lines().filter(|line| !other.lines().any(|known| known == *line)).map(str::to_owned).collect()
+    };
+    let (more, less) = (without(now, before), without(before, now));
+    assert!(now == before, "more: {more:#?}\nless: {less:#?}\n{}", agent.log());
+}
+
+fn words(agent: &Agent, event: &str) -> Vec<String> {
+    agent.events(event).iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn while_its_daemonset_is_there_everything_stays_to_the_byte() {
+    let scene = Scene::new();
+    scene.stays(&mut scene.ready_agent(&[]), "daemonset-present");
+}
+
+#[test]
+fn when_its_daemonset_was_deleted_the_node_is_what_it_was_before() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    scene.cluster.delete(OWN);
+    let (working, after) = scene.stop(&mut agent);
+    assert_ne!(working, after, "there is something to take away");
+    same(&after, &scene.before, &agent);
+    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
+    let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
+    assert_eq!(told["status"], "removed", "{}", agent.log());
+}
+
+#[test]
+fn a_daemonset_that_is_only_being_deleted_is_as_good_as_gone() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    scene.cluster.delete(&format!("{OWN}?propagationPolicy=Foreground"));
+    let (_, after) = scene.stop(&mut agent);
+    same(&after, &scene.before, &agent);
+    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-deleting"]);
+}
+
+#[test]
+fn while_a_pod_has_an_address_nothing_is_taken_away_and_what_to_do_is_said() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    let _pod = Pod::add(&scene.cluster.node, "one");
+    scene.cluster.delete(OWN);
+    let (before, after) = scene.stop(&mut agent);
+    same(&after, &before, &agent);
+    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
+    let refused = agent.events("agent.uninstall_refused");
+    let [holding, linked] = &refused[..] else { panic!("{}", agent.log()) };
+    let why = holding["why"].as_str().unwrap();
+    let hold = "1 attachment(s) of this boot hold addresses (vcn-native/one/eth0); drain the node";
+    assert!(holding["reason"] == "refused" && why.starts_with(hold), "{holding}");
+    assert!(linked["why"].as_str().unwrap().starts_with("links of pods are there"), "{linked}");
+    assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
+}
+
+#[test]
+fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everything_stays() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    scene.cluster.delete(OWN);
+    scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-agent");
+    scene.stays(&mut agent, "forbidden");
+
+    let mut agent = scene.ready_agent(&[]);
+    fs::write(scene.cluster.node.path("secrets/token"), "nobody's").unwrap();
+    scene.stays(&mut agent, "unauthorized");
+
+    scene.cluster.server.stop().unwrap();
+    let mut agent = scene.agent(&[]);
+    scene.stays(&mut agent, "unreachable");
+}
+
+#[test]
+fn an_api_server_that_says_nothing_keeps_the_agent_waiting_for_four_seconds_and_no_longer() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    scene.cluster.server.stop().unwrap();
+    let port: u16 = scene.cluster.node.api_server.get().unwrap().1.parse().unwrap();
+    // It takes the connection, and that is all.
+    let _silent = scene.cluster.node.inside(|| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap());
+    let before = looks(&scene.cluster.node);
+    let (status, took) = agent.stop();
+    assert!(status.success() && took > Duration::from_millis(3900), "{status} after {took:?}");
+    assert!(took < Duration::from_secs(7), "{took:?}");
+    same(&looks(&scene.cluster.node), &before, &agent);
+    assert_eq!(words(&agent, "agent.returning"), ["unreachable"]);
+}
+
+#[test]
+fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
+    let scene = Scene::new();
+    scene.cluster.delete(OWN);
+    for option in [["--uninstall-when-deleted", "deny"], ["--pod-name", ""]] {
+        let mut agent = scene.ready_agent(&option);
+        let (before, after) = scene.stop(&mut agent);
+        same(&after, &before, &agent);
+        assert_eq!(words(&agent, "agent.returning"), [""; 0]);
+        assert_eq!(words(&agent, "agent.leaving"), [""; 0]);
+    }
+}
+
+#[test]
+fn a_pod_of_another_name_may_not_ask_and_everything_stays() {
+    let scene = Scene::new();
+    scene.cluster.delete(OWN);
+    scene.stays(&mut scene.ready_agent(&["--pod-name", "renamed-oke-node-agent-7k2xp"]), "forbidden");
+}
+
+/// The agent may not give files away, and gets no capability for the rare one that somebody had put there.
+#[test]
+fn a_file_that_was_anothers_is_named_and_left_for_the_uninstaller_which_gives_it_back() {
+    let scene = Scene::new();
+    let node = &scene.cluster.node;
+    let theirs = node.path("bin/vcn-native");
+    fs::write(&theirs, "somebody's plugin of that name").unwrap();
+    chown(&theirs, Some(1000), Some(1000)).unwrap();
+    let before = looks(node);
+    let mut agent = scene.ready_agent(&[]);
+    scene.cluster.delete(OWN);
+    scene.stop(&mut agent);
+    let told = agent.events("agent.uninstalled");
+    assert_eq!(told.iter().map(|told| &told["status"]).collect::<Vec<_>>(), [&json!("failed")], "{}", agent.log());
+    let failed = agent.events("agent.uninstall_failed");
+    let [failed] = &failed[..] else { panic!("{}", agent.log()) };
+    assert!(failed["why"].as_str().unwrap().contains("giving it to its owner failed"), "{failed}");
+
+    let how = Uninstall { sysctl_root: "/proc/sys".into(), host_root: node.path("host"), force: false, dry_run: false };
+    let settings = node.settings(&[]);
+    let removal = node.inside(|| installer::uninstall(&settings.installer, how));
+    assert_eq!(removal.status(), Removed::All, "{removal}");
+    // Seen from here these are no mount points, which stay.
+    for directory in ["run", "lib"] {
+        fs::DirBuilder::new().mode(0o700).create(node.path(directory)).unwrap();
+    }
+    same(&looks(node), &before, &agent);
+    assert_eq!(fs::metadata(&theirs).unwrap().uid(), 1000);
+}
