@@ -2,6 +2,7 @@
 
 mod addresses;
 mod attaching;
+mod crashes;
 mod failures;
 mod keeping;
 mod leaving;

@@ -75,6 +75,12 @@ impl FakeCloud {
         self.state().failures.push((operation, refusal, done));
     }
 
+    /// After so many more calls, one never answers, and is carried out all the same with `done`: who asks can only be given
+    /// up at that point, as a process that is killed is.
+    pub fn halt(&self, calls: usize, done: bool) {
+        self.state().halt = Some((calls, done));
+    }
+
     /// All calls so far, in order: operation and subject.
     #[must_use]
     pub fn calls(&self) -> Vec<(&'static str, String)> {
@@ -87,14 +93,36 @@ impl FakeCloud {
         self.state().attachments.iter().map(|(attachment, _)| attachment.clone()).collect()
     }
 
-    fn call<T>(
+    async fn call<T>(
         &self,
         operation: &'static str,
         subject: &Ocid,
         work: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
+        let Some(answer) = self.answer(operation, subject, work) else { return std::future::pending().await };
+        answer
+    }
+
+    /// `None` when the answer never comes.
+    fn answer<T>(
+        &self,
+        operation: &'static str,
+        subject: &Ocid,
+        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Option<Result<T, Error>> {
         let mut state = self.state();
         state.calls.push((operation, subject.to_string()));
+        if let Some((calls, done)) = state.halt.take() {
+            match calls.checked_sub(1) {
+                Some(left) => state.halt = Some((left, done)),
+                None => {
+                    if done {
+                        let _ = work(&mut state);
+                    }
+                    return None;
+                }
+            }
+        }
         let planned = state.failures.iter().position(|(planned, ..)| *planned == operation);
         let failed = |refusal: Refusal| Error::Call {
             operation,
@@ -104,12 +132,12 @@ impl FakeCloud {
             outcome_unknown: refusal.status >= 500 && !operation.starts_with("Get") && !operation.starts_with("List"),
             source: Box::new(Failure::Refused(refusal)),
         };
-        let Some(planned) = planned else { return work(&mut state).map_err(failed) };
+        let Some(planned) = planned else { return Some(work(&mut state).map_err(failed)) };
         let (_, refusal, done) = state.failures.remove(planned);
         if done {
             let _ = work(&mut state);
         }
-        Err(failed(refusal))
+        Some(Err(failed(refusal)))
     }
 
     /// A panic elsewhere cannot leave this state half written, so a poisoned lock is taken as it is.
@@ -120,11 +148,11 @@ impl FakeCloud {
 
 impl CloudView for FakeCloud {
     async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
-        self.call("GetInstance", id, |state| state.instance(id).map(|(instance, _)| instance.clone()))
+        self.call("GetInstance", id, |state| state.instance(id).map(|(instance, _)| instance.clone())).await
     }
 
     async fn shapes(&self, compartment: &Ocid) -> Result<Vec<Shape>, Error> {
-        self.call("ListShapes", compartment, |state| Ok(state.shapes()))
+        self.call("ListShapes", compartment, |state| Ok(state.shapes())).await
     }
 
     async fn vnic_attachments(
@@ -135,33 +163,33 @@ impl CloudView for FakeCloud {
         let fits = |attachment: &VnicAttachment| {
             attachment.compartment_id == *compartment && instance.is_none_or(|id| attachment.instance_id == *id)
         };
-        self.call("ListVnicAttachments", instance.unwrap_or(compartment), |state| Ok(state.list(fits)))
+        self.call("ListVnicAttachments", instance.unwrap_or(compartment), |state| Ok(state.list(fits))).await
     }
 
     async fn vnic_attachment(&self, id: &Ocid) -> Result<Tagged<VnicAttachment>, Error> {
-        self.call("GetVnicAttachment", id, |state| state.attachment(id))
+        self.call("GetVnicAttachment", id, |state| state.attachment(id)).await
     }
 
     async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
-        self.call("GetVnic", id, |state| state.vnic(id))
+        self.call("GetVnic", id, |state| state.vnic(id)).await
     }
 
     async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
-        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family))
+        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family)).await
     }
 
     async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
-        self.call("GetSubnet", id, |state| state.subnets.get(id).cloned().ok_or_else(state::not_found))
+        self.call("GetSubnet", id, |state| state.subnets.get(id).cloned().ok_or_else(state::not_found)).await
     }
 }
 
 impl Cloud for FakeCloud {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
-        self.call("AttachVnic", &wish.instance_id, |state| state.attach(wish, token))
+        self.call("AttachVnic", &wish.instance_id, |state| state.attach(wish, token)).await
     }
 
     async fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>) -> Result<(), Error> {
-        self.call("DetachVnic", attachment, |state| state.detach(attachment, if_match))
+        self.call("DetachVnic", attachment, |state| state.detach(attachment, if_match)).await
     }
 
     async fn update_vnic(
@@ -170,7 +198,7 @@ impl Cloud for FakeCloud {
         change: &UpdateVnic,
         if_match: Option<&Etag>,
     ) -> Result<Tagged<Vnic>, Error> {
-        self.call("UpdateVnic", id, |state| state.update_vnic(id, change, if_match))
+        self.call("UpdateVnic", id, |state| state.update_vnic(id, change, if_match)).await
     }
 
     async fn create_address(
@@ -180,11 +208,11 @@ impl Cloud for FakeCloud {
         token: &RetryToken,
     ) -> Result<Tagged<IpObject>, Error> {
         let Some(vnic) = wish.vnic_id.clone() else { return Err(Error::setup("an address without a VNIC")) };
-        self.call("CreateAddress", &vnic, |state| state.create_address((&vnic, family), wish, Some(token)))
+        self.call("CreateAddress", &vnic, |state| state.create_address((&vnic, family), wish, Some(token))).await
     }
 
     async fn delete_address(&self, _family: Family, id: &Ocid) -> Result<(), Error> {
-        self.call("DeleteAddress", id, |state| state.delete_address(id))
+        self.call("DeleteAddress", id, |state| state.delete_address(id)).await
     }
 
     async fn create_addresses(
@@ -201,6 +229,7 @@ impl Cloud for FakeCloud {
             }
             Ok(WorkRequest(format!("work-{token}")))
         })
+        .await
     }
 
     async fn delete_addresses(&self, _family: Family, vnic: &Ocid, ids: &[Ocid]) -> Result<WorkRequest, Error> {
@@ -210,5 +239,6 @@ impl Cloud for FakeCloud {
             }
             Ok(WorkRequest("work".to_owned()))
         })
+        .await
     }
 }

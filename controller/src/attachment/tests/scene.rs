@@ -35,6 +35,51 @@ pub(super) struct FakeObjects {
     pub(super) statuses: Arc<AtomicUsize>,
     /// Objects that are no more, of which the watch has not told.
     pub(super) vanished: Arc<Mutex<BTreeSet<String>>>,
+    /// How many writes are answered before one is not, and whether that is carried out.
+    pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
+}
+
+impl FakeObjects {
+    /// Writes, or never answers.
+    async fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        let halt = self.halt.lock().unwrap().take();
+        match halt.map(|(writes, done)| (writes.checked_sub(1), done)) {
+            Some((None, done)) => {
+                if done {
+                    write();
+                }
+                return std::future::pending().await;
+            }
+            Some((Some(left), done)) => *self.halt.lock().unwrap() = Some((left, done)),
+            None => {}
+        }
+        write()
+    }
+
+    fn put_finalizer(&self, object: &VnicAttachment, wanted: bool) -> Option<VnicAttachment> {
+        if self.vanished.lock().unwrap().contains(&object.name_any()) {
+            return None;
+        }
+        let mut objects = self.store.attachments_mut();
+        let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
+        let mut new = VnicAttachment::clone(found);
+        new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
+        if new.metadata.deletion_timestamp.is_some() && !wanted {
+            objects.delete(&object.name_any());
+            return None;
+        }
+        objects.apply(new.clone());
+        Some(new)
+    }
+
+    fn put_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) {
+        let mut objects = self.store.attachments_mut();
+        if let Some(found) = objects.get(&object.name_any()) {
+            let new = VnicAttachment { status: Some(status.clone()), ..VnicAttachment::clone(found) };
+            objects.apply(new);
+            self.statuses.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Objects for FakeObjects {
@@ -43,30 +88,11 @@ impl Objects for FakeObjects {
         object: &VnicAttachment,
         wanted: bool,
     ) -> Result<Option<VnicAttachment>, ObjectError> {
-        if self.vanished.lock().unwrap().contains(&object.name_any()) {
-            return Ok(None);
-        }
-        let mut objects = self.store.attachments_mut();
-        let Some(found) = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid()) else {
-            return Ok(None);
-        };
-        let mut new = VnicAttachment::clone(found);
-        new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
-        if new.metadata.deletion_timestamp.is_some() && !wanted {
-            objects.delete(&object.name_any());
-            return Ok(None);
-        }
-        objects.apply(new.clone());
-        Ok(Some(new))
+        Ok(self.write(|| self.put_finalizer(object, wanted)).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
-        let mut objects = self.store.attachments_mut();
-        if let Some(found) = objects.get(&object.name_any()) {
-            let new = VnicAttachment { status: Some(status.clone()), ..VnicAttachment::clone(found) };
-            objects.apply(new);
-            self.statuses.fetch_add(1, Ordering::SeqCst);
-        }
+        self.write(|| self.put_status(object, status)).await;
         Ok(())
     }
 }
@@ -142,7 +168,12 @@ impl Scene {
             instance: Some(instance(1)),
             ..NodeView::default()
         });
-        let objects = FakeObjects { store: store.clone(), statuses: Arc::default(), vanished: Arc::default() };
+        let objects = FakeObjects {
+            store: store.clone(),
+            statuses: Arc::default(),
+            vanished: Arc::default(),
+            halt: Arc::default(),
+        };
         let metrics = Arc::new(Metrics::default());
         let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
         Self { cloud, store, objects, worker, metrics }

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) bulks: BTreeSet<RetryToken>,
     pub(super) failures: Vec<(&'static str, Refusal, bool)>,
     pub(super) calls: Vec<(&'static str, String)>,
+    /// How many calls are answered before one is not, and whether that is carried out.
+    pub(super) halt: Option<(usize, bool)>,
     /// How many lists a new attachment is not in yet.
     pub(super) list_lag: u32,
     /// In how many lists more an attachment is not.

@@ -1,0 +1,123 @@
+//! The process is killed between any two instructions that matter: at each call to the cloud and each write, before it is
+//! carried out and after. Another one finishes the work.
+
+use std::time::Duration;
+
+use api::{OnDelete, UID_TAG};
+use oci::CloudView;
+use tokio::time::{sleep, timeout};
+use vcn::Family;
+
+use super::scene::Scene;
+use crate::work::Next;
+
+/// What is being done when it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Story {
+    /// A VNIC and its addresses are made.
+    Attach,
+    /// The same, and the object is deleted before anybody takes over.
+    Forsake,
+    /// They are made anew, for somebody took them away.
+    AttachAgain,
+    /// They go.
+    Detach,
+    /// They are left to others.
+    Leave,
+}
+
+/// Where it happens.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Call(usize),
+    Write(usize),
+}
+
+impl Story {
+    /// What went before.
+    async fn begin(self) -> Scene {
+        let scene = Scene::with(4);
+        scene.cloud.lag_lists(1);
+        scene.wants("a");
+        scene.change("a", |object| {
+            object.spec.vnic.ipv4_count = 3;
+            if self == Self::Leave {
+                object.spec.vnic.on_delete = OnDelete::Orphan;
+            }
+        });
+        if !matches!(self, Self::Attach | Self::Forsake) {
+            scene.settle().await;
+        }
+        match self {
+            Self::Attach | Self::Forsake => {}
+            Self::AttachAgain => scene.cloud.detach_behind(&scene.live()[0].id),
+            Self::Detach | Self::Leave => scene.delete("a"),
+        }
+        scene
+    }
+
+    async fn check(self, scene: &Scene, when: &str) {
+        let live = scene.live();
+        match self {
+            Self::Attach | Self::AttachAgain => {
+                assert_eq!((live.len(), scene.told("a")[1].as_str()), (1, "True Ready"), "{when}");
+                let vnic = scene.vnic().await.id;
+                let addresses = scene.cloud.addresses(&vnic, Family::Ipv4).await.unwrap();
+                assert_eq!((addresses.len(), scene.status("a").ipv4_count), (1 + 3, Some(3)), "{when}");
+            }
+            Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
+            Self::Leave => {
+                assert_eq!((live.len(), scene.exists("a"), scene.count("DetachVnic")), (1, false, 0), "{when}");
+                assert!(!scene.vnic().await.freeform_tags.contains_key(UID_TAG), "{when}");
+            }
+        }
+    }
+}
+
+/// Returns whether it came to that point.
+async fn killed(story: Story, at: At, done: bool) -> bool {
+    let mut scene = story.begin().await;
+    match at {
+        At::Call(number) => scene.cloud.halt(number, done),
+        At::Write(number) => *scene.objects.halt.lock().unwrap() = Some((number, done)),
+    }
+    let mut killed = false;
+    let mut ended = false;
+    for _ in 0..30 {
+        match timeout(Duration::from_mins(1), scene.look()).await {
+            Err(_) => {
+                killed = true;
+                scene.restart();
+                if story == Story::Forsake {
+                    scene.delete("a");
+                }
+            }
+            Ok(Next::Settled(_) | Next::Gone) => {
+                ended = true;
+                break;
+            }
+            Ok(Next::Soon(_) | Next::Failed) => {}
+        }
+        sleep(Duration::from_secs(3)).await;
+        scene.cloud.settle();
+    }
+    let when = format!("{story:?}, killed at {at:?}, carried out: {done}");
+    assert!(ended, "{when}: it does not settle: {:?}", scene.calls());
+    if killed {
+        story.check(&scene, &when).await;
+    }
+    killed
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_a_process_is_killed_the_next_one_comes_to_the_same_end() {
+    for story in [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave] {
+        for kind in [At::Call, At::Write] {
+            let mut points = 0;
+            while killed(story, kind(points), true).await && killed(story, kind(points), false).await {
+                points += 1;
+            }
+            assert!(points > 0, "{story:?} was not killed");
+        }
+    }
+}
