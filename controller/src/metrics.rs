@@ -148,7 +148,7 @@ impl Default for Metrics {
         );
         book.single(
             "unclaimed_vnics",
-            "VNICs with this cluster's tags whose VnicAttachment is not there or has another, on instances that were looked at",
+            "VNICs with this cluster's tags whose VnicAttachment is not there or has another, in compartments that have some",
             &metrics.unclaimed,
         );
         book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);

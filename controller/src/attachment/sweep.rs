@@ -1,10 +1,15 @@
 //! Lists of whole compartments: a thousand attachments in a call. They tell which VNICs are missing, hence which instances
-//! are worth a look; what is done about it, the look decides.
+//! are worth a look; what is done about it, the look decides. And they tell which VNICs may be ours and nobody's (`strays`).
 
-use std::collections::{BTreeSet, HashSet};
+mod strays;
 
-use oci::{CloudView, Error, VnicAttachment as Listed};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use oci::{AttachmentState, CloudView, Error, VnicAttachment as Listed};
 use vcn::Ocid;
+
+use super::mark::{Mark, Uid};
+pub use strays::Strays;
 
 /// What is believed of an object: its instance and its VNIC.
 pub type Believed = (Ocid, Ocid);
@@ -14,6 +19,16 @@ pub type Believed = (Ocid, Ocid);
 pub struct Swept {
     instances: HashSet<Ocid>,
     vnics: HashSet<Ocid>,
+    /// Those that are attached and named for an object, of whatever cluster.
+    named: BTreeMap<Ocid, Named>,
+}
+
+/// An attachment that is named for an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    uid: Uid,
+    instance: Ocid,
+    vnic: Ocid,
 }
 
 /// Lists the compartments.
@@ -31,6 +46,13 @@ pub async fn sweep<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>) -> Re
 impl Swept {
     fn add(&mut self, listed: Vec<Listed>) {
         for attachment in listed.into_iter().filter(|attachment| attachment.lifecycle_state.counts()) {
+            let uid = Mark::named(attachment.display_name.as_deref());
+            if let (Some(uid), Some(vnic)) = (uid, &attachment.vnic_id)
+                && attachment.lifecycle_state == AttachmentState::Attached
+            {
+                let named = Named { uid, instance: attachment.instance_id.clone(), vnic: vnic.clone() };
+                self.named.insert(attachment.id, named);
+            }
             self.instances.insert(attachment.instance_id);
             self.vnics.extend(attachment.vnic_id);
         }
@@ -49,8 +71,6 @@ impl Swept {
 
 #[cfg(test)]
 mod tests {
-    use oci::AttachmentState;
-
     use super::*;
     use crate::attachment::sample::instance;
 

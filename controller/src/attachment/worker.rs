@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use super::objects::Objects;
 use super::observed::{Observed, Question, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
-use super::sweep::{Swept, sweep};
+use super::sweep::{Strays, Swept, sweep};
 use super::verdict::Verdict;
 use super::{pace, refusal, status, tidings};
 use crate::events::Events;
@@ -62,6 +63,8 @@ pub struct AttachmentWorker<C, O> {
     waiting: Mutex<HashSet<Ocid>>,
     /// Those that instances were seen in.
     compartments: Mutex<BTreeSet<Ocid>>,
+    /// How many VNICs of ours instances without objects have.
+    strays: AtomicUsize,
 }
 
 /// What others hand to a worker.
@@ -84,8 +87,21 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
         let Surroundings { store, mark, events, metrics, configurations } = surroundings;
-        let (cache, memories, waiting, compartments) = Default::default();
-        Self { cloud, objects, store, mark, events, metrics, configurations, cache, memories, waiting, compartments }
+        let (cache, memories, waiting, compartments, strays) = Default::default();
+        Self {
+            cloud,
+            objects,
+            store,
+            mark,
+            events,
+            metrics,
+            configurations,
+            cache,
+            memories,
+            waiting,
+            compartments,
+            strays,
+        }
     }
 
     /// The pause between two looks at what is in order.
@@ -116,21 +132,28 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// Lists whole compartments for ever, as often as instances should be looked at, as long as they are too many for
-    /// that; `missed` is told of those that have lost a VNIC.
+    /// Lists whole compartments for ever, as often as instances should be looked at, and tells which VNICs of ours are
+    /// nobody's. As long as the instances are too many to be looked at that often, `missed` is told of those that have lost a
+    /// VNIC.
     pub async fn sweep(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
-        let mut before = Swept::default();
+        let (mut before, mut strays) = (Swept::default(), Strays::default());
         loop {
             let resync = self.configurations.borrow().settings.pace.resync;
             sleep(resync.mul_f64(0.9 + chance() / 10.0)).await;
-            if self.between_looks() <= resync {
-                continue;
-            }
             let compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
             match sweep(&self.cloud, &compartments).await {
                 Ok(swept) => {
-                    let missing = swept.missing(self.store.attachments().believed(), &before);
-                    missing.into_iter().for_each(&missed);
+                    if self.between_looks() > resync {
+                        let missing = swept.missing(self.store.attachments().believed(), &before);
+                        missing.into_iter().for_each(&missed);
+                    }
+                    match strays.count(&self.cloud, &self.mark, &self.store, (&before, &swept)).await {
+                        Ok(count) => {
+                            self.strays.store(count, Ordering::Relaxed);
+                            self.count_unclaimed(&self.memories.lock().unwrap_or_else(PoisonError::into_inner));
+                        }
+                        Err(error) => tracing::warn!(event = "sweep.failed", error = chain(&error)),
+                    }
                     before = swept;
                 }
                 Err(error) => tracing::warn!(event = "sweep.failed", error = chain(&error)),
@@ -331,7 +354,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         if next != Next::Gone {
             memories.insert(instance.clone(), memory);
         }
-        self.metrics.unclaimed(memories.values().map(|memory| memory.unclaimed).sum());
+        self.count_unclaimed(&memories);
+    }
+
+    fn count_unclaimed(&self, memories: &HashMap<Ocid, Memory>) {
+        let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
+        self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whose a VNIC is when its tags are not as they were.
 
+use std::time::Duration;
+
 use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
 use oci::{FreeformTags, UpdateVnic};
 
@@ -67,4 +69,27 @@ async fn what_was_left_to_others_is_not_taken_up_again() {
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
     assert_eq!(scene.vnic().await.freeform_tags, released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
+    let scene = Scene::with(4);
+    ["a", "left"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    let left = scene.status("left").vnic_id.unwrap();
+    let tags = FreeformTags::from([(RELEASED_TAG.to_owned(), "uid-left".to_owned())]);
+    let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
+    oci::Cloud::update_vnic(&scene.cloud, &left, &change, None).await.unwrap();
+    // Somebody removed the finalizers by hand.
+    ["a", "left"].iter().for_each(|name| drop(scene.store.attachments_mut().delete(name)));
+    scene.look().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
+    let before = scene.count("GetVnic");
+    let sweeping = scene.worker.sweep(|| 1.0, |instance| panic!("{instance}"));
+    let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "one list proves nothing");
+    let sweeping = scene.worker.sweep(|| 1.0, |instance| panic!("{instance}"));
+    let _ = tokio::time::timeout(Duration::from_secs(1501), sweeping).await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"), "what was left to others is theirs");
+    assert_eq!((scene.count("GetVnic") - before, scene.live().len()), (2, 2), "each is asked for once");
 }
