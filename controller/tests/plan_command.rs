@@ -62,7 +62,8 @@ impl Scene {
         let profile = |name: &str, vnic: &str, selector: Value, paused: bool| {
             let template = json!({ "name": vnic, "purpose": "Host", "subnetId": vcn.subnet("nodes").unwrap().id });
             json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": name },
-                "spec": { "nodeSelector": selector, "attachments": [template], "paused": paused } })
+                "spec": { "nodeSelector": selector, "allNodes": selector == json!({}), "attachments": [template],
+                    "paused": paused } })
         };
         for object in [
             json!({ "apiVersion": role, "kind": "ClusterRole", "metadata": { "name": "reads" }, "rules": rules }),

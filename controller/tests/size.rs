@@ -98,7 +98,7 @@ async fn a_large_vnic_of_a_profile_takes_less_than_two_kilobytes() {
     let server = ApiServer::shared().unwrap();
     let client = server.client(server.admin()).unwrap();
     let objects = served(&client).await;
-    let spec = json!({ "nodeSelector": {}, "attachments": [template()] });
+    let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template()] });
     let profile = VnicProfile::new("object-storage", serde_json::from_value(spec).unwrap());
     let stamp = Stamp::new(&profile, &template(), &ocid("instance"), "10.255.255.254");
     let name = stamp.name.clone();

@@ -212,7 +212,8 @@ async fn a_vnic_that_was_asked_for_answers_from_its_subnet_until_the_request_is_
     // One by its label, one because it asks.
     let hostname = json!({ "matchLabels": { "kubernetes.io/hostname": "node-a" } });
     scene.apply("by-label", json!({ "nodeSelector": hostname, "attachments": scene.storage() })).await;
-    let spec = json!({ "nodeSelector": {}, "allowNodeAnnotation": true, "attachments": scene.storage() });
+    let spec =
+        json!({ "nodeSelector": {}, "allNodes": true, "allowNodeAnnotation": true, "attachments": scene.storage() });
     scene.apply("by-annotation", spec).await;
     scene.annotate("node-b", "by-annotation").await;
 

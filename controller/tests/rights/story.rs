@@ -141,7 +141,7 @@ impl<'c> Scene<'c> {
 
     async fn profile(&self, name: &str) {
         let template = json!({ "name": name, "purpose": "Host", "subnetId": self.subnet() });
-        let spec = json!({ "nodeSelector": {}, "attachments": [template] });
+        let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template] });
         self.make::<VnicProfile>("VnicProfile", name, spec).await;
     }
 

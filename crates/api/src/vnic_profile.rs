@@ -26,10 +26,19 @@ use crate::vnic_template::VnicTemplate;
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+#[x_kube(
+    validation = Rule::new("(has(self.allNodes) && self.allNodes) != ((has(self.nodeSelector.matchLabels) && size(self.nodeSelector.matchLabels) > 0) || (has(self.nodeSelector.matchExpressions) && size(self.nodeSelector.matchExpressions) > 0))")
+        .message("nodeSelector needs a label or an expression, or else allNodes: true and neither")
+        .field_path(".nodeSelector")
+)]
 pub struct VnicProfileSpec {
-    /// Which Nodes it is for, by their labels. An empty selector is for all Nodes.
+    /// Which Nodes it is for, by their labels: at least one label or expression. {} with allNodes only.
     #[schemars(schema_with = "schema::label_selector")]
     pub node_selector: LabelSelector,
+    /// When true it is for all Nodes, and nodeSelector is {}; false if absent. A selector that is empty by mistake, or by a
+    /// misspelt word in it, is refused.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub all_nodes: bool,
     /// When true, only those of the selected Nodes get the VNICs that name this profile in their annotation
     /// oke.oraclecloud.com/vnics; false if absent.
     #[serde(default, skip_serializing_if = "is_false")]

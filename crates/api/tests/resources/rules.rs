@@ -186,6 +186,11 @@ fn profile_fields() -> Vec<Case> {
     };
     let expressions = "spec.nodeSelector.matchExpressions[]";
     let values = "values are for In and NotIn, which need at least one";
+    let all = "nodeSelector needs a label or an expression, or else allNodes: true and neither";
+    let nodes = |selector: Value, all: Value| {
+        Create(with(profile("rules"), json!({ "nodeSelector": selector, "allNodes": all })))
+    };
+    let some = json!({ "matchLabels": { "pool": "a" } });
     let named = "a VnicProfile's name is a DNS label: it becomes a label's value";
     vec![
         Case {
@@ -199,6 +204,31 @@ fn profile_fields() -> Vec<Case> {
             message: values,
             accepted: selector("Exists", json!([])),
             refused: selector("Exists", json!(["a"])),
+        },
+        Case {
+            field: "spec.nodeSelector",
+            message: all,
+            accepted: nodes(json!({}), true.into()),
+            refused: nodes(json!({}), Value::Null),
+        },
+        Case {
+            field: "spec.nodeSelector",
+            message: all,
+            accepted: nodes(some.clone(), false.into()),
+            refused: nodes(json!({ "matchLabels": {}, "matchExpressions": [] }), false.into()),
+        },
+        Case {
+            field: "spec.nodeSelector",
+            message: all,
+            accepted: nodes(json!({ "matchExpressions": [{ "key": "pool", "operator": "Exists" }] }), Value::Null),
+            refused: nodes(some, true.into()),
+        },
+        // Who does not validate strictly has a misspelt word taken away.
+        Case {
+            field: "spec.nodeSelector",
+            message: all,
+            accepted: nodes(json!({ "matchLabels": { "pool": "a" }, "matchLabel": {} }), Value::Null),
+            refused: nodes(json!({ "matchLabel": { "pool": "a" } }), Value::Null),
         },
         Case {
             field: "",
