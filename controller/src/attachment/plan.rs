@@ -73,6 +73,8 @@ pub struct Plan {
     pub verdicts: BTreeMap<String, Verdict>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
+    /// Whether the cloud does not show what should be there: it may in a moment, or when a policy comes.
+    pub unseen: bool,
     /// Whether an object waits for the attach or detach that is among the steps.
     pub queued: bool,
     /// VNICs with our tags whose objects are not there, or have another one.
@@ -125,6 +127,8 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
         };
         plan.verdicts.insert(case.name.clone(), verdict);
     }
+    let unseen = |verdict: &Verdict| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
+    plan.unseen |= plan.verdicts.values().any(unseen);
     plan
 }
 
@@ -147,7 +151,10 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
             (AttachmentState::Detaching, _) => {
                 Verdict::without_vnic(Reason::Detaching, "somebody detaches it; it is attached again when it is gone")
             }
-            _ => attaching(case, live),
+            _ => {
+                plan.unseen |= live.state() == AttachmentState::Attached;
+                attaching(case, live)
+            }
         };
     }
     if case.is_missing() && case.remembered.absent_for < wanted.proof {
@@ -229,6 +236,12 @@ fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
 impl Plan {
     fn push(&mut self, case: &Case<'_>, action: Action) {
         self.steps.push(Step { object: case.name.clone(), action });
+    }
+
+    /// Whether there is nothing to be done for any of the objects, now or later.
+    #[must_use]
+    pub fn is_in_order(&self) -> bool {
+        self.verdicts.values().all(|verdict| matches!(verdict.ready_reason(), Reason::Ready | Reason::NodeGone))
     }
 
     fn attaches(&self) -> usize {

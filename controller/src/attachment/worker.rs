@@ -202,8 +202,13 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             Next::Gone
         } else if planned.waits || outcome.waits() || outcome.leads_on() {
             Next::Soon(self.between_polls(instance))
-        } else {
+        } else if planned.unseen {
+            Next::Failed
+        } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
+        } else {
+            // Others have to mend it, and however many instances there are: it is not found out hours later.
+            Next::Settled(pace.resync)
         }
     }
 

@@ -1,6 +1,9 @@
 //! Every failure explains itself, and none is for ever.
 
+use std::time::Duration;
+
 use super::scene::Scene;
+use crate::attachment::sample::attachment;
 use crate::work::Next;
 
 #[tokio::test(start_paused = true)]
@@ -144,4 +147,28 @@ async fn a_detachment_is_told_before_the_refusal_to_mend_it() {
     scene.settle().await;
     assert_eq!(scene.told("a")[1], "True Ready");
     assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
+    let scene = Scene::with(2);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    // So many that regular looks alone would take hours.
+    for number in 2..3000 {
+        scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
+    }
+    assert_eq!(scene.told("b")[0], "False ShapeCapacity");
+    assert_eq!(scene.look().await, Next::Settled(Duration::from_mins(5)));
+    scene.delete("b");
+    scene.look().await;
+    scene.settle().await;
+    assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
+    assert!(scene.worker.between_looks() > Duration::from_mins(5));
+    // What the cloud does not show, it may show in a moment.
+    for (operation, told) in [("GetVnic", "False Attaching"), ("GetInstance", "Unknown NotAuthorizedOrNotFound")] {
+        scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false);
+        assert_eq!(scene.look().await, Next::Failed, "{operation}");
+        assert_eq!(scene.told("a")[0], told, "{operation}");
+    }
 }
