@@ -100,7 +100,7 @@ async fn a_large_vnic_of_a_profile_takes_less_than_two_kilobytes() {
     let objects = served(&client).await;
     let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template()] });
     let profile = VnicProfile::new("object-storage", serde_json::from_value(spec).unwrap());
-    let stamp = Stamp::new(&profile, &template(), &ocid("instance"), "10.255.255.254");
+    let stamp = Stamp::new(&profile, &std::sync::Arc::new(template()), &ocid("instance"), "10.255.255.254");
     let name = stamp.name.clone();
     for (step, outcome) in apply(&client, &[Step::Make(stamp)]).await {
         outcome.unwrap_or_else(|error| panic!("{step}: {error}"));

@@ -58,7 +58,7 @@ pub(super) fn after<'a>(there: impl Iterator<Item = &'a Arc<VnicAttachment>>, st
             }
             Step::Change { stamp, .. } => {
                 if let Some(object) = all.get_mut(&stamp.name).map(Arc::make_mut) {
-                    object.spec = stamp.spec.clone();
+                    object.spec = stamp.spec();
                 }
             }
             Step::Remove { object, .. } | Step::Replace { object, .. } => {

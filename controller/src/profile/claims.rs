@@ -2,6 +2,7 @@
 //! there before objects that are wanted, older profiles before younger ones. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
@@ -60,9 +61,10 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
         (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.name.clone())
     });
     let all = profiles.into_iter().filter(|selection| !is_leaving(selection.profile)).flat_map(|selection| {
-        let templates = &selection.profile.spec.attachments;
+        let templates: Vec<_> = selection.profile.spec.attachments.iter().cloned().map(Arc::new).collect();
         selection.nodes.iter().flat_map(move |(instance, node)| {
-            templates.iter().map(move |template| Stamp::new(selection.profile, template, instance, &node.name))
+            let stamp = |template| Stamp::new(selection.profile, template, instance, &node.name);
+            templates.iter().map(stamp).collect::<Vec<_>>()
         })
     });
     all.collect()
@@ -128,7 +130,7 @@ fn claim<'a, 's>(
 }
 
 fn taken(stamp: &Stamp, holder: &str) -> String {
-    format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.spec.vnic.name, stamp.node)
+    format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.template.name, stamp.node)
 }
 
 /// Whether an object that no profile wants is going to be removed.
@@ -144,11 +146,45 @@ pub(super) fn is_held(profile: &str, selections: &Selections<'_>) -> bool {
 
 /// Whether the object of a stamp's name is the profile's. The same name for another instance is a hash that met another.
 fn is_its(object: &VnicAttachment, stamp: &Stamp) -> bool {
-    profile_of(object) == Some(&stamp.profile) && object.spec.instance_id == stamp.spec.instance_id
+    profile_of(object) == Some(&stamp.profile) && object.spec.instance_id == stamp.instance
 }
 
 impl Stamp {
     fn place(&self) -> (&Ocid, &VnicName) {
-        (&self.spec.instance_id, &self.spec.vnic.name)
+        (&self.instance, &self.template.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::VnicProfile;
+    use serde_json::json;
+
+    use super::super::selection::select;
+    use super::*;
+    use crate::store::NodeView;
+
+    #[test]
+    fn stamps_of_one_vnic_share_its_template() {
+        let profile: VnicProfile = serde_json::from_value(json!({
+            "metadata": { "name": "storage" },
+            "spec": { "nodeSelector": {}, "allNodes": true, "attachments": [
+                { "name": "net1", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
+                { "name": "net2", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
+            ] }
+        }))
+        .unwrap();
+        let node = |number: u8| {
+            let instance = Some(format!("ocid1.instance.oc1.iad.i{number}").parse().unwrap());
+            Arc::new(NodeView { name: format!("n{number}"), instance, ..NodeView::default() })
+        };
+        let nodes = (0..3).map(node).collect();
+        let observed = Observed { profiles: vec![Arc::new(profile)], nodes, ..Observed::default() };
+        let stamps = stamps(&select(&observed));
+        let places: Vec<(&str, &str)> =
+            stamps.iter().map(|stamp| (stamp.node.as_str(), stamp.template.name.as_str())).collect();
+        let expected = ["n0", "n1", "n2"].into_iter().flat_map(|node| [(node, "net1"), (node, "net2")]);
+        assert_eq!(places, expected.collect::<Vec<_>>());
+        assert!(stamps.iter().zip(stamps.iter().skip(2)).all(|(one, next)| Arc::ptr_eq(&one.template, &next.template)));
     }
 }

@@ -232,7 +232,7 @@ fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> 
 impl<'a> Plan<'a> {
     /// Puts the state of a node's VNIC into the profile's report, and a conflict among the node's problems.
     fn tell(&mut self, stamp: &Stamp, state: &State, selections: &'a Selections<'a>) {
-        let Some(node) = selections.node_of(&stamp.profile, &stamp.spec.instance_id) else { return };
+        let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
         if let Some(report) = self.reports.get_mut(stamp.profile.as_str()) {
             let before = report.nodes.remove(node).unwrap_or(State::READY);
             report.nodes.insert(node, before.and(state.clone()));
@@ -325,6 +325,6 @@ struct Origin<'a>(&'a Stamp);
 
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VnicProfile {}, VNIC {} of node {}", self.0.profile, self.0.spec.vnic.name, self.0.node)
+        write!(f, "VnicProfile {}, VNIC {} of node {}", self.0.profile, self.0.template.name, self.0.node)
     }
 }

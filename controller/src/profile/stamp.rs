@@ -1,5 +1,7 @@
 //! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
 
+use std::sync::Arc;
+
 use api::{PROFILE_LABEL, VNIC_FINALIZER, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -14,8 +16,10 @@ pub struct Stamp {
     pub profile: String,
     /// The node's name, for people: it is no part of the object.
     pub node: String,
-    /// All of the object's spec.
-    pub spec: VnicAttachmentSpec,
+    /// The instance that the node is.
+    pub instance: Ocid,
+    /// The VNIC: one for all stamps of it, of which there may be ten thousand with every look.
+    pub template: Arc<VnicTemplate>,
 }
 
 /// How far an object that is there is what its stamp says.
@@ -32,17 +36,24 @@ pub enum Difference {
 impl Stamp {
     /// What a template makes for an instance.
     #[must_use]
-    pub fn new(profile: &VnicProfile, template: &VnicTemplate, instance: &Ocid, node: &str) -> Self {
+    pub fn new(profile: &VnicProfile, template: &Arc<VnicTemplate>, instance: &Ocid, node: &str) -> Self {
         let profile = profile.name_any();
         Self {
             name: object_name(&profile, &template.name, instance),
             node: node.to_owned(),
             profile,
-            spec: VnicAttachmentSpec {
-                instance_id: instance.clone(),
-                requested_addresses: Vec::new(),
-                vnic: template.clone(),
-            },
+            instance: instance.clone(),
+            template: Arc::clone(template),
+        }
+    }
+
+    /// All of the object's spec.
+    #[must_use]
+    pub fn spec(&self) -> VnicAttachmentSpec {
+        VnicAttachmentSpec {
+            instance_id: self.instance.clone(),
+            requested_addresses: Vec::new(),
+            vnic: self.template.as_ref().clone(),
         }
     }
 
@@ -50,7 +61,7 @@ impl Stamp {
     /// owns it, as an owner reference would be an eighth of its size; a finalizer on the profile does what is needed.
     #[must_use]
     pub fn object(&self) -> VnicAttachment {
-        let mut object = VnicAttachment::new(&self.name, self.spec.clone());
+        let mut object = VnicAttachment::new(&self.name, self.spec());
         object.metadata = ObjectMeta {
             name: Some(self.name.clone()),
             labels: Some([(PROFILE_LABEL.to_owned(), self.profile.clone())].into()),
@@ -63,7 +74,7 @@ impl Stamp {
     /// How an object of the same name differs.
     #[must_use]
     pub fn difference(&self, object: &VnicAttachment) -> Difference {
-        let (there, wanted) = (&object.spec.vnic, &self.spec.vnic);
+        let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
         let fixed = [
             ("purpose", there.purpose != wanted.purpose),
             ("subnetId", there.subnet_id != wanted.subnet_id),
@@ -85,11 +96,14 @@ impl Stamp {
             ("displayName", there.display_name != wanted.display_name),
             ("freeformTags", there.freeform_tags != wanted.freeform_tags),
             ("onDelete", there.on_delete != wanted.on_delete),
-            ("requestedAddresses", object.spec.requested_addresses != self.spec.requested_addresses),
+            ("requestedAddresses", !object.spec.requested_addresses.is_empty()),
             ("finalizer", !object.finalizers().iter().any(|own| own == VNIC_FINALIZER)),
         ];
         let changeable = names(&changeable);
-        match (changeable.is_empty(), object.spec == self.spec) {
+        // Whatever there is, with nothing of it copied: a field more is an error here.
+        let VnicAttachmentSpec { instance_id, requested_addresses, vnic } = &object.spec;
+        let is_same = *instance_id == self.instance && requested_addresses.is_empty() && vnic == wanted;
+        match (changeable.is_empty(), is_same) {
             (true, true) => Difference::None,
             // A field that this function does not know, of a later version.
             (true, false) => Difference::Changeable(vec!["spec"]),
@@ -140,7 +154,7 @@ mod tests {
     fn stamp() -> Stamp {
         let profile = profile();
         let instance = "ocid1.instance.oc1.iad.anyhqlexample".parse().unwrap();
-        Stamp::new(&profile, &profile.spec.attachments[0], &instance, "10.0.0.2")
+        Stamp::new(&profile, &Arc::new(profile.spec.attachments[0].clone()), &instance, "10.0.0.2")
     }
 
     #[test]
