@@ -84,6 +84,12 @@ impl Memory {
             spent_address_tokens: object.spent_address_tokens,
             refused: object.refused.clone(),
             absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+            coming: object
+                .bulks
+                .iter()
+                .filter(|(_, (_, looks))| *looks < BULK_LOOKS)
+                .map(|(family, _)| *family)
+                .collect(),
             bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
         };
         self.objects.iter().map(|(uid, object)| (uid.clone(), of(object))).collect()

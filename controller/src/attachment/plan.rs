@@ -10,7 +10,7 @@ mod leaving;
 mod present;
 mod wish;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use api::AttachmentReason as Reason;
 use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
+use vcn::Family;
 
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
@@ -51,6 +52,8 @@ pub struct Remembered {
     pub absent_for: Duration,
     /// The attach or detach of it that was refused last, since one was accepted.
     pub refused: Option<Refused>,
+    /// Families of which several addresses were asked for at once that are still coming.
+    pub coming: HashSet<Family>,
     /// Whether several addresses that were asked for at once did not come.
     pub bulk_failed: bool,
 }

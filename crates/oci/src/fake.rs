@@ -49,7 +49,15 @@ impl FakeCloud {
 
     /// What is ATTACHING becomes ATTACHED, what is DETACHING becomes DETACHED.
     pub fn settle(&self) {
-        self.state().settle();
+        let mut state = self.state();
+        state.settle();
+        // What has no room does not come.
+        let _ = come(&mut state);
+    }
+
+    /// From now on so many addresses of a bulk request come at once, and as many more whenever the cloud settles.
+    pub fn pace_bulks(&self, addresses: usize) {
+        self.state().bulk_pace = Some(addresses);
     }
 
     /// Takes a VNIC away, as somebody else might.
@@ -146,6 +154,12 @@ impl FakeCloud {
     }
 }
 
+fn come(state: &mut State) -> Result<(), Refusal> {
+    let count = state.coming.len().min(state.bulk_pace.unwrap_or(usize::MAX));
+    let items: Vec<_> = state.coming.drain(..count).collect();
+    items.into_iter().try_for_each(|(vnic, family, item)| state.create_address((&vnic, family), &item, None).map(drop))
+}
+
 impl CloudView for FakeCloud {
     async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
         self.call("GetInstance", id, |state| state.instance(id).map(|(instance, _)| instance.clone())).await
@@ -223,9 +237,9 @@ impl Cloud for FakeCloud {
     ) -> Result<WorkRequest, Error> {
         self.call("BulkCreateAddresses", &wish.vnic_id, |state| {
             if state.bulks.insert(token.clone()) {
-                for item in &wish.items {
-                    state.create_address((&wish.vnic_id, family), item, None)?;
-                }
+                let items = wish.items.iter().map(|item| (wish.vnic_id.clone(), family, item.clone()));
+                state.coming.extend(items);
+                come(state)?;
             }
             Ok(WorkRequest(format!("work-{token}")))
         })

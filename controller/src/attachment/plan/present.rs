@@ -104,7 +104,11 @@ fn addresses(
         plan.push(case, Action::CreateAddress(new(&address.to_string()), Some(*address)));
     }
     let lacking = room.saturating_sub(ours.len());
-    if lacking >= SEVERAL && !case.remembered.bulk_failed {
+    if lacking > 0 && case.remembered.coming.contains(&family) {
+        // They come one after the other. Who asks again meanwhile, with another token as more are there, gets too many; a new
+        // process, which cannot know, releases them afterwards.
+        plan.waits = true;
+    } else if lacking >= SEVERAL && !case.remembered.bulk_failed {
         plan.push(case, Action::CreateAddresses(new("several"), u32::try_from(lacking).unwrap_or(u32::MAX)));
     } else {
         for number in 0..lacking {

@@ -158,3 +158,18 @@ async fn several_are_one_request_again_however_long_ago_the_last_one_was() {
     scene.settle().await;
     assert_eq!((scene.count("BulkCreateAddresses"), scene.count("CreateAddress")), (2, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn addresses_that_come_one_after_the_other_are_asked_for_once() {
+    let scene = Scene::with(4);
+    scene.cloud.pace_bulks(10);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 31);
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (31, "True Ready"));
+    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("DeleteAddress")), (1, 0));
+    // More of them are another request.
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
+}

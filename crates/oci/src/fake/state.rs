@@ -26,6 +26,10 @@ pub(super) struct State {
     pub(super) attachments: Vec<(VnicAttachment, Vnic)>,
     pub(super) addresses: Vec<IpObject>,
     pub(super) bulks: BTreeSet<RetryToken>,
+    /// How many addresses of bulk requests come at a time; absent: all.
+    pub(super) bulk_pace: Option<usize>,
+    /// Those that are still to come.
+    pub(super) coming: Vec<(Ocid, Family, CreateAddress)>,
     pub(super) failures: Vec<(&'static str, Refusal, bool)>,
     pub(super) calls: Vec<(&'static str, String)>,
     /// How many calls are answered before one is not, and whether that is carried out.
