@@ -57,7 +57,7 @@ pub enum Command {
 Exit status: 0 ready, 1 not ready, 3 the agent is not running.
 
 Example, on all nodes:
-  for pod in $(kubectl get pods -n kube-system -l app=oke-node-agent -o name); do
+  for pod in $(kubectl get pods -n kube-system -l app.kubernetes.io/name=oke-node-agent -o name); do
     kubectl exec -n kube-system $pod -- oke-node-agent why-not-ready; done")]
     WhyNotReady(Output),
     /// Say which addresses pods may have and which they hold
