@@ -29,7 +29,7 @@ async fn a_wrong_configuration_leaves_the_last_good_one() {
 #[tokio::test]
 async fn looks_at_what_is_in_order_write_nothing() {
     let mut scene = Scene::with(3, 8, sandbox::OciSettings::default()).await;
-    // The lease is the one thing that is written for ever; not here, for the revision is counted.
+    // The lease is the one thing that is written for ever, and hardly ever here.
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let one = scene.controller("one");
     for number in 0..6 {
@@ -44,7 +44,12 @@ async fn looks_at_what_is_in_order_write_nothing() {
         let versions = all.iter().map(|object| object.metadata.resource_version.clone());
         versions.collect::<Vec<_>>()
     };
-    let (before, seen) = (versions().await, looks());
+    // Events are told a little later.
+    let writes = || {
+        let line = |kind| format!(r#"oke_node_controller_kubernetes_writes_total{{kind="{kind}",result="ok"}}"#);
+        ["status", "finalizer"].map(|kind| one.metric(&line(kind)))
+    };
+    let (before, written, seen) = (versions().await, writes(), looks());
     wait_for("each was looked at several times more", async || looks() >= seen + 12.0).await;
-    assert_eq!(versions().await, before);
+    assert_eq!((versions().await, writes()), (before, written));
 }
