@@ -156,7 +156,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
         _ = term.recv() => {}
         _ = int.recv() => {}
         ended = work => ended?,
-        ended = reloading => ended.context("watching the configuration")?,
+        () = reloading => bail!("the configuration's task ended"),
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
     }
     tracing::info!(event = "controller.stopping");

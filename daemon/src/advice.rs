@@ -62,6 +62,8 @@ advice! {
         "The message names the chain. Let the firewall accept what is forwarded from and to the links named (`firewall-cmd --permanent --zone=trusted --add-interface=vcn+`, or an accept rule before its reject rule); Oracle Linux images reject by default.";
     RepairsUndone: "Somebody undoes what is repaired, again and again. It is put back all the same, two or three times a second at most; packets are lost meanwhile.",
         "The message says what. `ip monitor link address route rule` and `nft monitor` show when it goes and what goes with it; look for network managers, firewalls and scripts that run on a timer (`systemctl list-timers`), and for a link that flaps.";
+    ChangesUnheard: "The system does not tell of changes to the kernel's network or to files. They are found by looking, at growing pauses of 30 s at most; what somebody breaks is repaired as late.",
+        "The message has the system's answer. Too many open files: all that root runs on the host shares `fs.inotify.max_user_instances`; raise it (`sysctl`), or find who uses them up (`lsof +c0 | grep inotify`). It is tried again by itself.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes what is ours, or configures a VNIC's link. It is put back, but packets are lost meanwhile.",
         "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
     VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too.",

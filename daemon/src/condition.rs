@@ -69,6 +69,8 @@ pub enum Reason {
     ForwardingRejected,
     /// Somebody undoes our repairs, again and again.
     RepairsUndone,
+    /// The system does not tell of changes to the kernel's network or to files.
+    ChangesUnheard,
     /// A network manager removes what is ours, or configures a VNIC's link.
     NetworkManagerInterferes,
     /// Somebody else configures a VNIC, too.

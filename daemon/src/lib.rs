@@ -43,6 +43,7 @@ pub mod gather;
 pub mod host;
 pub mod identity;
 pub mod interference;
+mod listening;
 pub mod metrics;
 pub mod npn;
 pub mod pass;

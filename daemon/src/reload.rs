@@ -1,6 +1,5 @@
 //! The configuration of a running agent, and what is wrong with its file as conditions.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,21 +36,14 @@ impl Configuration {
 }
 
 /// Looks after the configuration for ever.
-///
-/// # Errors
-/// When the system has no watches left.
-pub async fn run(
-    live: Live<Settings>,
-    configurations: watch::Sender<Configuration>,
-    metrics: Arc<Metrics>,
-) -> io::Result<()> {
+pub async fn run(live: Live<Settings>, configurations: watch::Sender<Configuration>, metrics: Arc<Metrics>) {
     let file = live.file().to_owned();
     reload::run(live, |read| {
         metrics.configuration_read(!matches!(read.trouble, Some(Trouble::Invalid(_))));
         logging::set(read.settings.log_level);
         configurations.send_replace(Configuration::of(read, &file));
     })
-    .await
+    .await;
 }
 
 #[cfg(test)]

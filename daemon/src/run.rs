@@ -207,9 +207,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
         ended = aftercare::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
-        ended = reload::run(live, configurations_in, metrics) => {
-            ended.context("watching the configuration").map(|()| false)?
-        }
+        () = reload::run(live, configurations_in, metrics) => bail!("the configuration's task ended"),
         () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };

@@ -7,6 +7,7 @@ mod recent;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,12 @@ pub struct Intake {
     duties: Arc<Duties>,
     lines: Mutex<Lines>,
     recent: Arc<Recent>,
+    unreadable: Trouble,
 }
+
+/// Something that goes on for some time, and is told when it begins and when it ends.
+#[derive(Debug, Default)]
+struct Trouble(AtomicBool);
 
 /// How a record came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +93,7 @@ impl Intake {
     #[must_use]
     pub fn new(state_dir: &Path, metrics: Arc<Metrics>, duties: Arc<Duties>, recent: Arc<Recent>) -> Self {
         let lines = Mutex::new(Lines::new(Instant::now()));
-        Self { state_dir: state_dir.to_owned(), metrics, duties, lines, recent }
+        Self { state_dir: state_dir.to_owned(), metrics, duties, lines, recent, unreadable: Trouble::default() }
     }
 
     fn take_in(&self, record: &VerbRecord, way: Way) {
@@ -107,14 +113,62 @@ impl Intake {
     fn take_log(&self) -> bool {
         match telemetry::take_log(&self.state_dir, |record| self.take_in(&record, Way::File)) {
             Ok(damaged) => {
+                if self.unreadable.ended() {
+                    tracing::info!(event = "cni.log_readable");
+                }
                 (0..damaged).for_each(|_| self.metrics.verb_record_refused());
                 false
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             Err(error) => {
-                tracing::warn!(event = "cni.log_unreadable", %error, "reading what plugins logged");
+                if self.unreadable.began() {
+                    tracing::warn!(event = "cni.log_unreadable", %error, "reading what plugins logged");
+                }
                 false
             }
         }
+    }
+}
+
+impl Trouble {
+    /// Notes that it is there; says whether that is new.
+    fn began(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that it is not there; says whether that is new.
+    fn ended(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_told_when_that_begins_and_when_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = telemetry::log_path(directory.path());
+        let intake = Intake::new(directory.path(), Arc::default(), Arc::default(), Arc::default());
+        let lines = tempfile::NamedTempFile::new().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(lines.reopen().unwrap())).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for readable in [true, false, false, false, true, true, false] {
+                if readable {
+                    let left = std::fs::read_dir(directory.path()).unwrap();
+                    left.for_each(|it| std::fs::remove_dir(it.unwrap().path()).unwrap());
+                } else {
+                    // A directory is no file.
+                    let _ = std::fs::create_dir(&log);
+                }
+                assert!(!intake.take_log());
+            }
+        });
+        let lines = std::fs::read_to_string(lines.path()).unwrap();
+        let word =
+            |line: &str| line.split_once("event=\"").and_then(|(_, rest)| Some(rest.split_once('"')?.0.to_owned()));
+        let words: Vec<_> = lines.lines().filter_map(word).collect();
+        assert_eq!(words, ["cni.log_unreadable", "cni.log_readable", "cni.log_unreadable"], "{lines}");
     }
 }

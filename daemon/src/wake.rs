@@ -13,6 +13,7 @@ use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
 use crate::condition::{Condition, Reason};
 use crate::events::{Concern, Events};
 use crate::files::{Files, News};
+use crate::listening::Listening;
 use crate::metrics::Metrics;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::pods::SETTLED;
@@ -61,32 +62,37 @@ impl Loop {
     /// Runs passes for ever; ends when the sources' task does.
     ///
     /// # Errors
-    /// When a pass panicked, or the kernel's events cannot be had at the start.
+    /// When a pass panicked.
     pub async fn run(self) -> io::Result<()> {
         let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
         let mut configurations = self.configurations;
         let mut settings = configurations.borrow_and_update().settings.clone();
         let mut since = Since::default();
-        let mut events = Events::open()?;
-        let mut files = Files::watch(&settings)?;
+        let mut events = Listening::begin("kernel", chance, Events::open);
+        let mut files = Listening::begin("files", chance, || Files::watch(&settings));
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
         let mut cause = Cause::Start;
         let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());
         loop {
             // Those for the kernel's events do not look at what is installed.
-            if cause != Cause::Kernel {
+            if cause != Cause::Kernel
+                && let Some(files) = files.source()
+            {
                 files.settle();
             }
             let (returned, mut pass) = run_pass(reconciler, world.clone(), cause).await?;
             reconciler = returned;
             repairs.note(&pass, Instant::now());
             pass.conditions.extend(repairs.undone(Instant::now()));
+            pass.conditions.extend(events.condition().into_iter().chain(files.condition()));
             since.note(&mut pass);
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
             duties.freed(&pass.freed);
-            files.written(&pass);
+            if let Some(files) = files.source() {
+                files.written(&pass);
+            }
             let pass = Arc::new(pass);
             transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
             // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either,
@@ -118,34 +124,28 @@ impl Loop {
                         reconciler.adopt(configuration);
                         break Cause::Settings;
                     }
-                    heard = events.concerning() => {
+                    heard = events.news(Events::open, Events::concerning) => {
                         match heard {
-                            Ok(Concern { host: false, .. }) => {
+                            Some(Concern { host: false, .. }) => {
                                 let soon = Instant::now() + SETTLED;
                                 attention = Some(attention.map_or(soon, |planned| planned.min(soon)));
                                 continue;
                             }
-                            Ok(concern) => {
+                            Some(concern) => {
                                 sleep(repairs.debounce(Instant::now())).await;
                                 // What came meanwhile needs no pass of its own; what is broken is found so the next time.
-                                if events.gathered().unwrap_or(true) || concern.links {
+                                let links = events.source().is_none_or(|events| events.gathered().unwrap_or(true));
+                                if links || concern.links {
                                     plugged.notify_one();
                                 }
                             }
-                            Err(error) => {
-                                tracing::warn!(event = "kernel.monitor_lost", %error, "listening anew");
-                                sleep(RETRY.pause(1, chance())).await;
-                                // Out of descriptors, most likely: the broken one fails again, and so another is tried.
-                                if let Ok(new) = Events::open() {
-                                    events = new;
-                                }
-                            }
+                            None => plugged.notify_one(),
                         }
                         break Cause::Kernel;
                     }
-                    news = files.news() => {
+                    news = files.news(|| Files::watch(&settings), Files::news) => {
                         match news {
-                            Ok(News { kept, npn }) => {
+                            Some(News { kept, npn }) => {
                                 if npn {
                                     published.notify_one();
                                 }
@@ -154,18 +154,12 @@ impl Loop {
                                 }
                                 sleep(repairs.debounce(Instant::now())).await;
                             }
-                            Err(error) => {
-                                tracing::warn!(event = "files.watch_lost", %error, "watching anew");
-                                sleep(RETRY.pause(1, chance())).await;
-                                if let Ok(new) = Files::watch(&settings) {
-                                    files = new;
-                                }
-                            }
+                            None => published.notify_one(),
                         }
                         break Cause::Files;
                     }
                     () = sleep_until(attention.unwrap_or(next)), if attention.is_some() => {
-                        let signs = events.signs();
+                        let signs = events.source().map(Events::signs).unwrap_or_default();
                         let asked = work(reconciler, move |reconciler| reconciler.attention(signs));
                         let (returned, Attention { look, again }) = asked.await?;
                         reconciler = returned;

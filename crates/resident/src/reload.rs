@@ -140,32 +140,75 @@ impl<S: Configured> Live<S> {
 }
 
 /// Looks after the configuration for ever; whatever the file says anew is told to `heard`.
-///
-/// # Errors
-/// When the system has no watches left.
-pub async fn run<S: Configured>(mut live: Live<S>, heard: impl Fn(&Configuration<S>)) -> io::Result<()> {
-    let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-    let readable = Readable::new(inotify.as_fd())?;
+pub async fn run<S: Configured>(live: Live<S>, heard: impl Fn(&Configuration<S>)) {
+    follow(live, heard, Watch::open).await;
+}
+
+/// The file's directory, as long as the system tells of changes there.
+struct Watch {
+    inotify: Inotify,
+    readable: Readable,
+}
+
+impl Watch {
+    fn open() -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        Ok(Self { readable: Readable::new(inotify.as_fd())?, inotify })
+    }
+
+    fn arm(&self, directory: &Path) {
+        let changes = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF;
+        // What is not there is not to be watched; it is looked at all the same.
+        let _ = self.inotify.add_watch(directory, changes);
+    }
+
+    async fn event(watch: Option<&Self>) -> io::Result<()> {
+        let Some(Self { inotify, readable }) = watch else { return std::future::pending().await };
+        readable.wait(|| drain(inotify)).await
+    }
+}
+
+async fn follow<S: Configured>(
+    mut live: Live<S>,
+    heard: impl Fn(&Configuration<S>),
+    mut open: impl FnMut() -> io::Result<Watch>,
+) {
     let directory = live.layers.file.parent().unwrap_or_else(|| Path::new("/")).to_owned();
-    let changes = AddWatchFlags::IN_CLOSE_WRITE
-        | AddWatchFlags::IN_MOVED_TO
-        | AddWatchFlags::IN_MOVED_FROM
-        | AddWatchFlags::IN_DELETE
-        | AddWatchFlags::IN_DELETE_SELF
-        | AddWatchFlags::IN_MOVE_SELF;
+    let (mut watch, mut told) = (None, false);
     loop {
+        if watch.is_none() {
+            match open() {
+                Ok(new) => watch = Some(new),
+                // Out of inotify instances, most often: no reason to end.
+                Err(error) if !told => {
+                    tracing::warn!(event = "config.not_watched", %error, "the file is looked at every {} s", LOOK.as_secs());
+                    told = true;
+                }
+                Err(_) => {}
+            }
+        }
         // The directory and not the file: a ConfigMap's file is a link by way of `..data`, which the kubelet replaces.
         // Once more does no harm, and what was replaced as a whole is watched again.
-        let _ = inotify.add_watch(&directory, changes);
+        if let Some(watch) = &watch {
+            watch.arm(&directory);
+        }
         if let Some(configuration) = live.read_again() {
             heard(configuration);
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            event = readable.wait(|| drain(&inotify)) => {
-                event?;
-                tokio::time::sleep(SETTLED).await;
-            }
+            event = Watch::event(watch.as_ref()) => match event {
+                Ok(()) => tokio::time::sleep(SETTLED).await,
+                Err(_) => {
+                    watch = None;
+                    tokio::time::sleep(LOOK).await;
+                }
+            },
         }
     }
 }
@@ -181,4 +224,64 @@ pub async fn changed<C>(configurations: &mut watch::Receiver<C>) {
 fn differ(key: &Key, one: &Values, other: &Values) -> bool {
     let value = |values: &Values| values.get(key.name()).map(|said| said.value.clone()).or_else(|| key.default());
     value(one) != value(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+
+    use clap::Args;
+
+    use super::*;
+
+    #[derive(Args, Clone, Debug)]
+    struct Options {
+        /// A word
+        #[arg(long, env = "WORD", default_value = "none")]
+        word: String,
+    }
+
+    #[derive(Debug)]
+    struct Word(String);
+
+    impl Configured for Word {
+        type Options = Options;
+        type Error = Infallible;
+
+        fn configured(Options { word }: Options) -> Result<Self, Infallible> {
+            Ok(Self(word))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_can_be_watched_the_file_is_looked_at_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("program.conf");
+        std::fs::write(&file, "WORD=first\n").unwrap();
+        let layers = Layers { file: file.clone(), file_is_named: true, ..Layers::default() };
+        let keys = Keys::of::<Options>();
+        let read = layers.read(&keys);
+        let live = Live::new(layers, read.values.clone(), read.settings(&keys).unwrap());
+        let (words, opened) = (RefCell::new(Vec::new()), RefCell::new(0));
+        let heard = |configuration: &Configuration<Word>| words.borrow_mut().push(configuration.settings.0.clone());
+        let none_left = || {
+            *opened.borrow_mut() += 1;
+            Err(io::Error::other("none left"))
+        };
+        let following = async {
+            tokio::time::sleep(LOOK / 2).await;
+            std::fs::write(&file, "WORD=second\n").unwrap();
+            tokio::time::sleep(LOOK).await;
+        };
+        tokio::select! {
+            () = follow(live, heard, none_left) => unreachable!("it goes on for ever"),
+            () = following => {}
+        }
+        assert_eq!(
+            (words.take(), opened.take()),
+            (vec!["second".to_owned()], 2),
+            "what was said at the start is no news"
+        );
+    }
 }
