@@ -16,6 +16,9 @@ mod node;
 #[expect(dead_code, reason = "likewise")]
 #[path = "agent/pod.rs"]
 mod pod;
+#[expect(dead_code, reason = "likewise")]
+#[path = "agent/running.rs"]
+mod running;
 
 use std::path::{Path, PathBuf};
 
@@ -132,7 +135,11 @@ fn an_object_that_appears_changes_and_goes_is_followed_at_once_and_another_insta
     cluster.publish("SUCCESS", &[("pods", 33)]);
     cluster.node.wait_ready(&mut agent);
     assert_eq!(cluster.offered(), ["pods"]);
-    assert_eq!(cluster.source(), json!({"name": "native-pod-network", "says": "SUCCESS", "ageSeconds": 0}));
+    let mut source = cluster.source();
+    // Since it was asked, which it is at each news; an hour, if it were by the timer.
+    let age = source.as_object_mut().unwrap().remove("ageSeconds").unwrap();
+    assert!(age.as_u64().is_some_and(|age| age < 60), "{age}");
+    assert_eq!(source, json!({"name": "native-pod-network", "says": "SUCCESS"}));
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
     cluster.wait_offered(&agent, &["pods", "more"]);
     cluster.delete("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks/node");
@@ -160,12 +167,13 @@ fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
     assert_eq!(cluster.offered(), ["pods"]);
     let source = cluster.source();
     assert_eq!((&source["says"], &source["error"]), (&json!("SUCCESS"), &Value::Null), "{source}");
-    wait_for("an age", || cluster.source()["ageSeconds"].as_u64() > Some(1), || cluster.source().to_string());
+    // Grown beyond what lies between two of its questions, on a busy machine, too.
+    wait_for("an age", || cluster.source()["ageSeconds"].as_u64() > Some(5), || cluster.source().to_string());
 
     cluster.node.inside(|| cluster.server.start_again().unwrap());
     cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
     cluster.wait_offered(&agent, &["pods", "more"]);
-    assert_eq!(cluster.source()["ageSeconds"], 0);
+    wait_for("no age", || cluster.source()["ageSeconds"].as_u64() < Some(5), || cluster.source().to_string());
 
     // What the watch would go on from is forgotten: 410.
     cluster.do_(async |server| server.expire().await.unwrap());
@@ -186,7 +194,7 @@ fn an_api_server_that_stands_still_keeps_nothing_waiting() {
     cluster.node.wait_ready(&mut agent);
     assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
     cluster.node.delete_rule(vcn::Family::Ipv4, 1537);
-    wait_for("the repair", || agent.events("host.repaired").len() == 1, || agent.log());
+    agent.wait_said("host.repaired", "rule add pref 1537");
     wait_for("a deadline", || agent.events("npn.watch_lost").len() == 1, || agent.log());
     let nameless = agent.log().lines().find(|line| !line.contains(r#""event":"#)).map(str::to_owned);
     assert_eq!(nameless, None, "every line has an event's name");

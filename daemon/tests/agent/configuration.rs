@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::node::{Agent, Node, wait_for};
 use crate::program::node_with_pods;
+use crate::running::{SECOND, in_time};
 
 /// A configuration as a ConfigMap's volume shows it: the file is a link by way of `..data`, which is replaced as a whole.
 fn deliver(node: &Node, version: u32, text: &str) -> String {
@@ -64,24 +64,36 @@ fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
 fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_used() {
     let node = node_with_pods();
     let agent = configured(&node, "LOG_LEVEL=info\n");
-    deliver(&node, 2, "PODS_MAY_USE_METADATA=deny\n");
-    let took = wait_for("the new rules", || changes(&agent).iter().any(|it| it.starts_with("nft")), || agent.log());
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let (mut version, mut taken) = (1, 0);
+    let mut take = |said: &str| {
+        (version, taken) = (version + 1, taken + 1);
+        deliver(&node, version, said);
+        // By then it is said what was changed.
+        wait_for("the new rules", || node.passes("settings") == taken, || agent.log())
+    };
+    in_time(SECOND, "a new value", || {
+        if changes(&agent).iter().any(|it| it.starts_with("nft")) {
+            take("PODS_MAY_USE_METADATA=allow\n");
+        }
+        agent.timed(|| take("PODS_MAY_USE_METADATA=deny\n"))
+    });
     let before = changes(&agent);
+    assert!(before.iter().any(|it| it.starts_with("nft")), "{before:?}");
 
-    deliver(&node, 3, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
+    deliver(&node, version + 1, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
     wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(changes(&agent), before, "nothing of a wrong configuration is used");
     let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
     assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
 
-    deliver(&node, 4, "PODS_MAY_USE_METADATA=allow\n");
+    deliver(&node, version + 2, "PODS_MAY_USE_METADATA=allow\n");
     wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
     assert!(changes(&agent).len() > before.len(), "{:?}", changes(&agent));
     let read = |result: &str| format!("configuration_readings_total{{result=\"{result}\"}}");
     let metrics = node.get("/metrics").1;
-    assert!(metrics.contains(&(read("ok") + " 2")) && metrics.contains(&(read("error") + " 1")), "{metrics}");
+    let taken = format!("{} {}\n", read("ok"), taken + 1);
+    assert!(metrics.contains(&taken) && metrics.contains(&(read("error") + " 1")), "{metrics}");
 }
 
 #[test]

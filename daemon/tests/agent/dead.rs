@@ -50,16 +50,15 @@ fn a_pod_that_went_without_a_del_gives_its_addresses_back_and_leaves_nothing() {
     );
     assert_eq!(left(&node), one);
     assert_eq!(held(&node), lives.addresses());
-    assert!(lives.is_connected());
-    let said = agent.events("host.repaired");
-    let said: Vec<_> = said.iter().filter_map(|line| line["change"].as_str()).collect();
-    assert!(said.iter().any(|text| text.starts_with("attachment del vcn-native/died/eth0 (")), "{said:?}");
+    lives.wait_connected();
+    agent.wait_said("host.repaired", "attachment del vcn-native/died/eth0 (");
     let metrics = || node.get("/metrics").1;
     assert!(metrics().contains(r#"reconcile_changes_total{noun="attachment",cause="timer"} 1"#), "{}", metrics());
     let forgotten = || metrics().contains(r#"aftercare_addresses_total{what="forget",result="ok"} 2"#);
     wait_for("its connections to be forgotten", forgotten, metrics);
     lives.del(&node);
-    assert_eq!(left(&node), nothing);
+    // A look at that moment takes a DEL half done for something to repair, and takes the repair back.
+    wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
 }
 
 #[test]
@@ -90,7 +89,8 @@ fn a_pod_lives_although_its_namespaces_path_is_stale_and_somebody_took_its_links
     });
     looked_around(&node, &agent);
     assert_eq!(held(&node), [nameless.addresses(), other.addresses()].concat());
-    assert!(nameless.is_connected() && other.is_connected());
+    nameless.wait_connected();
+    other.wait_connected();
 }
 
 #[test]

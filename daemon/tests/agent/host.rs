@@ -20,6 +20,7 @@ use vcn::{Family, Mtu};
 
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, texts, wait_for};
+use crate::running::{SECOND, in_time};
 
 /// What the sources of a node say, asked as the agent asks.
 fn world(node: &Node, vnics: Vec<Value>, settings: &Settings) -> World {
@@ -300,14 +301,14 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
     node.plug("ens5", 33);
     node.plug("ens6", 34);
     let settings = node.settings(&[]);
-    let mut reconciler = Reconciler::new(settings.clone()).unwrap();
+    let (begun, mut reconciler) = (Instant::now(), Reconciler::new(settings.clone()).unwrap());
     let one = world(&node, vec![vnic("primary", 10), vnic("a", 33)], &settings);
     pass(&node, &mut reconciler, &one, Cause::Start);
     let other = world(&node, vec![vnic("primary", 10), vnic("b", 34)], &settings);
     pass(&node, &mut reconciler, &other, Cause::Sources);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
     // Not at once: the agent is young, and the list may only be short for a moment.
-    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    assert!(node.routes(Family::Ipv4, 1000).len() == 2 || begun.elapsed() > settings.detach_grace);
     let reconciler = RefCell::new(reconciler);
     let gone = || {
         pass(&node, &mut reconciler.borrow_mut(), &other, Cause::Timer);
@@ -379,8 +380,10 @@ fn a_pass_that_finds_nothing_to_do_is_short() {
     let world = Arc::new(world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings));
     let mut reconciler = Reconciler::new(settings).unwrap();
     pass(&node, &mut reconciler, &world, Cause::Start);
-    let begun = Instant::now();
-    pass(&node, &mut reconciler, &world, Cause::Kernel);
     // Not a benchmark: only that nobody put a binary's digest or a process start into the path of a repair.
-    assert!(begun.elapsed().as_millis() < 500, "{:?}", begun.elapsed());
+    in_time(SECOND / 2, "a pass", || {
+        let begun = Instant::now();
+        pass(&node, &mut reconciler, &world, Cause::Kernel);
+        begun.elapsed()
+    });
 }

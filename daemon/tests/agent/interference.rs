@@ -57,7 +57,7 @@ fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
     let node = dual_stack_node();
     let agent = running(&node);
     let pod = Pod::add(&node, "a");
-    wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
+    pod.wait_connected();
     // Oracle Linux's own.
     sh(&node, "iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited");
     let said = wait_told(&node, &agent, "ForwardingRejected", 1);
@@ -66,7 +66,7 @@ fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
     assert!(said[0].starts_with("ip filter FORWARD: ") && said[0].contains(help), "{said:?}");
     sh(&node, &help.replace("iptables", "iptables-nft").replace(" and ", " && "));
     wait_told(&node, &agent, "ForwardingRejected", 0);
-    assert!(pod.is_connected());
+    pod.wait_connected();
     assert_eq!(agent.events("condition.cleared").len(), 1);
 }
 
@@ -121,7 +121,15 @@ fn node_with_drop_ins() -> (Node, Vec<String>) {
     let before = host_files(&node);
     let mut agent = node.agent_with_drop_ins("allow");
     node.wait_ready(&mut agent);
-    wait_for("the drop-ins", || host_files(&node).len() == before.len() + 4, || agent.log());
+    let written = || {
+        agent
+            .events("host.configured")
+            .iter()
+            .filter(|it| it["change"].as_str().unwrap().starts_with("write /"))
+            .count()
+    };
+    wait_for("the drop-ins", || written() == 4, || agent.log());
+    assert_eq!(host_files(&node).len(), before.len() + 4);
     agent.stop();
     (node, before)
 }
@@ -132,8 +140,7 @@ fn drop_ins_go_when_they_are_no_longer_allowed() {
     let mut agent = node.agent_with_drop_ins("deny");
     node.wait_ready(&mut agent);
     wait_for("them to go", || host_files(&node) == before, || format!("{:?}\n{}", host_files(&node), agent.log()));
-    let said = |line: &Value| line["change"] == "remove /etc/systemd/networkd.conf.d/50-vcn-native.conf";
-    assert!(agent.events("host.configured").iter().any(said), "{}", agent.log());
+    agent.wait_said("host.configured", "remove /etc/systemd/networkd.conf.d/50-vcn-native.conf");
     let notes: Value = serde_json::from_slice(&fs::read(node.path("lib/drop-ins.json")).unwrap()).unwrap();
     assert_eq!(notes["written"], serde_json::json!([]));
 }
@@ -154,7 +161,7 @@ fn a_firewall_of_iptables_legacy_is_told_and_what_it_says_helps() {
     let node = dual_stack_node();
     let agent = running(&node);
     let pod = Pod::add(&node, "a");
-    wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
+    pod.wait_connected();
     sh(&node, "iptables-legacy -P FORWARD DROP");
     let said = wait_told(&node, &agent, "ForwardingRejected", 1);
     assert!(!pod.is_connected());
@@ -162,7 +169,7 @@ fn a_firewall_of_iptables_legacy_is_told_and_what_it_says_helps() {
     assert!(said[0].starts_with("ip filter FORWARD (legacy): ") && said[0].contains(help), "{said:?}");
     sh(&node, &help.replace(" and ", " && "));
     wait_told(&node, &agent, "ForwardingRejected", 0);
-    assert!(pod.is_connected());
+    pod.wait_connected();
 }
 
 #[test]
@@ -218,10 +225,13 @@ fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
     let pod = Pod::add(&node, "a");
     sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
     sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
+    // Perhaps one after the other: a look may come between the two.
+    let both = "ens5 has the address 10.0.33.7/24, and there is the rule ";
+    let all = || told(&node, "VnicConfiguredTwice").iter().any(|it| it.contains(both));
+    wait_for("both to be told", all, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
     let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
-    assert!(said[0].contains("ens5 has the address 10.0.33.7/24, and there is the rule "), "{said:?}");
     assert!(said[0].contains("secondary_vnic_all_configure.sh (-d undoes it)"), "{said:?}");
-    assert!(pod.is_connected());
+    pod.wait_connected();
     sh(&node, "ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
     wait_told(&node, &agent, "VnicConfiguredTwice", 0);
 }

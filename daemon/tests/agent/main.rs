@@ -23,6 +23,7 @@ mod pods;
 mod program;
 mod records;
 mod router_advertisements;
+mod running;
 mod socket;
 mod subcommands;
 mod surroundings;

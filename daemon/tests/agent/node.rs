@@ -6,15 +6,11 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Parser;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use oke_node_agent::Args;
 use oke_node_agent::pass::Pass;
 use oke_node_agent::settings::Settings;
@@ -23,9 +19,7 @@ use serde_json::{Value, json};
 use vcn::{Family, IfName, MacAddr, TableId};
 
 use crate::metadata::Metadata;
-
-/// Far beyond what anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use crate::running::{Agent, wait_for};
 
 const PORT: &str = "127.0.0.1:9808";
 
@@ -56,12 +50,6 @@ pub(crate) struct Node {
     fabric: Netns,
     /// Host and port of the API server, where the node is in a cluster; the token is in `secrets`.
     pub(crate) api_server: OnceLock<(String, String)>,
-}
-
-/// The real program, running on a node. Killed when dropped.
-pub(crate) struct Agent {
-    child: Child,
-    log: PathBuf,
 }
 
 impl Node {
@@ -213,7 +201,7 @@ impl Node {
         command.args(self.options(more)).args(more).arg("run");
         command.stderr(out.try_clone().unwrap()).stdout(out);
         let child = self.inside(|| spawn_first(&mut command).unwrap());
-        Agent { child, log }
+        Agent::new(child, log)
     }
 
     /// Runs a subcommand to its end, as `kubectl exec` does.
@@ -239,8 +227,9 @@ impl Node {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        let Ok(answer) = self.inside(exchange) else { return (0, String::new()) };
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let answer = self.inside(exchange).unwrap_or_default();
+        // One that ends while it is asked answers nothing, too.
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else { return (0, String::new()) };
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
@@ -326,42 +315,6 @@ impl Node {
     }
 }
 
-impl Agent {
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
-    }
-
-    /// The log lines with this event.
-    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
-        let lines = self.log();
-        let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        parsed.filter(|line| line["event"] == event).collect()
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
-    }
-
-    /// SIGTERM; how it ended and after which time.
-    pub(crate) fn stop(&mut self) -> (ExitStatus, Duration) {
-        let begun = Instant::now();
-        self.signal(Signal::SIGTERM);
-        (self.child.wait().unwrap(), begun.elapsed())
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The NativePodNetwork of every node here, as OKE writes it.
 pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) -> Value {
     let entry = |(vnic, last): &(&str, u8)| {
@@ -387,18 +340,6 @@ pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) 
             "vnics": vnics.iter().map(entry).collect::<Vec<_>>(),
         },
     })
-}
-
-/// Waits for a condition; says how long it took. Fails with what `otherwise` tells.
-pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool, otherwise: impl FnOnce() -> String) -> Duration {
-    let begun = Instant::now();
-    while !condition() {
-        if begun.elapsed() > PATIENCE {
-            panic!("waited {PATIENCE:?} for {what}: {}", otherwise());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    begun.elapsed()
 }
 
 pub(crate) fn name(text: &str) -> IfName {

@@ -1,7 +1,5 @@
 //! What happens while a source does not answer.
 
-use std::time::{Duration, Instant};
-
 use netlink::{LinkChange, Socket};
 use serde_json::Value;
 
@@ -9,6 +7,7 @@ use crate::aftercare::dual_stack_node;
 use crate::metadata::{Fault, vnic};
 use crate::node::{Node, name, wait_for};
 use crate::pod::Pod;
+use crate::running::{SECOND, in_time};
 
 fn node_with_pods() -> Node {
     let node = Node::new();
@@ -100,15 +99,11 @@ fn withstands(fault: Fault) {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
-    let begun = Instant::now();
     node.metadata.set_fault(fault);
-    let told = || node.conditions() == ["MetadataUnavailable"];
     // A question takes half a minute at most.
-    while !told() && begun.elapsed() < Duration::from_secs(45) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(told(), "{fault:?}: {:?}\n{}", node.conditions(), agent.log());
-    println!("{fault:?} is told after {:?}", begun.elapsed());
+    let told = || node.conditions() == ["MetadataUnavailable"];
+    let took = wait_for("it to be told", told, || format!("{fault:?}: {:?}\n{}", node.conditions(), agent.log()));
+    println!("{fault:?} is told after {took:?}");
     assert_eq!(node.get("/readyz").0, 200);
     let message = node.get("/readyz").1;
     assert!(message.contains("the last good answer, ") && message.contains(" s old, is used"), "{message}");
@@ -122,11 +117,12 @@ fn withstands(fault: Fault) {
     assert!(age > 0.0 && age < 120.0, "{age}");
 
     assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), (pools, rules.clone()));
-    node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
-    let took = wait_for("the repair", || node.routes(vcn::Family::Ipv4, 1000).len() == 2, || agent.log());
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    let pod = Pod::add(&node, "a");
-    wait_for("a new pod to be connected", || pod.is_connected(), || agent.log());
+    in_time(SECOND, "the repair", || {
+        node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
+        let whole = || node.routes(vcn::Family::Ipv4, 1000).len() == 2;
+        agent.timed(|| wait_for("the repair", whole, || agent.log()))
+    });
+    Pod::add(&node, "a").wait_connected();
     node.metadata.set_fault(Fault::None);
     wait_for("the end of it", || node.conditions().is_empty(), || format!("{:?}\n{}", node.conditions(), agent.log()));
 }
@@ -178,11 +174,13 @@ fn a_native_pod_network_that_is_gone_withdraws_nothing_and_pools_follow_it_when_
     wait_for("the condition", || node.conditions() == ["NativePodNetworkPending"], || agent.log());
     assert_eq!((node.get("/readyz").0, node.pools()["vnics"].clone()), (200, vnics.clone()));
     assert!(node.pools()["reason"].as_str().unwrap().contains("no NativePodNetwork"), "{}", node.pools());
-    node.publish("BACKOFF", &[]);
-    wait_for("its state", || node.pools()["reason"].as_str().is_some_and(|it| it.contains("BACKOFF")), || agent.log());
-    assert_eq!(node.pools()["vnics"], vnics);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let took = wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    in_time(SECOND, "it is followed", || {
+        node.publish("BACKOFF", &[]);
+        let said = || node.pools()["reason"].as_str().is_some_and(|it| it.contains("BACKOFF"));
+        wait_for("its state", || said() && !node.conditions().is_empty(), || agent.log());
+        assert_eq!(node.pools()["vnics"], vnics);
+        node.publish("SUCCESS", &[("pods", 33)]);
+        agent.timed(|| wait_for("the end of it", || node.conditions().is_empty(), || agent.log()))
+    });
     assert_eq!((node.pools()["vnics"].clone(), node.pools()["reason"].clone()), (vnics, Value::Null));
 }

@@ -10,7 +10,7 @@ use ipam::{Allocation, BootId, BootTime, Pools, Request, Store, TENTATIVE_LIFETI
 use netlink::Netns;
 use vcn::{IfName, Mtu};
 
-use crate::node::{Node, name};
+use crate::node::{Node, name, wait_for};
 
 /// A pod on a node.
 pub(crate) struct Pod {
@@ -95,6 +95,12 @@ impl Pod {
 
     pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         self.network.addresses.iter().map(|address| address.address).collect()
+    }
+
+    /// Waits until it reaches its routers: a packet that is sent before the kernel has taken note of a link's carrier is
+    /// lost, and the answer to another may come late.
+    pub(crate) fn wait_connected(&self) {
+        wait_for("a pod to be connected", || self.is_connected(), || format!("{:?}", self.addresses()));
     }
 
     /// Whether it reaches its routers.

@@ -9,6 +9,7 @@ use vcn::{Family, HOST_LINK_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePrio
 use crate::aftercare::dual_stack_node;
 use crate::node::{Agent, Node, wait_for};
 use crate::pod::{Pod, is_link};
+use crate::running::{SECOND, in_time};
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_and_agent() -> (Node, Agent) {
@@ -50,30 +51,26 @@ fn mended(break_it: impl Fn(&mut Socket, &Pod) + Send + Sync) -> (Node, Agent) {
     let (node, agent) = node_and_agent();
     let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
     let whole = left(&node);
-    // What is sent before the kernel has taken note of a new link's carrier is lost.
-    wait_for("the pods to be connected", || pods.iter().all(Pod::is_connected), || agent.log());
-    node.on(|socket| break_it(socket, &pods[0]));
-    let took = wait_for(
-        "the repair",
-        || left(&node) == whole,
-        || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log()),
-    );
-    println!("mended after {took:?}");
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    // Not timed: a packet that is sent before the kernel has taken note of a carrier is lost, and a ping waits a second for it.
-    wait_for("the pod to be connected again", || pods[0].is_connected(), || agent.log());
-    assert!(pods.iter().all(Pod::is_connected));
+    pods.iter().for_each(Pod::wait_connected);
+    in_time(SECOND, "mended", || {
+        node.on(|socket| break_it(socket, &pods[0]));
+        agent.timed(|| {
+            wait_for(
+                "the repair",
+                || left(&node) == whole,
+                || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log()),
+            )
+        })
+    });
+    // Not timed: packets may be lost, and a ping waits a second for each.
+    pods.iter().for_each(Pod::wait_connected);
     (node, agent)
-}
-
-fn said(agent: &Agent, change: &str) -> bool {
-    agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().starts_with(change))
 }
 
 #[test]
 fn rules_that_a_network_manager_flushed_come_back_within_a_second() {
     let (node, agent) = mended(|socket, _| flush_rules(socket));
-    assert!(said(&agent, "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{}", agent.log());
+    agent.wait_said("host.repaired", "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)");
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
     assert!(node.get("/metrics").1.contains(counted));
 }
@@ -95,7 +92,7 @@ fn a_host_end_that_udev_gave_another_ethernet_address_gets_its_own_back() {
         let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
         socket.change_link_named(pod.host_link(), &[mac]).unwrap();
     });
-    assert!(said(&agent, "link set vcn"), "{}", agent.log());
+    agent.wait_said("host.repaired", "link set vcn");
 }
 
 #[test]
@@ -123,7 +120,7 @@ fn a_host_end_that_somebody_gave_another_mtu_gets_its_own_back() {
         socket.change_link_named(pod.host_link(), &[LinkChange::Mtu(Mtu(1400))]).unwrap();
         assert_eq!(socket.link(pod.host_link()).unwrap().mtu, Mtu(1400));
     });
-    assert!(said(&agent, "link set vcn"), "{}", agent.log());
+    agent.wait_said("host.repaired", "link set vcn");
 }
 
 #[test]
@@ -137,9 +134,8 @@ fn what_broke_while_the_agent_was_down_is_told_by_plan_and_mended_when_it_starts
     assert!(text.contains("rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)"), "{text}");
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
-    let took = wait_for("the repair", || left(&node) == whole, || agent.log());
-    assert!(took < Duration::from_secs(1), "{took:?}");
-    wait_for("the pod to be connected", || pod.is_connected(), || agent.log());
+    wait_for("the repair", || left(&node) == whole, || agent.log());
+    pod.wait_connected();
 }
 
 #[test]
@@ -153,6 +149,9 @@ fn an_add_that_has_not_finished_is_left_alone() {
     let without = left(&node);
     other.take_down(&node, |step| !is_link(step));
     wait_for("the other's repair", || left(&node) == without, || agent.log());
+    let repaired =
+        || agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().ends_with("(pod b)"));
+    wait_for("it to be told", repaired, || agent.log());
     assert!(whole.len() > without.len());
     assert!(!agent.events("host.repaired").iter().any(|line| line["change"].as_str().unwrap().ends_with("(pod a)")));
 }
@@ -160,13 +159,23 @@ fn an_add_that_has_not_finished_is_left_alone() {
 #[test]
 fn pods_that_come_and_go_cost_no_pass() {
     let (node, agent) = node_and_agent();
+    // Events come in their order: with this repair all that the start made have been heard.
+    node.delete_rule(Family::Ipv4, 1537);
+    agent.wait_said("host.repaired", "rule add pref 1537");
     let before = node.passes("kernel");
+    let mut slow = 0;
     for number in 0..30 {
-        Pod::add(&node, &format!("c{number}")).del(&node);
+        let pod = Pod::add(&node, &format!("c{number}"));
+        let begun = Instant::now();
+        pod.del(&node);
+        // As long as a sign is left alone. On a busy machine a DEL may take that, and is then taken for what it looks like.
+        slow += u32::from(begun.elapsed() > Duration::from_millis(90));
     }
     let settled = || node.passes("kernel");
-    assert!(settled() <= before + 2, "{} passes after {before}\n{}", settled(), agent.log());
-    assert!(agent.events("host.repaired").is_empty(), "{}", agent.log());
+    let passes = settled();
+    println!("{} passes for {slow} slow DELs", passes - before);
+    assert!(passes <= before + 2 + 4 * slow, "{passes} passes after {before}, {slow} slow DELs\n{}", agent.log());
+    assert!(slow > 0 || agent.events("host.repaired").len() == 1, "{}", agent.log());
 }
 
 #[test]

@@ -86,11 +86,12 @@ fn what_plugins_logged_while_no_agent_was_there_is_taken_in_once() {
     }
     std::fs::write(node.path("run/verbs.log.1"), "no record\n").unwrap();
     let mut agent = node.agent(&[]);
-    wait_for_adds(&node, &agent, 50);
+    // The last that is done with a file.
+    wait_for("the damaged line", || metric(&node, "cni_records_refused_total") == 1, || agent.log());
     let lines = agent.events("cni.done");
     assert_eq!(lines.len(), 50);
     assert!(lines.iter().enumerate().all(|(at, line)| line["container"] == format!("{at}") && line["late"] == true));
-    assert_eq!((metric(&node, "cni_records_late_total"), metric(&node, "cni_records_refused_total")), (50, 1));
+    assert_eq!((ok_adds(&node), metric(&node, "cni_records_late_total")), (50, 50));
     assert!(!log_path(&node.path("run")).exists());
     agent.stop();
     let mut agent = node.agent(&[]);
@@ -106,19 +107,15 @@ fn an_agent_that_hangs_holds_no_plugin_up_and_misses_nothing() {
     node.wait_ready(&mut agent);
     agent.signal(Signal::SIGSTOP);
     let sink = Sink::new(node.path("run"));
-    let slowest = (0..1000)
-        .map(|number| {
-            let begun = Instant::now();
-            assert_ne!(sink.send(&record("ADD", number)), Delivery::Lost);
-            begun.elapsed()
-        })
-        .max();
-    println!("the slowest of 1000 took {slowest:?}");
-    assert!(slowest.unwrap() < Duration::from_secs(1), "{slowest:?}");
+    let begun = Instant::now();
+    (0..1000).for_each(|number| assert_ne!(sink.send(&record("ADD", number)), Delivery::Lost));
+    println!("all of 1000 took {:?}", begun.elapsed());
+    // Far less than if each waited for as little as a tenth of a second.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert!(log_path(&node.path("run")).exists(), "the queue must have filled");
     agent.signal(Signal::SIGCONT);
     wait_for_adds(&node, &agent, 1000);
-    assert!(!log_path(&node.path("run")).exists());
+    wait_for("the file to go", || !log_path(&node.path("run")).exists(), || agent.log());
 }
 
 #[test]
@@ -129,7 +126,9 @@ fn a_flood_of_runs_is_counted_whole_and_logged_in_part() {
     assert!((0..3000).all(|number| sink.send(&record("ADD", number)) == Delivery::Log));
     let agent = node.agent(&[]);
     wait_for_adds(&node, &agent, 3000);
-    let lines = agent.events("cni.done").len();
-    assert!((1000..1500).contains(&lines), "{lines} lines");
-    assert_eq!(metric(&node, "cni_lines_dropped_total"), 3000 - lines as u64);
+    let lines = || agent.events("cni.done").len();
+    let all = || metric(&node, "cni_lines_dropped_total") + lines() as u64 == 3000;
+    wait_for("the last", all, || format!("{} lines", lines()));
+    // 20 more for each second that it takes.
+    assert!((1000..2000).contains(&lines()), "{} lines", lines());
 }

@@ -92,9 +92,9 @@ fn with_an_agent_a_plan_shows_what_it_will_do_about_what_it_cannot_hear_of() {
     let planned = || {
         node.inside(set);
         node.run(&["plan"]).1.contains("proxy_delay=0 (was 80)")
+            && node.sysctl("net/ipv4/neigh/ens5/proxy_delay") == "80"
     };
     wait_for("the plan", planned, || node.run(&["plan"]).1);
-    assert_eq!(node.sysctl("net/ipv4/neigh/ens5/proxy_delay"), "80");
 }
 
 #[test]
@@ -106,7 +106,8 @@ fn an_agent_that_hangs_is_told_so_in_time() {
     let begun = Instant::now();
     let output = node.output(&["why-not-ready"]);
     agent.signal(Signal::SIGCONT);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    // It waits for 10 s, and for nothing else.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("no answer within 10 s: it is stopped, starved or hangs"), "{said}");
     assert_eq!(output.status.code(), Some(1));

@@ -15,6 +15,9 @@ use crate::pod::Pod;
 
 const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
 
+/// How long Kubernetes waits before it kills. The agent waits for an answer for 4 s of it.
+const GRACE: Duration = Duration::from_secs(30);
+
 /// Every file with its mode and owner, and its content; sockets are nobody's files.
 const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf '%p %y %m %U\\n' | sort && \
                      find bin net.d run lib host -type f -exec sha256sum '{}' + | sort -k 2";
@@ -59,9 +62,16 @@ impl Scene {
 
     /// SIGTERM; the node before it and after it.
     fn stop(&self, agent: &mut Agent) -> (String, String) {
-        let before = looks(&self.cluster.node);
-        let (status, took) = agent.stop();
-        assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}: {}", agent.log());
+        let mut before = looks(&self.cluster.node);
+        let mut stopped = agent.stop();
+        // On a busy machine a look at everything may take longer than the agent waits for it, and then it rather leaves all.
+        while agent.events("agent.uninstall_refused").iter().any(|refused| refused["reason"] == "busy") {
+            *agent = self.ready_agent(&[]);
+            before = looks(&self.cluster.node);
+            stopped = agent.stop();
+        }
+        let (status, took) = stopped;
+        assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
         (before, looks(&self.cluster.node))
     }
 
@@ -171,9 +181,10 @@ fn an_api_server_that_says_nothing_keeps_the_agent_waiting_for_four_seconds_and_
     let before = looks(&scene.cluster.node);
     let (status, took) = agent.stop();
     assert!(status.success() && took > Duration::from_millis(3900), "{status} after {took:?}");
-    assert!(took < Duration::from_secs(7), "{took:?}");
+    assert!(took < GRACE, "{took:?}");
     same(&looks(&scene.cluster.node), &before, &agent);
     assert_eq!(words(&agent, "agent.returning"), ["unreachable"]);
+    assert_eq!(agent.events("agent.returning")[0]["why"], "no answer within 4 s");
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! The agent's program while it runs: what it says, how it is stopped, and waiting for what it does.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Far beyond what anything here takes, even where four programs want each processor.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the agent promises of repairs.
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// How often what is promised is tried.
+const TRIES: usize = 5;
+
+/// The real program, running on a node. Killed when dropped.
+pub(crate) struct Agent {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Agent {
+    pub(crate) const fn new(child: Child, log: PathBuf) -> Self {
+        Self { child, log }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The log lines with this event.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        let lines = self.log();
+        let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        parsed.filter(|line| line["event"] == event).collect()
+    }
+
+    /// Waits until it says that it made a change that begins so. It says it after the pass that made it: what the kernel or
+    /// the disk shows comes first. When it is said, what a pass counts and reports is there, too.
+    pub(crate) fn wait_said(&self, event: &str, change: &str) -> Value {
+        let found = || {
+            let mut lines = self.events(event).into_iter();
+            lines.find(|line| line["change"].as_str().is_some_and(|said| said.starts_with(change)))
+        };
+        wait_for(&format!("{event}: {change}"), || found().is_some(), || self.log());
+        found().unwrap()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// SIGTERM; how it ended and after which time.
+    pub(crate) fn stop(&mut self) -> (ExitStatus, Duration) {
+        let begun = Instant::now();
+        self.signal(Signal::SIGTERM);
+        (self.child.wait().unwrap(), begun.elapsed())
+    }
+
+    /// How long something takes, less what the agent's threads and this one waited for a processor meanwhile: that is the
+    /// machine's doing.
+    pub(crate) fn timed(&self, work: impl FnOnce() -> Duration) -> Duration {
+        let before = self.kept_waiting();
+        let took = work();
+        took.saturating_sub(self.kept_waiting().saturating_sub(before))
+    }
+
+    fn kept_waiting(&self) -> Duration {
+        // On a processor, waiting for one, how often; nanoseconds.
+        let waited = |file: PathBuf| {
+            let said = fs::read_to_string(file).unwrap_or_default();
+            said.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+        };
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten().flatten();
+        let agents: u64 = tasks.map(|task| waited(task.path().join("schedstat"))).sum();
+        Duration::from_nanos(agents + waited("/proc/thread-self/schedstat".into()))
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Something is done in time at the first try or at one of a few more. Locks of the kernel's and disks are shared with all
+/// that runs beside a test, so once may be late; what is slow by itself is late each time.
+pub(crate) fn in_time(bound: Duration, what: &str, mut attempt: impl FnMut() -> Duration) {
+    let mut late = Vec::new();
+    while late.len() < TRIES {
+        let took = attempt();
+        if took < bound {
+            println!("{what}: {took:?}");
+            return;
+        }
+        late.push(took);
+    }
+    panic!("{what}: not within {bound:?}, but after {late:?}");
+}
+
+/// Waits for a condition; says how long it took. Fails with what `otherwise` tells.
+pub(crate) fn wait_for(what: &str, condition: impl Fn() -> bool, otherwise: impl FnOnce() -> String) -> Duration {
+    let begun = Instant::now();
+    while !condition() {
+        if begun.elapsed() > PATIENCE {
+            panic!("waited {PATIENCE:?} for {what}: {}", otherwise());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    begun.elapsed()
+}
