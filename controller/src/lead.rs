@@ -18,7 +18,7 @@ use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::chance::chance;
 use crate::cloud;
-use crate::events::{Events, Reporter};
+use crate::events::Events;
 use crate::metrics::Now;
 use crate::profile::run::{GRACE, Profiles};
 use crate::settings::Settings;
@@ -97,7 +97,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(client.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
         () = follow_profiles(client.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
-        () = writer.run(client, Reporter { instance: identity }) => bail!("the task that writes events ended"),
+        () = writer.run(client, identity) => bail!("the task that writes events ended"),
         ended = working => ended,
     }
 }

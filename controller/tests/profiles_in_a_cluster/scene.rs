@@ -12,7 +12,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use kube_harness::ApiServer;
-use oke_node_controller::events::{Events, Reporter};
+use oke_node_controller::events::Events;
 use oke_node_controller::metrics::Metrics;
 use oke_node_controller::profile::run::Profiles;
 use oke_node_controller::store::{Store, follow_attachments, follow_nodes, follow_profiles};
@@ -77,7 +77,7 @@ async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::
         follow_attachments(client(), store.clone(), attachments, |_| {}),
         follow_nodes(client(), store.clone(), nodes, |_| {}),
         follow_profiles(client(), store.clone(), profiles),
-        writer.run(client(), Reporter { instance: "test".to_owned() }),
+        writer.run(client(), "test".to_owned()),
         work,
     );
 }

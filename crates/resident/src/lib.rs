@@ -1,15 +1,17 @@
 //! What our resident programs have in common towards the people who operate them: how they are configured, what they
-//! log, how they are measured and asked how they are. Nothing of what they do.
+//! log, how they are measured and asked how they are, what they tell Kubernetes. Nothing of what they do.
 //!
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (hot, last good kept)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)
+//!   events (of Kubernetes)
 //! ```
 
 pub mod args;
 pub mod command_line;
 pub mod config;
 pub mod documents;
+pub mod events;
 pub mod logging;
 pub mod metrics;
 pub mod readable;

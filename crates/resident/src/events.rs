@@ -1,0 +1,157 @@
+//! Events of Kubernetes (events.k8s.io/v1): what happened to an object, for people who read `kubectl describe`. What is worth
+//! telling, and when it is told again, is the program's to say; here is what an event looks like and how one is written.
+//! kube's own recorder is not used: it folds news of one reason into the first one's words.
+
+mod told;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+use thiserror::Error;
+use tokio::time::timeout;
+
+pub use told::Told;
+
+/// What happened to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// The object, with its uid.
+    pub regarding: ObjectReference,
+    /// Whether somebody should look at it.
+    pub level: Level,
+    /// A stable word, in CamelCase.
+    pub reason: &'static str,
+    /// What the program was doing, in CamelCase.
+    pub action: &'static str,
+    /// In words, with what to do next; cut after a thousand bytes.
+    pub note: String,
+}
+
+/// Whether somebody should look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// For the record.
+    Normal,
+    /// Somebody should.
+    Warning,
+}
+
+/// Who tells, as events say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reporter {
+    /// The program, as a qualified name.
+    pub controller: &'static str,
+    /// This pod's name.
+    pub instance: String,
+}
+
+/// Why an event was not written.
+#[derive(Debug, Error)]
+pub enum Unwritten {
+    /// The API server refused it.
+    #[error("{0}")]
+    Refused(String),
+    /// It could not be asked.
+    #[error(transparent)]
+    Unreachable(kube::Error),
+    /// It does not answer.
+    #[error("no answer within {DEADLINE:?}")]
+    Silent,
+}
+
+/// For one write.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes; the API server takes 1024.
+const LONGEST_NOTE: usize = 1000;
+/// Where events of objects without a namespace are.
+const NAMESPACE: &str = "default";
+
+/// Writes one event about an object that has no namespace of its own, once, with a deadline.
+///
+/// # Errors
+/// When it is not there afterwards; where there was no answer, it may be all the same.
+pub async fn write(client: Client, reporter: &Reporter, news: &News) -> Result<(), Unwritten> {
+    let api: Api<Event> = Api::namespaced(client, NAMESPACE);
+    let event = event(news, reporter, Timestamp::now());
+    match timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(kube::Error::Api(status))) => Err(Unwritten::Refused(status.message.clone())),
+        Ok(Err(error)) => Err(Unwritten::Unreachable(error)),
+        Err(_) => Err(Unwritten::Silent),
+    }
+}
+
+fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
+    let name = news.regarding.name.clone().unwrap_or_default();
+    // As every recorder names them: unique by the nanosecond. Object names have room for it up to 236 bytes.
+    let name = format!("{}.{:x}", cut(&name, 236), now.as_nanosecond());
+    Event {
+        metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
+        action: Some(news.action.to_owned()),
+        reason: Some(news.reason.to_owned()),
+        type_: Some(
+            match news.level {
+                Level::Normal => "Normal",
+                Level::Warning => "Warning",
+            }
+            .to_owned(),
+        ),
+        note: Some(cut(&news.note, LONGEST_NOTE).to_owned()),
+        regarding: Some(news.regarding.clone()),
+        event_time: Some(MicroTime(now)),
+        reporting_controller: Some(reporter.controller.to_owned()),
+        reporting_instance: Some(cut(&reporter.instance, 128).to_owned()),
+        ..Event::default()
+    }
+}
+
+/// The beginning, at most so many bytes, no character in pieces.
+fn cut(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_as_the_api_server_takes_it() {
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some("node-a".to_owned()),
+            uid: Some("4711".to_owned()),
+            ..ObjectReference::default()
+        };
+        let (level, note) = (Level::Warning, "no profile \"x\"".to_owned());
+        let news = News { regarding, level, reason: "UnknownVnicProfile", action: "Stamp", note };
+        let controller = "oke.oraclecloud.com/oke-node-controller";
+        let reporter = Reporter { controller, instance: "oke-node-controller-0".to_owned() };
+        let written = event(&news, &reporter, Timestamp::from_second(1).unwrap());
+        let expected = serde_json::json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": { "name": "node-a.3b9aca00", "namespace": "default" },
+            "action": "Stamp",
+            "eventTime": "1970-01-01T00:00:01.000000Z",
+            "note": "no profile \"x\"",
+            "reason": "UnknownVnicProfile",
+            "regarding": { "apiVersion": "v1", "kind": "Node", "name": "node-a", "uid": "4711" },
+            "reportingController": "oke.oraclecloud.com/oke-node-controller",
+            "reportingInstance": "oke-node-controller-0",
+            "type": "Warning"
+        });
+        assert_eq!(serde_json::to_value(written).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_long_note_is_cut_between_characters() {
+        assert_eq!(cut(&"é".repeat(600), LONGEST_NOTE).len(), LONGEST_NOTE);
+        assert_eq!(cut("aé", 2), "a");
+    }
+}
