@@ -12,6 +12,9 @@ const EXAMPLES: &str = "Examples:
   oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
   oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
 
+const CNI_CACHE_DIR: &str = "/var/lib/cni";
+const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";
+
 /// Puts the VCN-native CNI binaries and configuration on this node, where the cluster uses VCN-native pod networking.
 ///
 /// Prints the decision, the signal that decided, and what was (or, with --dry-run, would be) changed. Signals are given
@@ -115,6 +118,9 @@ pub struct Options {
     /// Where things are.
     #[command(flatten)]
     pub directories: Directories,
+    /// Who tells whether a takeover may be.
+    #[command(flatten)]
+    pub witnesses: Witnesses,
 }
 
 /// Where things are, as seen from here.
@@ -126,15 +132,20 @@ pub struct Directories {
     /// Where the container runtime looks for CNI configurations, as seen from here
     #[arg(long, env = "CNI_CONF_DIR", default_value = "/etc/cni/net.d", value_name = "DIR")]
     pub cni_conf_dir: PathBuf,
-    /// Where the container runtime keeps what plugins answered, as seen from here: tells whether pods live here (takeover)
-    #[arg(long, env = "CNI_CACHE_DIR", default_value = "/var/lib/cni", value_name = "DIR")]
-    pub cni_cache_dir: PathBuf,
-    /// Where OKE's own CNI keeps which addresses are used: tells the same
-    #[arg(long, env = "OKE_STATE_DIR", default_value = "/dev/shm/oci-cni", value_name = "DIR")]
-    pub oke_state_dir: PathBuf,
     /// Where the plugin binaries to install are
     #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
     pub source_dir: PathBuf,
+}
+
+/// What tells whether pods of OKE's own CNI live here, as seen from here.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Witnesses {
+    /// Where the container runtime keeps what plugins answered, as seen from here: tells whether pods live here (takeover)
+    #[arg(long, env = "CNI_CACHE_DIR", default_value = CNI_CACHE_DIR, value_name = "DIR")]
+    pub cni_cache_dir: PathBuf,
+    /// Where OKE's own CNI keeps which addresses are used: tells the same
+    #[arg(long, env = "OKE_STATE_DIR", default_value = OKE_STATE_DIR, value_name = "DIR")]
+    pub oke_state_dir: PathBuf,
 }
 
 impl Options {
@@ -148,6 +159,7 @@ impl Options {
             pod_mtu: None,
             chain_into: None,
             directories,
+            witnesses: Witnesses { cni_cache_dir: CNI_CACHE_DIR.into(), oke_state_dir: OKE_STATE_DIR.into() },
         }
     }
 }

@@ -11,6 +11,8 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Value};
 
+use crate::conf_json::{Lossy, string};
+
 /// A part of the new text, in its order.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
@@ -79,6 +81,18 @@ impl<'a> Document<'a> {
     /// A member's text.
     pub(crate) fn get(&self, key: &str) -> Option<&'a str> {
         self.position(key).and_then(|at| self.parts.get(at)).map(|part| part.value)
+    }
+
+    /// A member's value, where that is a string.
+    pub(crate) fn string(&self, key: &str) -> Option<String> {
+        string(self.get(key)?)
+    }
+
+    /// The plugin whose entry it is. Go looks for this key in any case, and takes an empty name for none.
+    pub(crate) fn kind(&self) -> Option<String> {
+        let folded = |part: &&Part<'_>| part.key.as_ref().is_some_and(|key| key.eq_ignore_ascii_case("type"));
+        let value = self.get("type").or_else(|| Some(self.parts.iter().rfind(folded)?.value));
+        string(value?).filter(|kind| !kind.is_empty())
     }
 
     /// Where a member is: of several with one key the last, which is the one that counts for every reader in the field.
@@ -159,8 +173,8 @@ impl<'de> Visitor<'de> for Members {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some(member) = map.next_entry()? {
-            members.push(member);
+        while let Some((Lossy(key), value)) = map.next_entry()? {
+            members.push((key, value));
         }
         Ok(members)
     }

@@ -16,6 +16,7 @@
 
 mod apply;
 mod args;
+mod conf_json;
 mod conflist;
 mod decision;
 pub mod departure;
@@ -42,7 +43,7 @@ mod signals;
 mod uninstall;
 mod versions;
 
-pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs};
+pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs, Witnesses};
 pub use decision::{Decision, decide};
 pub use digest::Digest;
 pub use entry::{Entry, EntryError};

@@ -149,8 +149,7 @@ impl<'a> Entries<'a> {
         let wanted = listed(wanted);
         let mut found: Vec<Found<'a>> = Vec::new();
         for part in &plugins.parts {
-            let kind: Value = serde_json::from_str(Document::object(part.value)?.get("type")?).ok()?;
-            let kind = kind.as_str()?.to_owned();
+            let kind = Document::object(part.value)?.kind()?;
             // Without memory, what we might put there is taken for what we did put there.
             let written = match known {
                 true => last.iter().any(|(name, _)| *name == kind),

@@ -11,9 +11,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::{ConfFile, Settings};
+use crate::document::Document;
+use crate::{ConfFile, Settings, conf_json};
 
 /// The name of OKE's network where its configuration does not say another.
 const NETWORK: &str = "oci";
@@ -99,8 +98,7 @@ fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> Found {
 fn networks(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
     let name = |file: &ConfFile| {
         let text = fs::read(settings.cni_conf_dir.join(&file.name)).ok()?;
-        let document: Value = serde_json::from_slice(&text).ok()?;
-        document.get("name")?.as_str().map(str::to_owned)
+        Document::object(&conf_json::text(&text))?.string("name")
     };
     let mut networks: Vec<String> = conf_files.iter().filter(|file| file.is_oke()).filter_map(name).collect();
     networks.push(NETWORK.to_owned());

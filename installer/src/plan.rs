@@ -105,7 +105,15 @@ impl Plan {
 
 fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
     let before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
-    before.map(|file| match &file.contents {
+    // The runtime reads no further than to the first that it can use.
+    let mut used = false;
+    let reached = before.filter(move |file| {
+        let sound = matches!(file.contents, Contents::Plugins(_));
+        let reached = sound || !used;
+        used |= sound;
+        reached
+    });
+    reached.map(|file| match &file.contents {
         Contents::Plugins(_) => Note::SortsBefore { file: file.name.clone() },
         Contents::Malformed(reason) | Contents::Refused(_, reason) => {
             Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() }

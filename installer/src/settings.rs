@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vcn::Mtu;
 
-use crate::args::{Directories, Options};
+use crate::args::{Directories, Options, Witnesses};
 use crate::entry::VNIC_ATTACH;
 use crate::record::BEFORE;
 use crate::{Entry, EntryError};
@@ -95,7 +95,8 @@ impl Settings {
     /// # Errors
     /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
-        let Directories { cni_bin_dir, cni_conf_dir, cni_cache_dir, oke_state_dir, source_dir } = options.directories;
+        let Directories { cni_bin_dir, cni_conf_dir, source_dir } = options.directories;
+        let Witnesses { cni_cache_dir, oke_state_dir } = options.witnesses;
         for (option, path) in [
             ("--cni-bin-dir", &cni_bin_dir),
             ("--cni-conf-dir", &cni_conf_dir),

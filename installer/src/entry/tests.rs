@@ -15,6 +15,26 @@ fn names_and_json_may_be_listed() {
     assert_eq!(tuning.to_string(), r#"{"type":"tuning","sysctl":{"net.core.somaxconn":"500"}}"#);
 }
 
+/// It reads every number as a float64 and hands that to the plugin, whatever the text was.
+#[test]
+fn a_number_is_written_so_that_the_runtime_reads_what_was_meant() {
+    let value = |text: &str| text.parse::<f64>().unwrap().to_bits();
+    for number in [
+        "9007199254740993",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "1.10",
+        "1e3",
+    ] {
+        let entry = Entry::list(&format!(r#"[{{"type":"x","n":{number}}}]"#)).unwrap().remove(0).to_json();
+        let text = format!("{entry:#}");
+        let (_, written) = text.rsplit_once(": ").unwrap();
+        assert_eq!(value(written.trim_end_matches(['\n', '}'])), value(number), "{text}");
+    }
+    assert!(matches!(Entry::list(r#"[{"type":"x","n":1e999}]"#), Err(EntryError::Json(_))));
+}
+
 #[test]
 fn what_makes_no_chain_is_refused_with_the_right_names() {
     let refused = |text: &str| Entry::list(text).unwrap_err().to_string();

@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::At;
+use crate::conf_json;
+use crate::document::Document;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
 
@@ -62,41 +62,41 @@ impl ConfFile {
 impl Contents {
     /// Reads a configuration, a list of plugins or a single one.
     #[must_use]
-    pub fn parse(text: &[u8]) -> Self {
-        match serde_json::from_slice(text) {
-            Ok(value) => Self::of(&value),
-            Err(error) => Self::Malformed(error.to_string()),
+    pub fn parse(contents: &[u8]) -> Self {
+        let text = conf_json::text(contents);
+        match conf_json::complaint(&text) {
+            None => Self::of(&text),
+            Some(complaint) => Self::Malformed(complaint),
         }
     }
 
     /// Reads a file as libcni does, which is stricter, and goes by the extension.
-    fn of_file(name: &str, text: &[u8]) -> Self {
-        let value: Value = match serde_json::from_slice(text) {
-            Ok(value) => value,
-            Err(error) => return Self::Malformed(error.to_string()),
-        };
-        let said = |key: &str| value.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-        let complaint = match (name.ends_with(".conflist"), value.get("plugins")) {
-            (true, Some(Value::Array(plugins))) if plugins.is_empty() => Some("its list of plugins is empty"),
-            (true, None) => Some("it is a single plugin's, and its name promises a list"),
-            (true, _) if !said("name") => Some("it has no name"),
-            (false, Some(_)) if !said("type") => {
+    fn of_file(name: &str, contents: &[u8]) -> Self {
+        let Self::Plugins(types) = Self::parse(contents) else { return Self::parse(contents) };
+        let text = conf_json::text(contents);
+        let Some(document) = Document::object(&text) else { return Self::Plugins(types) };
+        let list = document.get("plugins").is_some();
+        let complaint = match (name.ends_with(".conflist"), list) {
+            (true, true) if types.is_empty() => Some("its list of plugins is empty"),
+            (true, false) => Some("it is a single plugin's, and its name promises a list"),
+            (true, true) if document.string("name").is_none_or(|name| name.is_empty()) => Some("it has no name"),
+            (false, true) if document.kind().is_none() => {
                 Some("it is a list of plugins, and its name does not end in .conflist")
             }
             _ => None,
         };
-        match (Self::of(&value), complaint) {
-            (Self::Plugins(types), Some(complaint)) => Self::Refused(types, complaint.to_owned()),
-            (found, _) => found,
+        match complaint {
+            Some(complaint) => Self::Refused(types, complaint.to_owned()),
+            None => Self::Plugins(types),
         }
     }
 
-    fn of(value: &Value) -> Self {
-        let kind = |plugin: &Value| plugin.get("type").and_then(Value::as_str).map(str::to_owned);
-        let types: Option<Vec<_>> = match value.get("plugins") {
-            Some(Value::Array(plugins)) => plugins.iter().map(kind).collect(),
-            Some(_) => None,
-            None => kind(value).map(|name| vec![name]),
+    fn of(text: &str) -> Self {
+        let Some(document) = Document::object(text) else { return Self::Malformed("it is no object".to_owned()) };
+        let types: Option<Vec<_>> = match document.get("plugins") {
+            Some(plugins) => Document::array(plugins)
+                .and_then(|plugins| plugins.parts.iter().map(|part| Document::object(part.value)?.kind()).collect()),
+            None => document.kind().map(|kind| vec![kind]),
         };
         types.map_or_else(|| Self::Malformed("a plugin has no type".to_owned()), Self::Plugins)
     }
@@ -193,12 +193,33 @@ mod tests {
             ("10-a.conflist", r#"{"name":"a","type":"bridge"}"#, Some("its name promises a list")),
             ("10-a.conf", r#"{"name":"a","type":"bridge"}"#, None),
             ("10-a.conf", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, Some("does not end in .conflist")),
+            ("10-a.conflist", r#"{"name":"a","plugins":[{"Type":"bridge"}]}"#, None),
+            ("10-a.conf", r#"{"TYPE":"none","type":"bridge"}"#, None),
         ] {
             let found = Contents::of_file(name, text.as_bytes());
             match refused {
                 None => assert_eq!(found, types(&["bridge"]), "{name}: {text}"),
                 Some(why) => assert!(matches!(&found, Contents::Refused(_, said) if said.contains(why)), "{found:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn what_is_nested_deep_is_sound_as_deep_as_the_runtime_reads_it() {
+        let list = |levels: usize| {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            format!(r#"{{"name":"a","plugins":[{{"type":"bridge","x":{open}{close}}}]}}"#)
+        };
+        let found = |levels| Contents::of_file("10-a.conflist", list(levels).as_bytes());
+        assert_eq!(found(200), types(&["bridge"]));
+        assert_eq!(found(9997), types(&["bridge"]));
+        assert_eq!(found(9998), Contents::Malformed("it is nested deeper than 10000 levels".to_owned()));
+    }
+
+    #[test]
+    fn a_plugin_without_a_name_is_none() {
+        for text in [r#"{"name":"a","plugins":[{"type":""}]}"#, r#"{"name":"a","plugins":[{"type":1}]}"#, r#"[]"#] {
+            assert!(matches!(Contents::of_file("10-a.conflist", text.as_bytes()), Contents::Malformed(_)), "{text}");
         }
     }
 

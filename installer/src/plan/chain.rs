@@ -5,16 +5,37 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Note;
-use crate::observed::{ChainBinary, Whose};
+use crate::document::Document;
+use crate::observed::{ChainBinary, Contents, Whose};
 use crate::versions::{Answer, Version};
-use crate::{Entry, Error, conflist};
+use crate::{Entry, Error, conf_json, conflist};
+
+/// The configuration on disk, as far as it is to be stood by.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    kinds: Vec<String>,
+    versions: BTreeSet<Version>,
+}
+
+impl Disk {
+    /// Reads it; one that cannot be read says nothing.
+    pub(super) fn of(contents: &[u8]) -> Self {
+        let Contents::Plugins(kinds) = Contents::parse(contents) else { return Self::default() };
+        let text = conf_json::text(contents);
+        let document = Document::object(&text);
+        let said = document.as_ref().and_then(|document| Document::array(document.get("cniVersions")?));
+        let versions = said.iter().flat_map(|said| &said.parts);
+        let versions = versions.filter_map(|version| conf_json::string(version.value)?.parse().ok()).collect();
+        Self { kinds, versions }
+    }
+}
 
 /// What the configuration is to say: our plugin, and every other that exists and answers. A plugin that is in it on disk
 /// and gave no sound answer this time stays: a moment of load must not take host ports away.
 pub(super) fn wanted(
     entries: &[Entry],
     chain: &[ChainBinary],
-    disk: Option<&Value>,
+    disk: &Disk,
     notes: &mut Vec<Note>,
 ) -> Result<Value, Error> {
     let mut common: Option<BTreeSet<Version>> = None;
@@ -29,12 +50,12 @@ pub(super) fn wanted(
                 notes.push(Note::Unsure { plugin: plugin(), reason });
                 match &binary.answer {
                     Answer::Speaks(versions) => versions.clone(),
-                    Answer::Missing | Answer::Refused(_) => said(disk),
+                    Answer::Missing | Answer::Refused(_) => disk.versions.clone(),
                 }
             }
-            (Err(reason), Whose::Settings) if is_listed(disk, &binary.name) && refused(&binary.answer) => {
+            (Err(reason), Whose::Settings) if disk.kinds.contains(&binary.name) && refused(&binary.answer) => {
                 notes.push(Note::KeptInChain { plugin: plugin(), reason });
-                said(disk)
+                disk.versions.clone()
             }
             (Err(reason), Whose::Settings) => {
                 notes.push(Note::LeftOut { plugin: plugin(), reason });
@@ -63,15 +84,4 @@ fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
 
 const fn refused(answer: &Answer) -> bool {
     matches!(answer, Answer::Refused(_))
-}
-
-fn is_listed(disk: Option<&Value>, plugin: &str) -> bool {
-    let plugins = disk.and_then(|disk| disk.get("plugins")?.as_array());
-    plugins.into_iter().flatten().any(|entry| entry.get("type").and_then(Value::as_str) == Some(plugin))
-}
-
-/// The versions that the configuration on disk promises.
-fn said(disk: Option<&Value>) -> BTreeSet<Version> {
-    let versions = disk.and_then(|disk| disk.get("cniVersions")?.as_array());
-    versions.into_iter().flatten().filter_map(|version| version.as_str()?.parse().ok()).collect()
 }

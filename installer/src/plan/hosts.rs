@@ -99,8 +99,7 @@ impl<'a> List<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let document = Document::object(text)?;
         let plugins = Document::array(document.get("plugins")?)?;
-        let kind = |text: &str| serde_json::from_str::<Value>(text).ok()?.get("type")?.as_str().map(str::to_owned);
-        let kinds = plugins.parts.iter().map(|part| kind(part.value)).collect::<Option<_>>()?;
+        let kinds = plugins.parts.iter().map(|part| Document::object(part.value)?.kind()).collect::<Option<_>>()?;
         Some(Self { document, plugins, kinds })
     }
 
@@ -146,8 +145,8 @@ fn speaks(answer: Option<&Answer>, text: &str) -> Result<(), String> {
         Some(Answer::Refused(reason)) => return Err(reason.clone()),
         Some(Answer::Missing) | None => return Err("its binary is missing".to_owned()),
     };
-    let document: Option<Value> = serde_json::from_str(text).ok();
-    let version = document.as_ref().and_then(|document| document.get("cniVersion")?.as_str()).unwrap_or("0.2.0");
+    let version = Document::object(text).and_then(|document| document.string("cniVersion"));
+    let version = version.unwrap_or_else(|| "0.2.0".to_owned());
     match version.parse::<Version>() {
         Ok(version) if versions.contains(&version) => Ok(()),
         _ => Err(format!("it is written for CNI {version}, which our plugin does not speak")),

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Facts, Note, Plan, Purpose, Step, Writing, chain};
+use super::chain::{self, Disk};
+use super::{Facts, Note, Plan, Purpose, Step, Writing};
 use crate::entry::MAIN;
 use crate::merge::Merge;
 use crate::observed::{At, ConfText};
@@ -26,9 +27,9 @@ impl Plan {
             let (path, reason) = (settings.conflist(), reason.clone());
             return self.failures.push(Error::Unusable { path, reason });
         }
-        let disk: Option<Value> = present.and_then(|found| serde_json::from_slice(&found.contents).ok());
+        let disk = present.map(|found| Disk::of(&found.contents)).unwrap_or_default();
         let entries = settings.entries();
-        let wanted = chain::wanted(&entries, &observed.chain, disk.as_ref(), &mut self.notes);
+        let wanted = chain::wanted(&entries, &observed.chain, &disk, &mut self.notes);
         let wanted = match wanted {
             Ok(wanted) => wanted,
             // Where its binary could not be looked at, that is said already.

@@ -263,6 +263,10 @@ fn files_before_ours_are_reported() {
     let after = Contents::Plugins(vec!["bridge".into()]);
     observed.conf_files.push(ConfFile { name: "87-podman.conflist".into(), contents: after });
     assert_eq!(planned(&observed, true), (vec![], vec!["malformed-before", "sorts-before"], Conflist::InPlace));
+    // The runtime has what it looks for before it gets there.
+    let refused = Contents::Refused(vec!["bridge".into()], "it has no name".into());
+    observed.conf_files.insert(2, ConfFile { name: "05-refused.conflist".into(), contents: refused });
+    assert_eq!(planned(&observed, true), (vec![], vec!["malformed-before", "sorts-before"], Conflist::InPlace));
 }
 
 #[test]

@@ -207,6 +207,33 @@ fn calling_it_wrongly_is_64_and_help_is_0() {
     }
 }
 
+/// What every option of the installer that uninstalling has no use for would promise, it would not keep.
+#[test]
+fn uninstall_offers_what_it_heeds_and_refuses_the_rest_by_its_name() {
+    let node = Node::new();
+    let (code, help) = node.run(&["uninstall", "--help"]);
+    assert_eq!(code, 0);
+    let offered: Vec<&str> =
+        help.split_whitespace().filter_map(|word| word.strip_prefix("--")).filter(|word| !word.is_empty()).collect();
+    let heeded = [
+        "cni-bin-dir",
+        "cni-conf-dir",
+        "source-dir",
+        "state-dir",
+        "data-dir",
+        "sysctl-root",
+        "host-root",
+        "force",
+        "dry-run",
+        "help",
+    ];
+    assert_eq!(offered, heeded, "{help}");
+    for unheeded in ["--cni-cache-dir", "--oke-state-dir", "--takeover", "--chain"] {
+        let (code, text) = node.run(&["uninstall", "--dry-run", unheeded, "/x"]);
+        assert!(code == 64 && text.contains(&format!("unexpected argument '{unheeded}'")), "{text}");
+    }
+}
+
 #[test]
 fn logs_are_json_on_stderr() {
     let node = Node::new();
