@@ -85,6 +85,31 @@ fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_writ
 }
 
 #[test]
+fn what_a_distribution_a_site_or_this_boot_tells_systemd_networkd_is_heeded() {
+    let node = dual_stack_node();
+    write(&node, "run/systemd/netif/state", "");
+    let agent = running(&node);
+    wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+    let text = |removes: &str| {
+        format!("[Network]\nManageForeignRoutingPolicyRules={removes}\nManageForeignRoutes={removes}\n")
+    };
+    for below in [
+        "usr/lib/systemd/networkd.conf",
+        "usr/lib/systemd/networkd.conf.d/10-vendor.conf",
+        "usr/local/lib/systemd/networkd.conf.d/10-site.conf",
+        "run/systemd/networkd.conf.d/10-boot.conf",
+    ] {
+        write(&node, below, &text("no"));
+        wait_told(&node, &agent, "NetworkManagerInterferes", 0);
+        write(&node, "etc/systemd/networkd.conf.d/90-admin.conf", &text("yes"));
+        wait_told(&node, &agent, "NetworkManagerInterferes", 1);
+        for file in [below, "etc/systemd/networkd.conf.d/90-admin.conf"] {
+            fs::remove_file(node.path("host").join(file)).unwrap();
+        }
+    }
+}
+
+#[test]
 fn where_it_is_allowed_drop_ins_are_written_once_and_end_it() {
     let node = dual_stack_node();
     let link = format!("run/systemd/netif/links/{}", index(&node));

@@ -27,13 +27,15 @@ const PORT: &str = "127.0.0.1:9808";
 const PROGRAM: &str = "/usr/local/bin/oke-node-agent";
 
 /// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 8] = [
+const VOLUMES: [(&str, &str); 10] = [
     ("/opt/cni/bin", "bin"),
     ("/etc/cni/net.d", "net.d"),
     ("/run/vcn-native", "run"),
     ("/var/lib/vcn-native", "lib"),
     ("/etc/systemd", "host/etc/systemd"),
     ("/run/systemd/netif", "host/run/systemd/netif"),
+    ("/run/systemd/networkd.conf.d", "host/run/systemd/networkd.conf.d"),
+    ("/usr", "host/usr"),
     ("/run/NetworkManager/devices", "host/run/NetworkManager/devices"),
     ("/etc/oci-utils.conf.d", "host/etc/oci-utils.conf.d"),
 ];
@@ -69,8 +71,8 @@ impl Node {
             route.gateway = Some("10.0.10.1".parse().unwrap());
             socket.add_route(&route).unwrap();
         });
-        for directory in ["source", "bin", "net.d"] {
-            fs::create_dir(node.path(directory)).unwrap();
+        for directory in ["source", "bin", "net.d", "host/usr"] {
+            fs::create_dir_all(node.path(directory)).unwrap();
         }
         let plugin = node.path("source/vcn-native");
         let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;

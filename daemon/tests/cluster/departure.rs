@@ -41,7 +41,13 @@ impl Scene {
         for directory in ["run", "lib"] {
             fs::DirBuilder::new().mode(0o700).create(cluster.node.path(directory)).unwrap();
         }
-        for directory in ["etc/systemd", "run/systemd/netif", "run/NetworkManager/devices", "etc/oci-utils.conf.d"] {
+        for directory in [
+            "etc/systemd",
+            "run/systemd/netif",
+            "run/systemd/networkd.conf.d",
+            "run/NetworkManager/devices",
+            "etc/oci-utils.conf.d",
+        ] {
             fs::create_dir_all(cluster.node.path("host").join(directory)).unwrap();
         }
         let before = looks(&cluster.node);

@@ -1,66 +1,23 @@
 //! The node agent needs every privilege that its manifest gives it: without any one of them something breaks that is
 //! promised. That it needs no others, all other tests of the suite show: they run it with these.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use sandbox::{Agent, Container, Node, NodeSpec, NpnShape, Runtime, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Agent, Container, Runtime};
 
-/// Far beyond what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::node::{World, within_patience};
 
 /// What the agent counts when a pod's address came.
 const ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="ok"}"#;
 const NOT_ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="error"}"#;
 
-struct World {
-    _vcn: Vcn,
-    node: Arc<Node>,
-}
-
-fn bin_dir() -> PathBuf {
-    let directory = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-    for program in ["oke-node-agent", "vcn-native"] {
-        assert!(directory.join(program).is_file(), "{program} is not built: cargo build --workspace --bins");
-    }
-    directory
-}
-
 impl World {
-    /// A node as it boots, with a NativePodNetwork.
-    fn new() -> Self {
-        let vcn = Vcn::builder()
-            .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse().unwrap()))
-            .subnet(SubnetSpec::new("pods", "10.0.32.0/24".parse().unwrap()))
-            .node(
-                NodeSpec::virtual_machine("node", "nodes")
-                    .metadata("oke-native-pod-networking", "true")
-                    .vnic(VnicSpec::for_pods("pods", 3)),
-            )
-            .start()
-            .unwrap();
-        let node = vcn.node("node").unwrap();
-        sandbox::publish_native_pod_network(&vcn, &node, NpnShape::PerFamily).unwrap();
-        Self { _vcn: vcn, node }
-    }
-
-    fn start(&self, container: &Container) -> Agent {
-        Agent::start_in(container, &self.node, &bin_dir()).unwrap()
-    }
-
     /// Attaches and detaches a pod; whether the metrics tell of a line afterwards.
     fn metrics_tell_after_a_pod(&self, line: &str) -> bool {
         let pod = self.node.add_pod("pod").unwrap();
         Runtime::of(&self.node).unwrap().add(&pod).unwrap();
         within_patience(|| Agent::metrics(&self.node).unwrap().contains(line))
-    }
-
-    fn log(&self) -> String {
-        Agent::log(&self.node).unwrap()
     }
 
     /// Whether the kernel has what the agent's node needs: the setting that pods need of the VNIC's link.
@@ -70,22 +27,10 @@ impl World {
     }
 }
 
-fn within_patience(mut condition: impl FnMut() -> bool) -> bool {
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if condition() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    false
-}
-
 #[test]
 fn with_all_of_its_privileges_it_does_its_work() {
     let world = World::new();
-    let mut agent = world.start(&Container::node_agent().unwrap());
-    agent.wait_ready(&world.node).unwrap();
+    let _agent = world.ready(&Container::node_agent().unwrap());
     assert!(world.host_is_set_up(), "{}", world.log());
     assert!(world.metrics_tell_after_a_pod(&format!("{ANNOUNCED} 1")), "{}", world.log());
     assert!(!world.log().contains("not permitted"), "{}", world.log());
@@ -130,41 +75,67 @@ fn each_volume_is_needed() {
     }
 }
 
-/// What each read-only volume shows, and what is said of it: without the volume, nothing.
+/// What a read-only volume shows, and what is said of it.
+struct Shown {
+    /// Files and what is in them; `{ens5}` is the index of that link.
+    files: &'static [(&'static str, &'static str)],
+    /// About whom something is said.
+    subject: &'static str,
+    /// That it is said with the volume. Without it, the contrary.
+    said: bool,
+}
+
+const NETWORKD: (&str, &str) = ("/run/systemd/netif/state", "");
+const LEAVES_OTHERS: &str = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n";
+const OCID: (&str, &str) = ("/etc/systemd/system/multi-user.target.wants/ocid.service", "");
+
+/// Nodes have no /usr of their own.
+const USR: &str = "/run/usr";
+
+fn shown(host: &str) -> Shown {
+    let (files, subject, said): (&[_], _, _) = match host {
+        "/etc/systemd" => (&[OCID], "ocid", true),
+        "/run/systemd/netif" => (&[NETWORKD], "systemd-networkd", true),
+        "/run/systemd/networkd.conf.d" => {
+            (&[NETWORKD, ("/run/systemd/networkd.conf.d/1.conf", LEAVES_OTHERS)], "systemd-networkd", false)
+        }
+        USR => (&[NETWORKD, ("/run/usr/lib/systemd/networkd.conf.d/1.conf", LEAVES_OTHERS)], "systemd-networkd", false),
+        "/run/NetworkManager/devices" => {
+            (&[("/run/NetworkManager/devices/{ens5}", "[device]\nmanaged=true\n")], "NetworkManager, ens5", true)
+        }
+        "/etc/oci-utils.conf.d" => {
+            (&[OCID, ("/etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = false\n")], "ocid", false)
+        }
+        other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+    };
+    Shown { files, subject, said }
+}
+
 #[test]
 fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
-    let manifest = Container::node_agent().unwrap();
+    let manifest = Container::node_agent().unwrap().with_volume_at("/usr".as_ref(), USR.as_ref());
     for volume in manifest.volumes().iter().filter(|volume| volume.read_only) {
-        let host = volume.host.to_str().unwrap().to_owned();
-        let (file, text, subject) = match host.as_str() {
-            "/etc/systemd" => ("system/multi-user.target.wants/ocid.service", "", "ocid"),
-            "/run/systemd/netif" => ("state", "", "systemd-networkd"),
-            "/run/NetworkManager/devices" => ("{ens5}", "[device]\nmanaged=true\n", "NetworkManager, ens5"),
-            "/etc/oci-utils.conf.d" => ("00-oci-utils.conf", "[vnic]\nenabled = false\n", "ocid"),
-            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
-        };
-        // That one says that nothing is to be told.
-        let silences = host == "/etc/oci-utils.conf.d";
+        let host = volume.host.to_str().unwrap();
+        let Shown { files, subject, said } = shown(host);
         let told = |container: &Container| {
             let world = World::new();
             let write = || {
                 let index = netlink::Socket::open().unwrap().index_of(&"ens5".parse().unwrap()).unwrap();
-                let path = Path::new(&host).join(file.replace("{ens5}", &index.to_string()));
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-                if silences {
-                    let wants = Path::new("/etc/systemd/system/multi-user.target.wants");
-                    fs::create_dir_all(wants).unwrap();
-                    fs::write(wants.join("ocid.service"), "").unwrap();
+                fs::create_dir(USR).unwrap();
+                for (file, text) in files {
+                    let path = file.replace("{ens5}", &index.to_string());
+                    fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+                    fs::write(path, text).unwrap();
                 }
             };
             world.node.run(write).unwrap();
-            let mut agent = world.start(container);
-            agent.wait_ready(&world.node).unwrap();
+            let _agent = world.ready(container);
+            // The last line of the pass that made it ready; /readyz is a moment earlier.
+            assert!(within_patience(|| world.log().contains("agent.ready")), "{}", world.log());
             world.log().contains(&format!("\"subject\":\"{subject}\""))
         };
-        assert_eq!(told(&manifest), !silences, "with {host}");
-        assert_eq!(told(&manifest.clone().without_volume(&volume.host)), silences, "without {host}");
+        assert_eq!(told(&manifest), said, "with {host}");
+        assert_eq!(told(&manifest.clone().without_volume(&volume.host)), !said, "without {host}");
     }
 }
 
