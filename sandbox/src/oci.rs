@@ -157,7 +157,8 @@ impl OciApi {
         self.api.books().tokens.clear();
     }
 
-    /// An instance gets another state (`RUNNING`, `STOPPED`, `TERMINATED`, …). A terminated one loses its secondary VNICs.
+    /// An instance gets another state (`RUNNING`, `STOPPED`, `TERMINATED`, …). One that is `TERMINATING` has lost its secondary
+    /// VNICs already.
     ///
     /// # Errors
     /// When there is no such node.

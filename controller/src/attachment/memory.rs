@@ -77,6 +77,11 @@ impl Memory {
         took
     }
 
+    /// Nothing could be read: that something is missing is to be proven anew.
+    pub(super) fn forget_absences(&mut self) {
+        self.objects.values_mut().for_each(|object| object.absent_since = None);
+    }
+
     /// For the planner.
     pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
         let of = |object: &Object| Remembered {

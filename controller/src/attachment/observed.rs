@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment};
+use thiserror::Error as ThisError;
 use vcn::{Family, Ocid};
 
 use super::cache::Cache;
@@ -66,6 +67,29 @@ pub struct SeenVnic {
     pub addresses: Vec<IpObject>,
 }
 
+/// Why nothing is known of an instance.
+#[derive(Debug, ThisError)]
+pub enum Unread {
+    /// The cloud did not answer.
+    #[error(transparent)]
+    Cloud(#[from] Error),
+    /// A list without the primary VNIC is no answer, for every instance that lives has one: a list that lacks it may lack
+    /// others, too.
+    #[error("the cloud lists {0} VNIC(s) of the instance, and none of them can be its primary one")]
+    NotWhole(usize),
+}
+
+impl Unread {
+    /// The number that Oracle's support asks for.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&str> {
+        match self {
+            Self::Cloud(error) => error.request_id(),
+            Self::NotWhole(_) => None,
+        }
+    }
+}
+
 impl Seen {
     /// Whether it is for this object.
     #[must_use]
@@ -77,6 +101,11 @@ impl Seen {
     #[must_use]
     pub const fn state(&self) -> AttachmentState {
         self.attachment.lifecycle_state
+    }
+
+    /// The primary VNIC is never ours.
+    fn may_be_primary(&self) -> bool {
+        self.owner == Owner::Foreign && self.state().counts()
     }
 }
 
@@ -108,9 +137,9 @@ pub struct Question<'a> {
 /// Reads it.
 ///
 /// # Errors
-/// When the cloud does not answer what there is, whoever may see it. That an instance, a VNIC or a subnet is not to be seen
-/// is an answer.
-pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Error> {
+/// When the cloud does not answer what there is, whoever may see it, or not all of it. That an instance, a VNIC or a subnet is
+/// not to be seen is an answer.
+pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Unread> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed {
             machine: Machine::NotSeen,
@@ -132,6 +161,9 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
         attachments.push(look(cloud, question, attachment).await?);
     }
     let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
+    if has_primary(state) && !attachments.iter().any(Seen::may_be_primary) {
+        return Err(Unread::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
+    }
     let machine = Machine::There { state, shape, most };
     Ok(Observed { machine, compartment: Some(compartment_id), attachments, subnets })
 }
@@ -170,6 +202,12 @@ async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance)
     let shapes = cache.shapes(cloud, &instance.compartment_id).await?;
     let shape = shapes.iter().find(|shape| shape.shape == instance.shape);
     Ok(shape.and_then(|shape| shape.vnics_for(config.and_then(|config| config.ocpus))))
+}
+
+/// Whether an instance in this state has its primary VNIC for sure: it comes while it is made, and goes before it is gone.
+const fn has_primary(state: InstanceState) -> bool {
+    use InstanceState::{CreatingImage, Moving, Running, Starting, Stopped, Stopping};
+    matches!(state, Moving | Running | Starting | Stopping | Stopped | CreatingImage)
 }
 
 /// 404 is an answer: it is gone or not to be seen.

@@ -8,6 +8,7 @@
 
 mod leaving;
 mod present;
+mod slot;
 mod wish;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -25,6 +26,7 @@ use super::observed::{Machine, Observed, Owner, Seen};
 use super::step::{Action, Step};
 use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
+use slot::Slot;
 
 /// What is wanted, and what is remembered of earlier looks.
 #[derive(Clone, Debug)]
@@ -93,14 +95,6 @@ struct Case<'a> {
     remembered: Remembered,
 }
 
-/// The one attach or detach that an instance takes at a time.
-struct Slot {
-    /// What it is taken by, if it is.
-    taken_by: Option<&'static str>,
-    /// Whether that is a step of the plan.
-    by_step: bool,
-}
-
 /// Plans.
 #[must_use]
 pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
@@ -145,6 +139,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         machine if machine.is_terminated() => return gone(),
         Machine::There { state, shape, most } => (*state, shape, *most),
     };
+    if state == InstanceState::Terminating {
+        // Its VNICs go before it does: nobody took them away, and nothing is to be mended.
+        plan.waits = true;
+        return case.as_told_or(Reason::InstanceBusy, "the instance is TERMINATING");
+    }
     if !case.has_finalizer() {
         plan.push(case, Action::AddFinalizer);
     }
@@ -159,6 +158,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
                 attaching(case, live)
             }
         };
+    }
+    if state == InstanceState::Stopping && case.was_attached() {
+        // It may be on its way out, and could not be mended before it has stopped.
+        plan.waits = true;
+        return case.as_told();
     }
     if case.is_missing() && case.remembered.absent_for < wanted.proof {
         // A list that is behind is no reason to attach another, nor to say anything new.
@@ -252,30 +256,6 @@ impl Plan {
     }
 }
 
-impl Slot {
-    fn of(observed: &Observed) -> Self {
-        let mut states = observed.attachments.iter().map(Seen::state);
-        let taken_by = states.find_map(|state| match state {
-            AttachmentState::Attaching => Some("attached"),
-            AttachmentState::Detaching => Some("detached"),
-            _ => None,
-        });
-        Self { taken_by, by_step: false }
-    }
-
-    fn take(&mut self, by: &'static str) {
-        *self = Self { taken_by: Some(by), by_step: true };
-    }
-
-    /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
-    fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
-        let other = self.taken_by?;
-        plan.queued |= self.by_step;
-        let busy = || Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}"));
-        Some(case.remembered.refused.as_ref().map_or_else(busy, |refused| refused.said.clone()))
-    }
-}
-
 impl<'a> Case<'a> {
     fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
         let uid = object.uid().unwrap_or_default();
@@ -352,9 +332,24 @@ impl<'a> Case<'a> {
 
     /// What people were told last.
     fn as_told(&self) -> Verdict {
-        let ready = self.told(ConditionType::Ready);
-        let ready = ready.and_then(|told| Some(Said::new(Reason::from_word(&told.reason)?, told.message.clone())));
-        Verdict { ready, ..tidings::last(self.object.status.as_ref()) }
+        let said = |told: &condition::Condition| {
+            Reason::from_word(&told.reason).map(|reason| Said::new(reason, told.message.clone()))
+        };
+        let last = tidings::last(self.object.status.as_ref());
+        Verdict {
+            attached: self.told(ConditionType::Attached).and_then(said).unwrap_or(last.attached),
+            ready: self.told(ConditionType::Ready).and_then(said),
+            ..last
+        }
+    }
+
+    /// What people were told last; this, where they were told nothing.
+    fn as_told_or(&self, reason: Reason, message: &str) -> Verdict {
+        if self.told(ConditionType::Attached).is_some() {
+            self.as_told()
+        } else {
+            Verdict::without_vnic(reason, message)
+        }
     }
 
     fn is_told(&self, reason: Reason) -> bool {

@@ -3,6 +3,7 @@
 use api::AttachmentReason as Reason;
 use oci::{Error, Kind};
 
+use super::observed::Unread;
 use super::step::Action;
 use super::verdict::Said;
 
@@ -33,6 +34,15 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
     };
     let request_id = error.request_id().map(|id| id.chars().take(REQUEST_ID).collect());
     Said { reason, message, request_id }
+}
+
+/// Nothing could be read.
+#[must_use]
+pub fn unread(error: &Unread) -> Said {
+    match error {
+        Unread::Cloud(error) => said(error, None),
+        Unread::NotWhole(_) => Said::new(Reason::OciUnavailable, format!("{error}: asked again")),
+    }
 }
 
 /// Whether a refusal is about what one object asks for: others' requests to the same instance may well be granted.

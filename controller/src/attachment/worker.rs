@@ -10,7 +10,7 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use oci::{Cloud, CloudView, Error};
+use oci::{Cloud, CloudView};
 use resident::logging::chain;
 use resident::reload::Configuration;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use super::cache::Cache;
 use super::mark::{Mark, Uid};
 use super::memory::Memory;
 use super::objects::Objects;
-use super::observed::{Observed, Question, read};
+use super::observed::{Observed, Question, Unread, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
 use super::sweep::{Strays, Swept, sweep};
@@ -217,7 +217,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         instance: &Ocid,
         objects: &[Arc<VnicAttachment>],
         memory: &mut Memory,
-    ) -> Result<Observed, Error> {
+    ) -> Result<Observed, Unread> {
         let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
@@ -327,8 +327,10 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
     /// Nothing could be read. What was in order stays so, for nobody knows better, and what was gone stays gone; the others
     /// are told why.
-    async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Error, memory: &mut Memory) {
-        let said = refusal::said(error, None);
+    async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
+        let said = refusal::unread(error);
+        // Two lists with one between that is none are not two in turn.
+        memory.forget_absences();
         // An outage is ten thousand instances' every two minutes: each tells once.
         if memory.unreadable.replace(said.reason) != Some(said.reason) {
             tracing::warn!(

@@ -68,13 +68,19 @@ async fn a_vnic_that_somebody_else_detached_is_told_and_comes_back() {
 }
 
 #[tokio::test]
-async fn an_instance_that_is_terminated_is_told() {
+async fn an_instance_that_is_terminated_is_told_and_nobody_is_blamed() {
     let scene = Scene::new().await;
-    let _controller = scene.controller("one");
+    let controller = scene.controller("one");
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
+    scene.cloud.set_instance_state("node-0", "TERMINATING").unwrap();
+    let asked = || scene.cloud.answered(Operation::GetInstance, 200);
+    let before = asked();
+    wait_for("it is looked at twice", async || asked() >= before + 2).await;
+    assert_eq!(scene.vnics(), Vec::<String>::new());
     scene.cloud.set_instance_state("node-0", "TERMINATED").unwrap();
     scene.wait_for_reason("storage", "NodeGone").await;
+    assert_eq!(controller.metric("oke_node_controller_detached_out_of_band_total"), Some(0.0));
     scene.delete("storage").await;
     scene.wait_until_gone("storage").await;
 }

@@ -11,7 +11,7 @@ use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
 use crate::attachment::{AttachVnic, AttachmentState, VnicAttachment};
 use crate::cloud::{Cloud, CloudView};
 use crate::error::{Error, Failure, Refusal};
-use crate::instance::{Instance, Shape};
+use crate::instance::{Instance, InstanceState, Shape};
 use crate::request_id::RequestId;
 use crate::retry_token::RetryToken;
 use crate::subnet::Subnet;
@@ -47,9 +47,27 @@ impl FakeCloud {
         }
     }
 
-    /// What is ATTACHING becomes ATTACHED, what is DETACHING becomes DETACHED.
+    /// Somebody terminates an instance: it is TERMINATING, and its VNICs are gone already, until the cloud settles.
+    pub fn terminate(&self, id: &Ocid) {
+        self.change_instance(id, |instance| instance.lifecycle_state = InstanceState::Terminating);
+        let mut state = self.state();
+        let own = state.attachments.iter().filter(|(own, _)| own.instance_id == *id);
+        let own: Vec<Ocid> = own.map(|(own, _)| own.id.clone()).collect();
+        own.iter().for_each(|id| state.set(id, AttachmentState::Detached));
+    }
+
+    /// What is ATTACHING becomes ATTACHED, what is DETACHING becomes DETACHED; what is STARTING, STOPPING or TERMINATING is
+    /// RUNNING, STOPPED or TERMINATED.
     pub fn settle(&self) {
         let mut state = self.state();
+        for (instance, _) in state.instances.values_mut() {
+            instance.lifecycle_state = match instance.lifecycle_state {
+                InstanceState::Starting => InstanceState::Running,
+                InstanceState::Stopping => InstanceState::Stopped,
+                InstanceState::Terminating => InstanceState::Terminated,
+                lasting => lasting,
+            };
+        }
         state.settle();
         // What has no room does not come.
         let _ = come(&mut state);
@@ -68,6 +86,12 @@ impl FakeCloud {
     /// From now on a new attachment is missing from the first so many lists that it should be in.
     pub fn lag_lists(&self, lists: u32) {
         self.state().list_lag = lists;
+    }
+
+    /// The next so many lists of an instance have no attachment.
+    pub fn hide_all(&self, instance: &Ocid, lists: u32) {
+        let all = self.attachments().into_iter().filter(|attachment| attachment.instance_id == *instance);
+        all.for_each(|attachment| self.hide(&attachment.id, lists));
     }
 
     /// The next so many lists do not have an attachment.

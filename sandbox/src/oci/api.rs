@@ -270,7 +270,7 @@ impl Api {
             instance.vnics.iter().skip(1).map(|vnic| vnic.id.clone()).collect()
         };
         self.books().instance_states.insert(node.to_owned(), state.to_owned());
-        if state == "TERMINATED" {
+        if matches!(state, "TERMINATING" | "TERMINATED") {
             for vnic in secondary {
                 self.vcn.detach_vnic(node, &vnic)?;
             }

@@ -30,6 +30,11 @@ pub(super) fn plan(
         Machine::There { state, .. } => *state,
     };
     let mut live = case.seen.iter().filter(|seen| seen.state() != AttachmentState::Detached).peekable();
+    if live.peek().is_none() && state == InstanceState::Terminating {
+        // Lists of such an instance may be empty whatever there is. It is TERMINATED in a moment, which is proof.
+        plan.waits = true;
+        return Verdict::without_vnic(Reason::Detaching, "the instance is being terminated, and the VNIC with it");
+    }
     if live.peek().is_none() {
         return absent(case, wanted, plan);
     }

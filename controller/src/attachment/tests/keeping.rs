@@ -66,7 +66,7 @@ async fn what_cannot_be_attached_again_is_told_as_detached_first() {
     scene.wants("a");
     scene.settle().await;
     scene.cloud.detach_behind(&scene.live()[0].id);
-    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Starting);
     scene.look().await;
     assert_eq!(scene.told("a")[0], "False DetachedOutOfBand");
     scene.look().await;
@@ -142,6 +142,80 @@ async fn the_objects_of_an_instance_that_is_terminated_say_so_and_can_go() {
     scene.delete("users");
     scene.settle().await;
     assert!(!scene.exists("users"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_on_its_way_out_takes_its_vnics_along_and_nobody_is_blamed() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let written = scene.statuses();
+    scene.cloud.terminate(&instance(1));
+    scene.wants("late");
+    for _ in 0..5 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        scene.restart();
+    }
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "nothing that anybody could mend");
+    assert_eq!((scene.told("late")[0].as_str(), scene.statuses()), ("False InstanceBusy", written + 1));
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
+    assert_eq!((scene.count("AttachVnic"), scene.count("DetachVnic")), (1, 0));
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_detached_from_an_instance_that_stops_is_told_and_mended_when_it_has_stopped() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"], "it may be on its way out");
+    scene.cloud.settle();
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_stops_and_starts_keeps_what_it_has() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let (written, called) = (scene.statuses(), scene.calls());
+    for state in [InstanceState::Stopping, InstanceState::Starting] {
+        scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = state);
+        scene.look().await;
+        scene.cloud.settle();
+        scene.look().await;
+    }
+    assert_eq!((scene.statuses(), scene.calls()), (written, called));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_the_primary_vnic_is_no_answer_however_often_it_comes() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let written = scene.statuses();
+    scene.wants("new");
+    scene.cloud.hide_all(&instance(1), 10);
+    for _ in 0..10 {
+        assert_eq!(scene.look().await, Next::Failed);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+    assert_eq!(scene.told("new")[0], "Unknown OciUnavailable");
+    assert!(scene.message("new").starts_with("the cloud lists 0 VNIC(s)"), "{}", scene.message("new"));
+    assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written + 1));
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.told("new")[1].as_str()), (2, "True Ready"));
+    assert!(scene.metrics.text().contains("detached_out_of_band_total 0"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! What is no longer wanted goes, and nothing is called gone without proof.
 
+use std::time::Duration;
+
 use api::{OnDelete, RELEASED_TAG, UID_TAG};
 use oci::InstanceState;
 
@@ -111,6 +113,40 @@ async fn an_outage_between_termination_and_oblivion_holds_nothing_up_either() {
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
     scene.look().await;
     assert!(!scene.exists("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_the_primary_vnic_proves_nothing() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.cloud.hide_all(&instance(1), 10);
+    for _ in 0..10 {
+        assert_eq!(scene.look().await, Next::Failed);
+        assert!(scene.exists("a"));
+        assert_eq!(scene.told("a")[1], "Unknown OciUnavailable");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    scene.restart();
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_with_its_instance_goes_when_that_is_terminated() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.terminate(&instance(1));
+    scene.delete("a");
+    for _ in 0..5 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!((scene.exists("a"), scene.told("a")[0].as_str()), (true, "False Detaching"));
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,40 @@
+//! Whose turn it is: an instance takes one attach or detach at a time.
+
+use api::AttachmentReason as Reason;
+use oci::AttachmentState;
+
+use super::{Case, Plan};
+use crate::attachment::observed::{Observed, Seen};
+use crate::attachment::verdict::Said;
+
+/// The one attach or detach that an instance takes at a time.
+pub(super) struct Slot {
+    /// What it is taken by, if it is.
+    pub(super) taken_by: Option<&'static str>,
+    /// Whether that is a step of the plan.
+    by_step: bool,
+}
+
+impl Slot {
+    pub(super) fn of(observed: &Observed) -> Self {
+        let mut states = observed.attachments.iter().map(Seen::state);
+        let taken_by = states.find_map(|state| match state {
+            AttachmentState::Attaching => Some("attached"),
+            AttachmentState::Detaching => Some("detached"),
+            _ => None,
+        });
+        Self { taken_by, by_step: false }
+    }
+
+    pub(super) fn take(&mut self, by: &'static str) {
+        *self = Self { taken_by: Some(by), by_step: true };
+    }
+
+    /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
+    pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
+        let other = self.taken_by?;
+        plan.queued |= self.by_step;
+        let busy = || Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}"));
+        Some(case.remembered.refused.as_ref().map_or_else(busy, |refused| refused.said.clone()))
+    }
+}
