@@ -110,7 +110,8 @@ impl Default for Metrics {
         book.single("leads", "Whether this one has the lease", &metrics.leads);
         book.family(
             "oci_calls",
-            "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer)",
+            "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, the budget had no \
+             room, and login, nobody could log in)",
             &metrics.calls,
         );
         book.family(
@@ -302,10 +303,14 @@ impl Observer for Metrics {
             (Some(status), _) => status.to_string(),
             (None, None) => "200".to_owned(),
             (None, Some(Kind::Login)) => "login".to_owned(),
+            (None, Some(Kind::Throttled)) => "unsent".to_owned(),
             (None, Some(_)) => "none".to_owned(),
         };
+        let sent = !matches!(status.as_str(), "login" | "unsent");
         self.calls.get_or_create(&Call { operation, status }).inc();
-        self.call_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
+        if sent {
+            self.call_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
+        }
     }
 }
 
@@ -342,7 +347,9 @@ mod tests {
         let attempt =
             Attempt { operation: "AttachVnic", status: Some(429), failure: None, took: Duration::from_millis(30) };
         metrics.attempted(attempt);
-        metrics.attempted(Attempt { status: None, failure: Some(Kind::Unavailable), ..attempt });
+        for failure in [Kind::Unavailable, Kind::Throttled, Kind::Login] {
+            metrics.attempted(Attempt { status: None, failure: Some(failure), ..attempt });
+        }
         metrics.ask(|| Now {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
@@ -352,6 +359,8 @@ mod tests {
         for line in [
             r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="429"} 1"#,
             r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="none"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="unsent"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="login"} 1"#,
             r#"oke_node_controller_oci_call_seconds_count{operation="AttachVnic"} 2"#,
             r#"oke_node_controller_queue_instances{state="due"} 3"#,
             "oke_node_controller_queue_waited_seconds 2.0",

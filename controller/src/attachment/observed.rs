@@ -79,6 +79,14 @@ pub enum Unread {
     NotWhole(usize),
 }
 
+impl Observed {
+    /// An instance of which nothing is to be seen.
+    #[must_use]
+    pub const fn not_seen() -> Self {
+        Self { machine: Machine::NotSeen, compartment: None, attachments: Vec::new(), subnets: BTreeMap::new() }
+    }
+}
+
 impl Unread {
     /// The number that Oracle's support asks for.
     #[must_use]
@@ -141,12 +149,7 @@ pub struct Question<'a> {
 /// not to be seen is an answer.
 pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Unread> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
-        return Ok(Observed {
-            machine: Machine::NotSeen,
-            compartment: None,
-            attachments: Vec::new(),
-            subnets: BTreeMap::new(),
-        });
+        return Ok(Observed::not_seen());
     };
     let most = most_vnics(cloud, cache, &instance).await?;
     let mut subnets = BTreeMap::new();

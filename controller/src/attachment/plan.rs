@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AttachmentReason as Reason;
-use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
+use api::{ConditionType, NAME_TAG, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
 use vcn::Family;
@@ -35,6 +35,8 @@ pub struct Wanted<'a> {
     pub objects: &'a [Arc<VnicAttachment>],
     /// Whose VNICs are ours.
     pub mark: &'a Mark,
+    /// The names of objects that a later version wrote and this one cannot read: VNICs of theirs are not nobody's.
+    pub unreadable: &'a BTreeSet<String>,
     /// By object.
     pub remembered: &'a HashMap<Uid, Remembered>,
     /// For how long a VNIC must have been missing from lists until it is certain that it is not being made: the cloud may
@@ -231,13 +233,20 @@ fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
 
 fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
     let mut claims: BTreeSet<Uid> = wanted.objects.iter().filter_map(|object| object.uid()).collect();
+    // The uids of those that cannot be read are not known, and the name of a VNIC's object not before the VNIC is seen.
+    let may_be_unreadable =
+        |seen: &Seen| match seen.vnic.as_ref().map(|vnic| vnic.vnic.value.freeform_tags.get(NAME_TAG)) {
+            Some(name) => name.is_some_and(|name| wanted.unreadable.contains(name)),
+            None => !wanted.unreadable.is_empty(),
+        };
     let live = observed.attachments.iter().filter(|seen| seen.state().counts());
     let owners = live.filter_map(|seen| match &seen.owner {
-        Owner::Ours(uid) => Some(uid.clone()),
+        Owner::Ours(uid) => Some((seen, uid.clone())),
         Owner::Foreign => None,
     });
     // An object claims one.
-    owners.filter(|uid| !claims.remove(uid)).collect()
+    let nobodys = owners.filter(|(seen, uid)| !claims.remove(uid) && !may_be_unreadable(seen));
+    nobodys.map(|(_, uid)| uid).collect()
 }
 
 impl Plan {

@@ -25,6 +25,8 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (Kind::Unavailable, _) => Reason::OciUnavailable,
     };
     let message = match (error.refusal(), action) {
+        // The next call may find that the budget has no room, and the one after it another 429: nobody has news of that.
+        _ if reason == Reason::Throttled => return Said::new(reason, reason_alone(reason)),
         (Some(refusal), Some(Action::CreateAddress(_, Some(address)))) => {
             format!("{address}: {} {}", refusal.code, refusal.message)
         }
@@ -60,6 +62,10 @@ fn is_of_subnet(error: &Error) -> bool {
 const fn reason_alone(reason: Reason) -> &'static str {
     match reason {
         Reason::NotAuthenticated => "nobody could log in; the controller's log says why",
+        Reason::Throttled => {
+            "more calls than the cloud takes (429), or than the controller's own budget has room for (they are not sent): \
+             oke_node_controller_oci_calls_total tells which"
+        }
         Reason::OciUnavailable => "the cloud's API gives no answer; the controller's log says more",
         _ => "the controller's log says more",
     }
@@ -69,8 +75,32 @@ const fn reason_alone(reason: Reason) -> &'static str {
 mod tests {
     use oci::{CloudView, Failure, FakeCloud, Refusal};
 
+    use std::time::Duration;
+
     use super::*;
     use crate::attachment::sample::instance;
+
+    async fn failed(failure: Failure) -> Error {
+        let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();
+        let Error::Call { source, .. } = &mut error else { panic!("{error}") };
+        **source = failure;
+        error
+    }
+
+    fn refusal(status: u16, code: &str, message: &str) -> Failure {
+        let (code, message) = (code.to_owned(), message.to_owned());
+        Failure::Refused(Refusal { status, code, message, retry_after: None })
+    }
+
+    #[tokio::test]
+    async fn our_own_budget_is_no_outage_and_says_the_same_as_the_clouds_429() {
+        let budget = said(&failed(Failure::Budget(Duration::from_secs(40))).await, None);
+        assert_eq!(budget.reason, Reason::Throttled);
+        assert!(budget.message.contains("budget") && !budget.message.contains("40"), "{}", budget.message);
+        assert!(budget.message.len() <= api::condition::MESSAGE_MAX);
+        let other = said(&failed(refusal(429, "TooManyRequests", "tenancy x")).await, None);
+        assert_eq!(other, budget, "one after the other, they are no news");
+    }
 
     #[tokio::test]
     async fn a_full_subnet_is_no_limit_of_the_tenancys() {
@@ -82,11 +112,7 @@ mod tests {
             ("LimitExceeded", "the limit private-ips-per-subnet of 2 has been reached"),
             ("InvalidParameter", "IPv6 is not available in the subnet"),
         ] {
-            let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();
-            let Error::Call { source, .. } = &mut error else { panic!("{error}") };
-            let (code, message) = (code.to_owned(), message.to_owned());
-            **source = Failure::Refused(Refusal { status: 400, code, message, retry_after: None });
-            told.push(said(&error, None).reason);
+            told.push(said(&failed(refusal(400, code, message)).await, None).reason);
         }
         use Reason::{InvalidSpec, LimitReached, SubnetFull};
         assert_eq!(told, [SubnetFull, SubnetFull, LimitReached, LimitReached, InvalidSpec]);

@@ -218,6 +218,10 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         objects: &[Arc<VnicAttachment>],
         memory: &mut Memory,
     ) -> Result<Observed, Unread> {
+        if objects.iter().all(|object| tidings::is_gone(object.status.as_ref())) {
+            // It does not come back, and asking for ever would look as if a policy were missing.
+            return Ok(Observed::not_seen());
+        }
         let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
@@ -239,7 +243,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
     fn plan(&self, objects: &[Arc<VnicAttachment>], observed: &Observed, memory: &mut Memory, pace: Pace) -> Plan {
         let remembered = memory.remembered(Instant::now());
-        let wanted = Wanted { objects, mark: &self.mark, remembered: &remembered, proof: pace.poll * PROOF };
+        let unreadable = self.store.attachments().unreadable().clone();
+        let (mark, proof) = (&self.mark, pace.poll * PROOF);
+        let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof };
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");

@@ -94,7 +94,8 @@ async fn of_instance<C: CloudView>(
         }
     };
     // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
-    let wanted = Wanted { objects, mark, remembered: &HashMap::new(), proof: Duration::ZERO };
+    let (unreadable, remembered) = (BTreeSet::new(), HashMap::new());
+    let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof: Duration::ZERO };
     let planned = plan(&wanted, &observed);
     // Finalizers come and go with the rest.
     let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));

@@ -10,10 +10,12 @@
 
 mod bucket;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::sync;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use bucket::Bucket;
 
@@ -37,7 +39,26 @@ impl Default for Rates {
 
 /// The budget; clones share it.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Mutex<Bucket>>);
+pub struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bucket: Mutex<Bucket>,
+    /// Who has it is first in line, and asks for a turn as often as he is told to wait: a pause is for all, and afterwards
+    /// they go one after the other at the rate that is then.
+    line: sync::Mutex<()>,
+    /// How many stand in line.
+    waiting: AtomicU32,
+}
+
+/// A place in the line, given up when it is dropped.
+struct Place<'a>(&'a AtomicU32);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// How the budget stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +73,8 @@ impl Budget {
     /// A budget within these bounds.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self(Arc::new(Mutex::new(Bucket::new(rates, Instant::now()))))
+        let bucket = Mutex::new(Bucket::new(rates, Instant::now()));
+        Self(Arc::new(Shared { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
     /// How it stands now, for metrics.
@@ -64,20 +86,24 @@ impl Budget {
     /// Waits until a request may go, first come first served.
     ///
     /// # Errors
-    /// The wait that would be needed, when it ends after `end`; then nothing was taken.
+    /// The wait that would be needed, when it ends after `end`; then nothing was taken. It is told at once where it can be
+    /// foreseen.
     pub(crate) async fn take(&self, end: Instant) -> Result<(), Duration> {
-        let now = Instant::now();
-        let mut turn = self.bucket().reserve(now, end).map_err(|turn| turn.saturating_duration_since(now))?;
+        let begun = Instant::now();
+        let too_long = |turn: Instant| Err(turn.saturating_duration_since(begun));
+        let before = self.0.waiting.fetch_add(1, Ordering::Relaxed);
+        let _place = Place(&self.0.waiting);
+        let turn = self.bucket().turn(begun, before);
+        if turn > end {
+            return too_long(turn);
+        }
+        let Ok(_first) = timeout_at(end, self.0.line.lock()).await else { return too_long(end) };
         loop {
-            sleep_until(turn).await;
-            // Somebody was told to pause meanwhile: that goes for all.
-            turn = match self.bucket().paused_until() {
-                Some(until) if until > turn => until,
-                _ => return Ok(()),
-            };
+            let Err(turn) = self.bucket().take(Instant::now()) else { return Ok(()) };
             if turn > end {
-                return Err(turn.saturating_duration_since(now));
+                return too_long(turn);
             }
+            sleep_until(turn).await;
         }
     }
 
@@ -93,12 +119,77 @@ impl Budget {
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
         // Every change is complete in itself, so a panic elsewhere leaves it usable.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Default for Budget {
     fn default() -> Self {
         Self::new(Rates::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When each of so many is served, in tenths of a second after `begun`; none: there was no room.
+    async fn served(budget: &Budget, callers: u32, patience: Duration, begun: Instant) -> Vec<Option<u64>> {
+        let end = begun + patience;
+        let waits = (0..callers).map(|_| {
+            let budget = budget.clone();
+            tokio::spawn(async move { budget.take(end).await.ok().map(|()| Instant::now()) })
+        });
+        let mut all = Vec::new();
+        for wait in waits.collect::<Vec<_>>() {
+            let tenths = |at: Instant| u64::try_from((at - begun).as_millis()).unwrap_or(u64::MAX).div_ceil(100);
+            all.push(wait.await.unwrap().map(tenths));
+        }
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_when_a_pause_is_told_go_one_after_the_other_when_it_is_over() {
+        let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
+        let begun = Instant::now();
+        let told = async {
+            sleep_until(begun + Duration::from_millis(50)).await;
+            budget.throttled(Some(Duration::from_secs(3)));
+        };
+        let (served, ()) = tokio::join!(served(&budget, 5, Duration::from_secs(60), begun), told);
+        assert_eq!(served, [0, 33, 35, 37, 39].map(Some), "half as fast as before");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_be_served_in_time_is_told_so_at_once_and_holds_nobody_up() {
+        let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
+        let begun = Instant::now();
+        assert_eq!(
+            served(&budget, 5, Duration::from_millis(250), begun).await,
+            [Some(0), Some(1), Some(2), None, None]
+        );
+        assert!(begun.elapsed() < Duration::from_millis(250));
+        assert_eq!(served(&budget, 1, Duration::from_secs(1), Instant::now()).await, [Some(1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_the_line() {
+        let budget = Budget::new(Rates { most: 1.0, least: 0.5, burst: 1.0 });
+        let begun = Instant::now();
+        let end = begun + Duration::from_secs(100);
+        budget.take(end).await.unwrap();
+        let many = futures_of(&budget, 20, end);
+        drop(many);
+        assert_eq!(served(&budget, 1, Duration::from_secs(2), begun).await, [Some(10)]);
+    }
+
+    /// So many who stand in line, and are dropped together.
+    fn futures_of(budget: &Budget, count: usize, end: Instant) -> Vec<impl Future<Output = Result<(), Duration>>> {
+        let mut all: Vec<_> = (0..count).map(|_| Box::pin(budget.take(end))).collect();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        for one in &mut all {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+        }
+        all
     }
 }

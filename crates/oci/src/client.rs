@@ -158,14 +158,24 @@ impl Oci {
 
     /// One attempt. The budget is told how it went, and so is the login.
     async fn attempt(&self, call: &Call<'_>, ours: &RequestId, end: Instant) -> Result<(Answer, RequestId), Failure> {
-        let credentials = self.login.credentials(end).await?;
-        self.options.budget.take(end).await.map_err(Failure::Budget)?;
+        let unsent = |failure: Failure| {
+            let failed = Some(failure.kind());
+            self.observe(Attempt { operation: call.operation, status: None, failure: failed, took: Duration::ZERO });
+            failure
+        };
+        let credentials = self.login.credentials(end).await.map_err(unsent)?;
+        self.options.budget.take(end).await.map_err(Failure::Budget).map_err(unsent)?;
         // Signed after the wait: the signature holds the time.
         let request = self.request(call, ours, &credentials)?;
         let started = Instant::now();
         let allowed = self.options.policy.timeout.min(end.saturating_duration_since(started));
         let outcome = timeout(allowed, self.transport.send(request)).await.unwrap_or(Err(Failure::TimedOut(allowed)));
-        self.observe(call.operation, &outcome, started.elapsed());
+        let (status, failure) = match &outcome {
+            Ok(answer) if answer.status.is_success() => (Some(answer.status.as_u16()), None),
+            Ok(answer) => (Some(answer.status.as_u16()), Some(refusal(answer).kind())),
+            Err(failure) => (None, Some(failure.kind())),
+        };
+        self.observe(Attempt { operation: call.operation, status, failure, took: started.elapsed() });
         let answer = outcome?;
         match answer.status.as_u16() {
             429 => self.options.budget.throttled(retry_after(&answer)),
@@ -203,14 +213,10 @@ impl Oci {
         request.body(Full::new(body)).map_err(|error| unsent(error.into()))
     }
 
-    fn observe(&self, operation: &'static str, outcome: &Result<Answer, Failure>, took: Duration) {
-        let Some(observer) = &self.options.observer else { return };
-        let (status, failure) = match outcome {
-            Ok(answer) if answer.status.is_success() => (Some(answer.status.as_u16()), None),
-            Ok(answer) => (Some(answer.status.as_u16()), Some(refusal(answer).kind())),
-            Err(failure) => (None, Some(failure.kind())),
-        };
-        observer.attempted(Attempt { operation, status, failure, took });
+    fn observe(&self, attempt: Attempt) {
+        if let Some(observer) = &self.options.observer {
+            observer.attempted(attempt);
+        }
     }
 }
 

@@ -146,7 +146,7 @@ pub enum LoginError {
 /// What a failure means to the one who must act: one row of the table of status codes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// 429: too many requests; the budget has shrunk already.
+    /// 429: too many requests; the budget has shrunk already. Or no room in the budget: the request was not sent.
     Throttled,
     /// A service limit or quota is reached: wait long, tell the user.
     Limit,
@@ -164,7 +164,7 @@ pub enum Kind {
     Login,
     /// Other 4xx: the request itself is wrong and stays wrong.
     Invalid,
-    /// 5xx, a timeout, a broken connection, no room in the budget.
+    /// 5xx, a timeout, a broken connection.
     Unavailable,
 }
 
@@ -185,7 +185,7 @@ impl Error {
         matches!(self.kind(), Throttled | Busy | RelatedNotFoundOrForbidden | Unavailable | Login)
     }
 
-    /// Whether the service found us too busy.
+    /// Whether there are too many requests for the service, or for the budget.
     #[must_use]
     pub fn is_throttled(&self) -> bool {
         self.kind() == Kind::Throttled
@@ -278,7 +278,8 @@ impl Failure {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::NoConnection(_) | Self::Broken(_) | Self::TimedOut(_) | Self::Budget(_) => Kind::Unavailable,
+            Self::Budget(_) => Kind::Throttled,
+            Self::NoConnection(_) | Self::Broken(_) | Self::TimedOut(_) => Kind::Unavailable,
             Self::Login { .. } => Kind::Login,
             Self::Unreadable { .. } => Kind::Invalid,
         }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use crate::error::Kind;
 
-/// One attempt that has ended.
+/// One attempt that has ended, be it before anything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The operation as Oracle names it, for example `AttachVnic`.
     pub operation: &'static str,
     /// The HTTP status; `None` where there was no answer.
     pub status: Option<u16>,
-    /// What it means, where it failed.
+    /// What it means, where it failed. Without a status, `Throttled` says that the budget had no room and `Login` that nobody
+    /// could log in: nothing was sent.
     pub failure: Option<Kind>,
     /// How long it took, waits for the budget not included.
     pub took: Duration,

@@ -16,7 +16,6 @@ async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
         ((404, "NotAuthorizedOrNotFound"), "Unknown NotAuthorizedOrNotFound"),
         ((401, "NotAuthenticated"), "Unknown NotAuthenticated"),
         ((409, "IncorrectState"), "False InstanceBusy"),
-        ((429, "TooManyRequests"), "Unknown Throttled"),
         ((503, "ServiceUnavailable"), "Unknown OciUnavailable"),
     ] {
         let scene = Scene::with(4);
@@ -30,6 +29,18 @@ async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
         scene.settle().await;
         assert_eq!(scene.told("a")[1], "True Ready", "{code}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_calls_are_told_and_tried_again() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.fail_next("AttachVnic", (429, "TooManyRequests"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("a"), ["Unknown Throttled", "Unknown Throttled"]);
+    assert!(scene.message("a").contains("oke_node_controller_oci_calls_total"), "{}", scene.message("a"));
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "True Ready");
 }
 
 #[tokio::test(start_paused = true)]

@@ -244,6 +244,43 @@ async fn a_vnic_with_our_tags_and_no_object_is_told_and_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_vnic_of_an_object_that_cannot_be_read_is_not_nobodys() {
+    let scene = Scene::with(4);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    // Written by a later version, and this one was started afterwards.
+    scene.store.attachments_mut().delete("a");
+    scene.store.attachments_mut().cannot_read("a".to_owned());
+    scene.settle().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
+    scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "whose it is cannot be seen");
+    scene.store.attachments_mut().delete("a");
+    scene.settle().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_for_ever_about_an_instance_that_was_seen_terminated() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.terminate(&instance(1));
+    scene.settle().await;
+    assert_eq!(scene.told("a")[0], "False NodeGone");
+    scene.restart();
+    let asked = scene.cloud.calls().len();
+    for _ in 0..3 {
+        assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
+    }
+    assert_eq!((scene.cloud.calls().len(), scene.told("a")[0].as_str()), (asked, "False NodeGone"));
+    scene.delete("a");
+    scene.look().await;
+    assert!(!scene.exists("a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
     let scene = Scene::with(4);
     scene.wants("a");

@@ -106,6 +106,8 @@ async fn an_outage_between_termination_and_oblivion_holds_nothing_up_either() {
     scene.settle().await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Terminated);
     scene.settle().await;
+    // Of what is gone nobody asks any more; for a newcomer somebody does.
+    scene.wants("late");
     scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
     assert_eq!(scene.look().await, Next::Failed);
     assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);

@@ -15,6 +15,9 @@ const CUT: f64 = 0.5;
 const ONE_LESSON: Duration = Duration::from_secs(1);
 /// What the rate gains in a second of answered calls, in requests per second.
 const GAIN: f64 = 0.5;
+/// As much of a token as makes a request. What a tenth of a microsecond adds may be lost in rounding: who waits must not wake a
+/// little too early for ever.
+const WHOLE: f64 = 1.0 - 1e-6;
 /// The longest pause taken from a Retry-After: more would be a mistake of somebody between us and the service.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
@@ -22,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 pub(super) struct Bucket {
     rates: Rates,
     rate: f64,
-    /// Requests that may go at once; below zero, so many are waiting.
+    /// Requests that may go at once.
     tokens: f64,
     counted: Instant,
     paused_until: Option<Instant>,
@@ -36,21 +39,26 @@ impl Bucket {
         Self { rate: rates.most, tokens: rates.burst, rates, counted: now, paused_until: None, learnt: None }
     }
 
-    /// Takes a turn, and says when it is.
-    ///
-    /// # Errors
-    /// When the turn would be, where that is after `end`; then none was taken.
-    pub(super) fn reserve(&mut self, now: Instant, end: Instant) -> Result<Instant, Instant> {
+    /// When the turn of one will be that has so many before it, if nobody is told to pause meanwhile.
+    pub(super) fn turn(&mut self, now: Instant, before: u32) -> Instant {
         self.count(now);
-        let wait = if self.tokens >= 1.0 { 0.0 } else { (1.0 - self.tokens) / self.rate };
+        let wait = ((f64::from(before) + WHOLE - self.tokens) / self.rate).max(0.0);
         // In a pause no tokens come in, so what is left of it comes on top.
         let start = self.paused_until.map_or(now, |until| until.max(now));
-        let turn = start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE);
-        if turn > end {
+        start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE)
+    }
+
+    /// Takes the turn of whoever is first in line.
+    ///
+    /// # Errors
+    /// When to try again, where it is not yet.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let turn = self.turn(now, 0);
+        if turn > now {
             return Err(turn);
         }
-        self.tokens -= 1.0;
-        Ok(turn)
+        self.tokens = (self.tokens - 1.0).max(0.0);
+        Ok(())
     }
 
     pub(super) fn throttled(&mut self, now: Instant, retry_after: Option<Duration>) {
@@ -61,7 +69,7 @@ impl Bucket {
         }
         if self.learnt.is_none_or(|learnt| now >= learnt + ONE_LESSON) {
             self.rate = (self.rate * CUT).max(self.rates.least);
-            self.tokens = self.tokens.min(0.0);
+            self.tokens = 0.0;
             self.learnt = Some(now);
         }
     }
@@ -72,10 +80,6 @@ impl Bucket {
             self.count(now);
             self.rate = (self.rate + GAIN / self.rate).min(self.rates.most);
         }
-    }
-
-    pub(super) const fn paused_until(&self) -> Option<Instant> {
-        self.paused_until
     }
 
     pub(super) fn standing(&self, now: Instant) -> Standing {

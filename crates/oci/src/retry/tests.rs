@@ -111,6 +111,13 @@ fn the_service_may_ask_for_a_longer_pause() {
 }
 
 #[test]
+fn a_budget_without_room_is_a_throttle_of_our_own_and_not_waited_for_twice() {
+    let failure = Failure::Budget(Duration::from_secs(40));
+    assert_eq!((failure.kind(), failure.may_have_been_done()), (Kind::Throttled, false));
+    assert_eq!(after_attempt(1, &failure, Repeat::Harmless), Decision::Stop);
+}
+
+#[test]
 fn a_login_is_renewed_once() {
     let failure = refused(401, "NotAuthenticated");
     let policy = policy();

@@ -11,24 +11,29 @@ fn millis(duration: Duration) -> u128 {
     duration.as_millis()
 }
 
-const LATER: Duration = Duration::from_hours(1);
+/// When the turns of so many are that wait in line, in milliseconds from now.
+fn turns(bucket: &mut Bucket, now: Instant, waiting: u32) -> Vec<u128> {
+    (0..waiting).map(|before| millis(bucket.turn(now, before) - now)).collect()
+}
 
 #[test]
 fn a_burst_goes_at_once_and_the_rest_in_turn() {
     let (mut bucket, now) = bucket(10.0, 3.0);
-    let turns: Vec<_> = (0..6).map(|_| millis(bucket.reserve(now, now + LATER).unwrap() - now)).collect();
-    assert_eq!(turns, [0, 0, 0, 100, 200, 300]);
+    assert_eq!(turns(&mut bucket, now, 6), [0, 0, 0, 99, 199, 299]);
+    let taken: Vec<bool> = (0..4).map(|_| bucket.take(now).is_ok()).collect();
+    assert_eq!(taken, [true, true, true, false]);
     let second = now + Duration::from_secs(2);
-    assert_eq!(bucket.reserve(second, second + LATER), Ok(second), "a quiet time fills it again");
+    assert_eq!(turns(&mut bucket, second, 4), [0, 0, 0, 99], "a quiet time fills it again");
 }
 
 #[test]
-fn a_turn_after_the_deadline_is_not_taken() {
-    let (mut bucket, now) = bucket(1.0, 1.0);
-    assert_eq!(bucket.reserve(now, now), Ok(now));
-    for _ in 0..3 {
-        let turn = bucket.reserve(now, now + Duration::from_millis(999));
-        assert_eq!(turn, Err(now + Duration::from_secs(1)), "asking costs nothing");
+fn whoever_comes_when_he_was_told_to_is_served() {
+    let (mut bucket, mut now) = bucket(7.3, 1.0);
+    for _ in 0..1000 {
+        if let Err(turn) = bucket.take(now) {
+            now = turn;
+            assert_eq!(bucket.take(now), Ok(()));
+        }
     }
 }
 
@@ -47,10 +52,8 @@ fn a_429_halves_the_rate_once_a_second_and_never_below_the_least() {
 fn nothing_goes_until_retry_after_is_over() {
     let (mut bucket, now) = bucket(20.0, 5.0);
     bucket.throttled(now, Some(Duration::from_secs(3)));
-    let turns: Vec<_> = (0..3).map(|_| millis(bucket.reserve(now, now + LATER).unwrap() - now)).collect();
-    assert_eq!(turns, [3100, 3200, 3300], "then at the new rate");
-    let early = bucket.reserve(now, now + Duration::from_secs(2));
-    assert!(early.is_err());
+    assert_eq!(turns(&mut bucket, now, 3), [3099, 3199, 3299], "then at the new rate");
+    assert!(bucket.take(now + Duration::from_secs(3)).is_err());
     assert_eq!(bucket.standing(now), Standing { rate: 10.0, paused: Duration::from_secs(3) });
 }
 
@@ -85,6 +88,6 @@ fn answers_raise_the_rate_slowly_back_to_the_most() {
 fn senseless_rates_are_made_sense_of() {
     let now = Instant::now();
     let mut bucket = Bucket::new(Rates { most: 0.0, least: -1.0, burst: 0.0 }, now);
-    assert!(bucket.reserve(now, now + LATER).is_ok());
-    assert!(bucket.reserve(now, now + LATER).is_ok());
+    assert_eq!(bucket.take(now), Ok(()));
+    assert!(bucket.take(now).is_err_and(|turn| turn < now + Duration::from_hours(1)));
 }
