@@ -1,16 +1,20 @@
 //! SIGTERM in a cluster: everything stays unless the agent's own DaemonSet is gone and no pod lives by our network; then the
 //! node is what it was before the agent came, as far as the agent's container can do it.
 
-use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::process::Command;
 use std::time::Duration;
 
 use installer::{Removed, Uninstall};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
 use crate::Cluster;
-use crate::node::{Agent, Node};
+use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
 
 const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
@@ -157,6 +161,40 @@ fn while_a_pod_has_an_address_nothing_is_taken_away_and_what_to_do_is_said() {
     assert!(holding["reason"] == "refused" && why.starts_with(hold), "{holding}");
     assert!(linked["why"].as_str().unwrap().starts_with("links of pods are there"), "{linked}");
     assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
+}
+
+/// What it is in the midst of would put back what is taken away; nobody knows for how long.
+#[test]
+fn while_work_of_the_agent_does_not_end_nothing_is_taken_away() {
+    let scene = Scene::new();
+    let mut agent = scene.ready_agent(&[]);
+    let node = &scene.cluster.node;
+    // A file that says nothing for ever: the next slow look waits for it.
+    let index = node.on(|socket| socket.index_of(&name("ens5")).unwrap());
+    let endless = node.path("host/run/NetworkManager/devices").join(index.to_string());
+    mkfifo(&endless, Mode::S_IRWXU).unwrap();
+    let open = || File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&endless);
+    let writer = RefCell::new(None);
+    // It fails while nobody reads.
+    let reads = || {
+        *writer.borrow_mut() = open().ok();
+        writer.borrow().is_some()
+    };
+    wait_for("the agent to read", reads, || agent.log());
+    scene.cluster.delete(OWN);
+    let before = looks(node);
+    let (status, took) = agent.stop();
+    assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
+    same(&looks(node), &before, &agent);
+    assert_ne!(before, scene.before, "there is something to take away");
+    assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
+    assert_eq!(words(&agent, "agent.uninstall_refused"), ["busy"], "{}", agent.log());
+    assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
+
+    // The next one that is told to end finds nothing in its way.
+    fs::remove_file(&endless).unwrap();
+    let (_, after) = scene.stop(&mut scene.ready_agent(&[]));
+    same(&after, &scene.before, &agent);
 }
 
 #[test]
