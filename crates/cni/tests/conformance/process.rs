@@ -132,7 +132,7 @@ fn a_stdin_that_is_never_closed_ends_in_an_error() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(config("1.1.0").to_string().as_bytes()).unwrap();
     let start = Instant::now();
-    let output = within(Duration::from_secs(30), child);
+    let output = within(Duration::from_secs(60), child);
     assert!(start.elapsed() >= Duration::from_secs(4), "{:?}", start.elapsed());
     assert_eq!((output.status.code(), &reply(&output)["code"]), (Some(1), &json!(5)));
     assert!(reply(&output)["msg"].as_str().unwrap().starts_with("stdin did not end within 5 s"), "{output:?}");
@@ -144,8 +144,8 @@ fn version_and_the_introduction_do_not_wait_for_stdin() {
     for verb in ["VERSION", ""] {
         let mut child = plugin(verb).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
-        // Less than the deadline for stdin, and more than any start may take.
-        assert_eq!(within(Duration::from_secs(4), child).status.code(), Some(0));
+        // Who waits for stdin fails when its deadline comes.
+        assert_eq!(within(Duration::from_secs(60), child).status.code(), Some(0));
         drop(stdin);
     }
 }

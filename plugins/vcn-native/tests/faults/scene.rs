@@ -3,13 +3,12 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ipam::{BootId, BootTime, Store};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
-use crate::node::{Families, Node, Pod, assert_success, name, within};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, name, within};
 use crate::traced::{Call, Run};
 
 pub(crate) struct Scene {
@@ -147,10 +146,7 @@ impl Scene {
         let held = self.node.allocations().allocations;
         let Some(allocation) = held.iter().find(|held| held.key.container_id.as_str() == pod.id) else { return false };
         let number = if allocation.addresses[0].vnic_link.as_str() == "ens5" { 0 } else { 1 };
-        // A link that was just raised drops what it is given until the kernel's own thread has attached its queue.
-        [format!("10.0.{number}.1"), format!("2001:db8:{number}::1")]
-            .iter()
-            .all(|router| within(Duration::from_secs(5), || pod.reaches(router)))
+        [format!("10.0.{number}.1"), format!("2001:db8:{number}::1")].iter().all(|router| pod.reaches(router))
     }
 
     /// The resident has lived through it.
@@ -185,7 +181,7 @@ fn settle(node: &Node, link: &str) {
             addresses.iter().any(|address| address.address.ip() != IpAddr::V6(POD_GATEWAY_V6) && !address.tentative)
         })
     };
-    assert!(within(Duration::from_secs(10), ready), "{link} has no address of its own");
+    assert!(within(PATIENCE, ready), "{link} has no address of its own");
 }
 
 /// All that a verb could change on a host, whoever it belongs to.

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::node::{Families, Node, Pod, ip, name};
+use crate::node::{Families, Node, PATIENCE, Pod, ip, name};
 use netlink::{Neighbour, NeighbourFilter, Netns, Socket};
 use vcn::MacAddr;
 
@@ -25,7 +25,7 @@ fn the_subnet_learns_at_once_that_an_address_moved_here() {
     for address in ["10.0.0.8", "2001:db8::8"].map(ip) {
         let filter = NeighbourFilter { index: Some(port), ..NeighbourFilter::default() };
         let mut believed = || router.neighbours(&filter).unwrap().into_iter().find(|n| n.address == address)?.mac;
-        let end = Instant::now() + Duration::from_secs(2);
+        let end = Instant::now() + PATIENCE;
         while believed() != here {
             assert!(Instant::now() < end, "{address}: the router still believes {:?}", believed());
             std::thread::yield_now();
@@ -57,8 +57,8 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
     // What has no pod leaves by the primary VNIC and is dropped by the fabric.
     shell(&node.host, "ip route add default via 10.0.1.1 dev ens6 onlink");
     std::thread::scope(|scope| {
-        let connecting = scope
-            .spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(), Duration::from_secs(8))).unwrap());
+        let connecting =
+            scope.spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(), 2 * PATIENCE)).unwrap());
         wait(|| tracked(&node).contains("SYN_SENT"));
         if when == ServiceChanges::BeforeDel {
             service(&node, "10.0.0.9");
@@ -74,12 +74,12 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
         let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap();
         let listeners = [(listen(&next), "next"), (listen(&present), "present")];
         let mut connection = connecting.join().unwrap().unwrap();
-        for (listener, name) in &listeners {
-            listener.set_nonblocking(true).unwrap();
-            if let Ok((mut accepted, _)) = listener.accept() {
-                accepted.write_all(name.as_bytes()).unwrap();
-            }
-        }
+        listeners.iter().for_each(|(listener, _)| listener.set_nonblocking(true).unwrap());
+        // The client is told before the listener is.
+        let answered = |(listener, name): &(TcpListener, &str)| {
+            listener.accept().is_ok_and(|(mut accepted, _)| accepted.write_all(name.as_bytes()).is_ok())
+        };
+        wait(|| listeners.iter().any(answered));
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "present");
@@ -120,7 +120,7 @@ fn shell(netns: &Netns, command: &str) -> String {
 }
 
 fn wait(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < end, "it never came to that");
         std::thread::sleep(Duration::from_millis(5));

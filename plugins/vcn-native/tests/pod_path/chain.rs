@@ -98,7 +98,7 @@ fn tuning() -> Value {
 /// Asks the pod's web server by the address and port of a node.
 fn served(node: &Node, pod: &Pod, target: &str) -> bool {
     let listener = pod.netns.run(|| TcpListener::bind("[::]:80").unwrap()).unwrap();
-    let connect = || TcpStream::connect_timeout(&target.parse().unwrap(), Duration::from_secs(5));
+    let connect = || TcpStream::connect_timeout(&target.parse().unwrap(), Duration::from_secs(30));
     let Ok(mut connection) = node.routers[0].run(connect).unwrap() else { return false };
     // It is in the listener's queue by now.
     listener.accept().unwrap().0.write_all(b"here").unwrap();
@@ -133,8 +133,7 @@ fn each_of_them_alone_is_no_contradiction_for_check() {
         let chain = chain(&node, &pod, "1.0.0", vec![other]);
         let result = chain.add();
         chain.check(&result);
-        // A link with a new address asks for its gateway again, and a proxied answer may take 0.8 s, once.
-        assert!(pod.reaches("10.0.0.1") || pod.reaches("10.0.0.1"), "{}", chain.plugins[1]);
+        assert!(pod.reaches("10.0.0.1"), "{}", chain.plugins[1]);
         chain.del(&result);
     }
 }

@@ -1,13 +1,12 @@
 //! DEL in whatever circumstances: no namespace or another one, another configuration, nothing known of the pod.
 
 use std::fs;
-use std::time::Duration;
 
 use ipam::VnicPool;
 use netlink::{LinkKind, NewLink, Peer, Socket};
 use serde_json::{Value, json};
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, name, within};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, name, within};
 
 /// DEL of a pod with another namespace's path, or none.
 fn del_with(node: &Node, id: &str, netns: &str, conf: &Value) {
@@ -77,7 +76,7 @@ fn a_pod_whose_namespace_died_leaves_nothing() {
     drop(pod);
     // The kernel takes a namespace down some time after its last holder went, and the link with it.
     let gone = || node.in_host(|socket| socket.link(&name(&host_end)).is_err_and(|error| error.is_not_found()));
-    assert!(within(Duration::from_secs(10), gone), "the link goes with the namespace");
+    assert!(within(PATIENCE, gone), "the link goes with the namespace");
     del_with(&node, "a", "", &node.conf("1.0.0"));
     assert_nothing_left(&node, &before, "DEL");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::node::{Families, Node, Pod, error_of};
+use crate::node::{Families, Node, PATIENCE, Pod, error_of, within};
 use ipam::{BootTime, Store};
 use netlink::{LinkKind, NewLink, Peer, Socket, Sysctls};
 use vcn::Family;
@@ -31,7 +31,7 @@ fn pods_keep_their_network_when_the_record_is_lost_or_damaged() {
         }
         let late = Pod::new("late");
         assert!(!before.contains(&node.add(&late)["ips"]), "an address of its own");
-        let goes_out = |pod: &Pod| pod.reaches("10.0.0.1") || pod.reaches("10.0.1.1");
+        let goes_out = |pod: &Pod| within(PATIENCE, || pod.pings("10.0.0.1") || pod.pings("10.0.1.1"));
         assert!(pods.iter().chain([&late]).all(goes_out), "by the VNIC's table, so the rules are there");
         assert_eq!(node.allocations().allocations.len(), 4, "the record is whole again");
         assert_eq!(node.state.path().join("allocations.json.damaged").exists(), damage.is_some());

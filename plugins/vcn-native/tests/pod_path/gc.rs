@@ -41,7 +41,7 @@ fn either_name_of_the_list_of_attachments_is_understood() {
         age(&node);
         assert_success(&gc(&node, key, &json!([{"containerID": "alive", "ifname": "eth0"}])));
         assert_eq!(held(&node), ["vcn-native/alive/eth0"], "{key}");
-        assert!(!dead.reaches("10.0.0.1") && alive.reaches("10.0.1.1"), "{key}");
+        assert!(!dead.pings("10.0.0.1") && alive.reaches("10.0.1.1"), "{key}");
         assert_success(&gc(&node, key, &json!([])));
         assert_eq!(node.snapshot(), before, "an empty list means that none is valid");
     }

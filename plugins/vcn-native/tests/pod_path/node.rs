@@ -239,11 +239,19 @@ impl Pod {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd()))
     }
 
-    /// Whether `target` answers an echo request of this pod within a second.
+    /// Whether `target` comes to answer this pod.
     pub(crate) fn reaches(&self, target: &str) -> bool {
         reaches(&self.netns, target)
     }
+
+    /// Whether `target` answers one echo request of this pod within a second.
+    pub(crate) fn pings(&self, target: &str) -> bool {
+        pings(&self.netns, target)
+    }
 }
+
+/// Far beyond what anything here takes, on a busy machine, too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether something becomes true in time.
 pub(crate) fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {
@@ -257,7 +265,13 @@ pub(crate) fn within(time: Duration, mut condition: impl FnMut() -> bool) -> boo
     true
 }
 
+/// Whether `target` comes to answer. A link that was just raised drops what it is given until the kernel's own thread has
+/// attached its queue, and an answer that a host gives for a pod may come late: both are longer on a busy machine.
 pub(crate) fn reaches(netns: &Netns, target: &str) -> bool {
+    within(PATIENCE, || pings(netns, target))
+}
+
+fn pings(netns: &Netns, target: &str) -> bool {
     netns
         .run(|| {
             let output = Command::new("ping").args(["-n", "-c", "1", "-W", "1", target]).output().unwrap();

@@ -9,6 +9,9 @@ fn status(node: &Node) -> std::process::Output {
     node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))
 }
 
+/// Far less than anything that STATUS could wait for, or go through one by one.
+const SOON: Duration = Duration::from_secs(2);
+
 /// The quickest of some, so that a busy machine does not decide.
 fn quickest(node: &Node) -> Duration {
     let timed = |_| {
@@ -27,7 +30,7 @@ fn status_waits_for_no_lock_no_agent_and_no_other_verb() {
     let waiting = Pod::new("b");
     let mut add = node.start("ADD", &waiting, &node.conf("1.1.0"));
     assert_success(&status(&node));
-    assert!(quickest(&node) < Duration::from_millis(100));
+    assert!(quickest(&node) < SOON);
     assert!(add.try_wait().unwrap().is_none(), "the lock does stop others");
     drop(lock);
     assert!(add.wait().unwrap().success());
@@ -43,7 +46,7 @@ fn status_is_as_quick_with_many_pods_and_a_large_range() {
     node.write_pools(pools.vnics);
     (0..10).for_each(|id| drop(node.add(&Pod::new(&format!("p{id}")))));
     assert_success(&status(&node));
-    assert!(quickest(&node) < Duration::from_millis(100));
+    assert!(quickest(&node) < SOON);
 }
 
 #[test]
