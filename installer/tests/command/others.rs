@@ -258,13 +258,16 @@ fn plugins_that_hang_are_waited_for_together_and_left_out() {
     for name in ["portmap", "bandwidth", "tuning", "vnic-attach"] {
         node.executable(&format!("bin/{name}"), "#!/bin/sh\nexec sleep 1000\n");
     }
-    let begun = std::time::Instant::now();
-    let (code, text) = node.run(&["--node-label=true", "--usable", "--chain=portmap,bandwidth,tuning,vnic-attach"]);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(text.matches("[plugin-left-out]").count(), 4, "{text}");
-    assert_eq!(kinds(&node), ["vcn-native"]);
-    // One after the other they would take 8 s by themselves.
-    assert!(begun.elapsed() < std::time::Duration::from_secs(7), "{:?}", begun.elapsed());
+    let took = || {
+        let begun = std::time::Instant::now();
+        let (code, text) = node.run(&["--node-label=true", "--usable", "--chain=portmap,bandwidth,tuning,vnic-attach"]);
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(text.matches("[plugin-left-out]").count(), 4, "{text}");
+        assert_eq!(kinds(&node), ["vcn-native"]);
+        begun.elapsed()
+    };
+    // One after the other they would take 8 s by themselves, each time; together 2 s, unless the machine is busy.
+    assert!((0..5).any(|_| took() < std::time::Duration::from_secs(7)));
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Host {
                 }
                 // The far ends are up too: a link without carrier loses its proxy neighbours.
                 fabric.run(|| ["ens3", "ens5"].map(|link| run(&format!("ip link set {link} up")))).unwrap();
-                let end = Instant::now() + Duration::from_secs(20);
+                let end = Instant::now() + Duration::from_secs(90);
                 let settled =
                     |links: String| ["ens3", "ens5"].iter().all(|link| links.contains(&format!("ff00::/8 dev {link}")));
                 while !settled(run("ip -6 route show table all")) || run("ip link show").contains("NO-CARRIER") {

@@ -80,9 +80,9 @@ fn pods_that_come_while_it_is_uninstalled_keep_their_network() {
     command.args(["--quiet=all", "-o/dev/null", "--trace=unlink", "--inject=unlink:signal=SIGSTOP:when=1"]);
     command.arg(plain.get_program()).args(plain.get_args()).env_clear().env("PATH", "/usr/bin:/bin");
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let uninstalling = host.inside(|| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut uninstalling = host.inside(|| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let children = format!("/proc/{0}/task/{0}/children", uninstalling.id());
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(90);
     while conflist.exists() {
         assert!(Instant::now() < end, "the configuration was never removed");
         std::thread::sleep(Duration::from_millis(1));
@@ -90,7 +90,11 @@ fn pods_that_come_while_it_is_uninstalled_keep_their_network() {
     node.allocate();
     host.populate(&node.path("lib"));
     let stopped: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    kill(Pid::from_raw(stopped), Signal::SIGCONT).unwrap();
+    // Again and again: where strace is slow, it has yet to be stopped.
+    while uninstalling.try_wait().unwrap().is_none() {
+        let _ = kill(Pid::from_raw(stopped), Signal::SIGCONT);
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let (code, text) = told(&uninstalling.wait_with_output().unwrap());
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("although there were none a moment ago") && text.contains("[pods]"), "{text}");
