@@ -8,20 +8,23 @@ use simple_dns::{CLASS, Name, Packet, Question, TYPE};
 
 use crate::pod::Pod;
 
-/// How long an answer may take. The fabric asks for a neighbour first, as the real one does.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may take until there is an answer. The fabric asks for a neighbour first, as the real one does.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// When what may have been lost is sent again: a link that was just raised drops what it is given until the kernel has taken
+/// note of its carrier, which takes a busy machine its time.
+const AGAIN: Duration = Duration::from_secs(1);
 const SERVICES: Ipv4Addr = vcn::METADATA_ADDRESS;
 
 /// What became of a probe: the time it took, or why it failed.
 pub type Outcome = Result<Duration, String>;
 
 impl Pod {
-    /// One echo request.
+    /// Echo requests, one a second, until one is answered.
     pub fn ping(&self, target: IpAddr) -> Outcome {
         let started = Instant::now();
         let output = self
             .command("ping")
-            .args(["-n", "-q", "-c", "1", "-W", "2"])
+            .args(["-n", "-q", "-c", "1", "-w", &PATIENCE.as_secs().to_string()])
             .arg(target.to_string())
             .output()
             .map_err(|error| format!("ping cannot be run: {error}"))?;
@@ -83,11 +86,16 @@ impl Pod {
         let started = Instant::now();
         let answer = self.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(AGAIN))?;
             socket.connect((SERVICES, port))?;
-            socket.send(&query)?;
             let mut answer = vec![0; 1500];
-            let length = socket.recv(&mut answer)?;
+            let length = loop {
+                socket.send(&query)?;
+                match socket.recv(&mut answer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && started.elapsed() < PATIENCE => {}
+                    received => break received?,
+                }
+            };
             answer.truncate(length);
             Ok::<_, io::Error>(answer)
         });

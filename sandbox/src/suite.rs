@@ -21,7 +21,7 @@ use crate::npn::NpnShape;
 const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
 const LOG: &str = "/run/oke-node-agent.log";
 /// Far beyond what it takes; a loaded machine is slow.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A node agent that runs on a node.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use netlink::{Address, LinkChange, Socket};
 use sandbox::DropReason;
 use vcn::{Family, MacAddr, TableId};
-use world::{configure, network, reaches, socket, two_nodes, wait_for_drop};
+use world::{configure, network, reaches, socket, two_nodes, wait_for_drop, wait_until_reaches};
 
 const FOREIGN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77));
 
@@ -17,7 +17,8 @@ fn a_spoofed_source_address_is_dropped_and_counted() {
     let vcn = two_nodes();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     let (own, peer) = (a.address(Family::Ipv4).unwrap(), b.address(Family::Ipv4).unwrap());
-    assert!(reaches((a.netns(), own), (b.netns(), peer)), "and both know each other's MAC now");
+    // And both know each other's MAC now.
+    wait_until_reaches((a.netns(), own), (b.netns(), peer));
 
     let mut netlink = Socket::open_in(a.netns()).unwrap();
     let link = netlink.index_of(&a.vnics()[0].link).unwrap();

@@ -6,7 +6,7 @@ mod world;
 use netlink::{LinkKind, NewLink, Socket};
 use sandbox::{Capabilities, DropReason, NodeSpec, Vcn, VnicSpec};
 use vcn::{Family, IfName, TableId, VlanTag};
-use world::{configure, reaches, two_nodes_of, wait_for, wait_for_drop};
+use world::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
 
 fn two_bare_metal_nodes() -> Vcn {
     two_nodes_of(|name| NodeSpec::bare_metal(name, "nodes"))
@@ -36,7 +36,8 @@ fn a_tagged_vnic_answers_once_its_vlan_link_is_made() {
     let vcn = two_bare_metal_nodes();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     let own = a.address(Family::Ipv4).unwrap();
-    assert!(reaches((a.netns(), own), (b.netns(), b.address(Family::Ipv4).unwrap())), "untagged");
+    // Untagged.
+    wait_until_reaches((a.netns(), own), (b.netns(), b.address(Family::Ipv4).unwrap()));
 
     let vnic = &b.vnics()[1];
     let link: IfName = "vnic1".parse().unwrap();

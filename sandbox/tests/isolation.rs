@@ -16,7 +16,7 @@ use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vcn::Family;
-use world::{reaches, two_nodes, wait_for};
+use world::{two_nodes, wait_for, wait_until_reaches};
 
 const NOBODY: u32 = 65534;
 
@@ -29,7 +29,7 @@ fn two_sandboxes_at_once_do_not_collide() {
                 let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
                 let (from, to) = (a.address(Family::Ipv4).unwrap(), b.address(Family::Ipv4).unwrap());
                 for _ in 0..20 {
-                    assert!(reaches((a.netns(), from), (b.netns(), to)));
+                    wait_until_reaches((a.netns(), from), (b.netns(), to));
                 }
             });
         }

@@ -88,7 +88,7 @@ fn wish(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
 }
 
 async fn attached(oci: &Oci, id: &Ocid) -> VnicAttachment {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(90);
     loop {
         let read = oci.vnic_attachment(id).await.unwrap().value;
         if read.lifecycle_state == AttachmentState::Attached {
@@ -156,7 +156,7 @@ async fn a_deadline_is_kept_and_the_outcome_is_unknown() {
     weather.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
     let started = Instant::now();
     let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(error.outcome_unknown() && error.kind() == Kind::Unavailable, "{error:?}");
     assert!(!error.request_id().unwrap().is_empty(), "ours, as nobody answered");
     let reading = weather.oci.vnic(&weather.vcn.node("node-a").unwrap().vnics()[0].id.clone()).await.unwrap_err();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use netlink::{LinkChange, Socket};
 use sandbox::{DropReason, Node, NodeSpec, SERVICES_V6, SubnetSpec, Vcn};
 use vcn::{Family, TableId};
-use world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
+use world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 
 fn own(node: &Node, family: Family) -> IpAddr {
     node.address(family).expect("an address")
@@ -20,7 +20,7 @@ fn nodes_reach_each_other_by_their_primary_addresses() {
     let vcn = two_nodes();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     for family in Family::ALL {
-        assert!(reaches((a.netns(), own(&a, family)), (b.netns(), own(&b, family))), "{family}");
+        wait_until_reaches((a.netns(), own(&a, family)), (b.netns(), own(&b, family)));
     }
     assert_eq!(vcn.drops(), []);
 }
@@ -35,7 +35,7 @@ fn nodes_of_an_ipv6_only_subnet_reach_each_other_and_the_services() {
         .unwrap();
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     assert_eq!(a.address(Family::Ipv4), None);
-    assert!(reaches((a.netns(), own(&a, Family::Ipv6)), (b.netns(), own(&b, Family::Ipv6))));
+    wait_until_reaches((a.netns(), own(&a, Family::Ipv6)), (b.netns(), own(&b, Family::Ipv6)));
     a.run(|| TcpStream::connect((SERVICES_V6, 80)).unwrap()).unwrap();
 }
 
@@ -95,7 +95,7 @@ fn a_lowered_link_is_unreachable() {
     let (a, b) = (vcn.node("node-a").unwrap(), vcn.node("node-b").unwrap());
     let link = b.vnics()[0].link.clone();
     let target = own(&b, Family::Ipv4);
-    assert_eq!(ping(&a, target), Some(true));
+    wait_for("an answer", || ping(&a, target) == Some(true));
     Socket::open_in(b.netns()).unwrap().change_link_named(&link, &[LinkChange::Down]).unwrap();
     assert_eq!(ping(&a, target), Some(false));
 }

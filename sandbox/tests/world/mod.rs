@@ -11,7 +11,7 @@ use sandbox::{DropReason, NodeSpec, SubnetSpec, Vcn, Vnic, VnicSpec};
 use vcn::{Family, IfName, Mtu, Priority, TableId};
 
 /// Long enough for a busy machine, short enough for a test.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// How long silence must last to count as such.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
@@ -63,6 +63,12 @@ pub(crate) fn reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) -> bool {
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => false,
         Err(error) => panic!("{} to {}: {error}", from.1, to.1),
     }
+}
+
+/// Waits until they do. A machine that is busy may take longer than silence lasts here.
+#[track_caller]
+pub(crate) fn wait_until_reaches(from: (&Netns, IpAddr), to: (&Netns, IpAddr)) {
+    wait_for(&format!("{} reaches {}", from.1, to.1), || reaches(from, to));
 }
 
 /// Configures a VNIC's link by hand as an agent would: address, own table, rule.
