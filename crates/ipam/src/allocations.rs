@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{IfName, Mtu, Ocid, TableId};
 
+use crate::records::name_of;
 use crate::{BootId, BootTime, Error};
 
 /// Everything handed out on this node, as far as it was asked for (see [`crate::Store::update_for`]).
@@ -19,7 +20,8 @@ pub struct Allocations {
     pub boot_id: BootId,
     /// Those that were asked for, in order of creation.
     pub allocations: Vec<Allocation>,
-    /// The others: of them nothing is known but what they hold.
+    /// The others: of them nothing is known but what they hold. Where all records were read ([`crate::Store::update`]), these
+    /// are those whose record is missing.
     pub(crate) others: Vec<Held>,
     /// Addresses freed in this boot, oldest first: they cool down, and are reused in this order.
     pub freed: Vec<Freed>,
@@ -156,8 +158,17 @@ impl Allocations {
         }
     }
 
-    /// Frees what an attachment holds; its addresses start to cool down. Releasing nothing is fine: DEL is idempotent.
+    /// Whether an attachment holds addresses without a record: an ADD or a DEL of it was killed, or the record was lost.
+    #[must_use]
+    pub fn lacks_record(&self, key: &AttachmentKey) -> bool {
+        let name = name_of(key);
+        self.find(key).is_none() && self.others.iter().any(|held| held.name == name)
+    }
+
+    /// Frees what an attachment holds, with a record or without; its addresses start to cool down. Releasing nothing is
+    /// fine: DEL is idempotent.
     pub fn release(&mut self, key: &AttachmentKey, now: BootTime) -> Option<Allocation> {
+        self.release_unrecorded(&name_of(key), now);
         let index = self.allocations.iter().position(|allocation| allocation.key == *key)?;
         let allocation = self.allocations.remove(index);
         self.cool(&allocation.held(), now);
@@ -174,6 +185,12 @@ impl Allocations {
             }
             None => false,
         }
+    }
+
+    /// Frees what an entry without record holds.
+    pub(crate) fn release_unrecorded(&mut self, name: &str, now: BootTime) {
+        let entries: Vec<Held> = self.others.extract_if(.., |held| held.name == name).collect();
+        entries.iter().for_each(|held| self.cool(&held.addresses, now));
     }
 
     pub(crate) fn cool(&mut self, addresses: &[IpAddr], now: BootTime) {

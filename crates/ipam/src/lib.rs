@@ -32,4 +32,4 @@ pub use error::{Error, Shortage};
 pub use file::write_atomically;
 pub use pools::{FamilyPool, Pools, VnicPool};
 pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
-pub use store::{AttachmentLock, Store};
+pub use store::{AttachmentLock, Routed, Store};

@@ -8,6 +8,7 @@ use cni::AttachmentKey;
 use vcn::{Family, IfName, Mtu};
 
 use crate::address_map::{AddressMap, AddressSet};
+use crate::records::name_of;
 use crate::{
     Allocation, Allocations, Assigned, BootTime, Error, FamilyPool, Freed, NetnsRecord, PodRecord, Pools, Shortage,
     VnicPool,
@@ -69,6 +70,9 @@ impl Allocations {
     /// [`Error::Exhausted`] with the numbers behind it.
     pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
         self.trim(pools, now);
+        if self.lacks_record(&request.key) {
+            self.release_unrecorded(&name_of(&request.key), now);
+        }
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
             // The namespace may be a new one under the same key; the addresses stay.
             existing.netns = request.netns;
@@ -128,19 +132,18 @@ impl Allocations {
     }
 
     /// Records what an attachment has by the kernel's account, where its record was lost. What is on record already, by
-    /// key or by address, or is no pool's, stays as it is; answers whether it was taken in.
-    pub fn adopt(&mut self, pools: &Pools, request: Request, addresses: &[IpAddr], now: BootTime) -> bool {
+    /// key or by address, stays as it is, and so does what is in no pool, even in part: DEL would overlook that part. Answers
+    /// whether it was taken in.
+    pub(crate) fn adopt(&mut self, pools: &Pools, request: Request, addresses: &[IpAddr], now: BootTime) -> bool {
         let on_record = |held: &Allocation| {
             held.key == request.key || held.addresses.iter().any(|assigned| addresses.contains(&assigned.address))
         };
-        let assigned: Vec<Assigned> = addresses.iter().filter_map(|address| assigned(pools, *address)).collect();
-        let held_by_others = self.others.iter().flat_map(|held| &held.addresses).any(|held| addresses.contains(held));
-        if assigned.is_empty() || held_by_others || self.allocations.iter().any(on_record) {
+        let assigned: Option<Vec<Assigned>> = addresses.iter().map(|address| assigned(pools, *address)).collect();
+        let Some(mut assigned) = assigned.filter(|them| !them.is_empty()) else { return false };
+        if self.allocations.iter().any(on_record) {
             return false;
         }
-        if self.is_empty() && self.anew.is_none() {
-            self.anew = Some(now);
-        }
+        assigned.sort_by_key(|assigned| assigned.address);
         self.freed.retain(|freed| !addresses.contains(&freed.address));
         self.allocations.push(Allocation {
             key: request.key,
@@ -177,6 +180,19 @@ impl Allocations {
         let held: AddressSet = self.in_use().collect();
         let unheld: Vec<IpAddr> = addresses.iter().copied().filter(|address| !held.contains(address)).collect();
         self.cool(&unheld, now);
+    }
+
+    /// Lets addresses rest that a pod turned out to have without anything on record. The record was lost, and with it who had
+    /// the others until when.
+    pub fn lose(&mut self, addresses: &[IpAddr], now: BootTime) {
+        let freed: AddressSet = self.freed.iter().map(|freed| freed.address).collect();
+        let held: AddressSet = self.in_use().collect();
+        let unknown = |address: &&IpAddr| !freed.contains(*address) && !held.contains(*address);
+        let unknown: Vec<IpAddr> = addresses.iter().filter(unknown).copied().collect();
+        if !unknown.is_empty() {
+            self.cool(&unknown, now);
+            self.anew = Some(now);
+        }
     }
 
     /// Drops freed addresses that are not worth remembering.

@@ -3,9 +3,11 @@
 mod attachment;
 mod lock;
 mod mend;
+mod settle;
 mod write;
 
 pub use attachment::AttachmentLock;
+pub use settle::Routed;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,7 +20,7 @@ use serde::de::Error as _;
 
 use crate::allocations::Held;
 use crate::records::{Records, name_of};
-use crate::{Allocation, Allocations, BootId, BootTime, Error, Freed};
+use crate::{Allocation, Allocations, BootId, Error, Freed};
 
 const INDEX: &str = "allocations.json";
 const LOCK: &str = "allocations.lock";
@@ -119,7 +121,7 @@ impl Store {
     /// which there was room and permission: then the same change again completes it.
     pub fn update<T, E: From<Error>>(&self, change: impl FnOnce(&mut Allocations) -> Result<T, E>) -> Result<T, E> {
         let _lock = self.lock()?;
-        let mut opened = self.open(|_| true, BootTime::now()?)?;
+        let mut opened = self.open(|_| true)?;
         let gone = self.restore(&mut opened)?;
         let answer = change(&mut opened.means)?;
         self.keep(&opened, gone)?;
@@ -134,12 +136,11 @@ impl Store {
     pub fn update_for<T, E: From<Error>>(
         &self,
         key: &AttachmentKey,
-        now: BootTime,
         change: impl FnOnce(&mut Allocations) -> Result<T, E>,
     ) -> Result<T, E> {
         let _lock = self.lock()?;
         let name = name_of(key);
-        let mut opened = self.open(|held| held.name == name, now)?;
+        let mut opened = self.open(|held| held.name == name)?;
         let mut gone = match opened.index {
             Some(_) => BTreeSet::new(),
             None => self.restore(&mut opened)?,
@@ -161,7 +162,7 @@ impl Store {
     /// As [`Self::update`].
     pub fn forget(&self, freed: &[Freed]) -> Result<usize, Error> {
         let _lock = self.lock()?;
-        let mut opened = self.open(|_| false, BootTime::default())?;
+        let mut opened = self.open(|_| false)?;
         let noted = freed.iter().filter(|freed| opened.means.forget(freed.address, freed.at)).count();
         self.keep(&opened, BTreeSet::new())?;
         Ok(noted)
@@ -180,26 +181,22 @@ impl Store {
         }
     }
 
-    /// The allocations, with the records of those that are `wanted`.
-    fn open(&self, wanted: impl Fn(&Held) -> bool, now: BootTime) -> Result<Opened, Error> {
-        let mut opened = match self.index()? {
-            Some((index, means)) => Opened { index: Some(index), records: Vec::new(), means },
-            None => Opened { index: None, records: Vec::new(), means: self.none() },
+    /// The allocations, with the records of those that are `wanted`. An entry that has none stays: whether a pod lives by
+    /// its addresses the kernel knows alone.
+    fn open(&self, wanted: impl Fn(&Held) -> bool) -> Result<Opened, Error> {
+        let (index, mut means) = match self.index()? {
+            Some((index, means)) => (Some(index), means),
+            None => (None, self.none()),
         };
-        self.understand(&mut opened, wanted, now)?;
-        Ok(opened)
-    }
-
-    fn understand(&self, opened: &mut Opened, wanted: impl Fn(&Held) -> bool, now: BootTime) -> Result<(), Error> {
-        let Opened { records, means, .. } = opened;
-        for held in means.others.extract_if(.., |held| wanted(held)).collect::<Vec<_>>() {
-            match self.record(&held)? {
+        let mut records = Vec::new();
+        for held in std::mem::take(&mut means.others) {
+            match if wanted(&held) { self.record(&held)? } else { None } {
                 Some(record) => records.push(record),
-                None => means.cool(&held.addresses, now),
+                None => means.others.push(held),
             }
         }
-        means.allocations.clone_from(records);
-        Ok(())
+        means.allocations.clone_from(&records);
+        Ok(Opened { index, records, means })
     }
 
     /// The record of an entry of the index; under the lock, so that they belong together.

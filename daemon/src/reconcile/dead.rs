@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use datapath::host::HostVnic;
 use datapath::pod::LinkEnds;
 use datapath::{Object, Places, dismantle, plan, pod};
-use ipam::{Allocation, BootId, BootTime, Store};
+use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use netlink::Link;
 use resident::logging::chain;
 
@@ -28,6 +28,8 @@ use crate::usage::holder;
 #[derive(Debug)]
 pub(super) struct Dead {
     store: Store,
+    state_dir: PathBuf,
+    boot: BootId,
     sysctl_root: PathBuf,
     /// The least time between the two looks that find a link absent.
     apart: Duration,
@@ -43,8 +45,8 @@ struct Absent {
 
 impl Dead {
     pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, apart: Duration) -> Self {
-        let (store, sysctl_root) = (Store::new(state_dir, boot), sysctl_root.to_owned());
-        Self { store, sysctl_root, apart, absent: HashMap::new() }
+        let (store, sysctl_root) = (Store::new(state_dir, boot.clone()), sysctl_root.to_owned());
+        Self { store, state_dir: state_dir.to_owned(), boot, sysctl_root, apart, absent: HashMap::new() }
     }
 
     /// Another least time.
@@ -58,8 +60,7 @@ impl Dead {
         if matches!(cause, Cause::Kernel | Cause::Preview) {
             return Vec::new();
         }
-        // An unreadable record is told by the stage of running pods, and so is what keeps this from being done.
-        let _ = self.store.sweep();
+        self.settle(findings);
         let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Vec::new() };
         let before = std::mem::take(&mut self.absent);
         let overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
@@ -104,6 +105,32 @@ impl Dead {
         freed
     }
 
+    /// Puts the record right where it was lost, or a verb was killed while it wrote it: what pods live by is held, what
+    /// nothing leads to any more is free.
+    fn settle(&self, findings: &mut Findings) {
+        // An unreadable record is told by the stage of running pods, and so is what keeps this from being done.
+        let Ok(true) = self.store.sweep() else { return };
+        let owners = self.places().map_err(|error| chain(&error)).and_then(|mut places| {
+            let owners = pod::owners(&mut places).map_err(|error| chain(&error))?;
+            Ok((owners, places))
+        });
+        let (owners, mut places) = match owners {
+            Ok(found) => found,
+            Err(error) => {
+                let condition = Condition::degraded(Reason::HostNetworkFailed, error);
+                return findings.conditions.push(condition.about("pods that have gone"));
+            }
+        };
+        let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
+        let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
+        let pools = Pools::read(&self.state_dir, &self.boot).ok();
+        let settled = self.store.settle(&routed, pools.as_ref(), None, |link| places.has_link(link));
+        if let Ok(count @ 1..) = settled {
+            let text = format!("attachment add: the record of {count} running pod(s) was lost and was made anew");
+            findings.changes.push(Changed::new("attachment", text));
+        }
+    }
+
     /// Nothing is to be ended here any more, or not yet.
     pub(super) fn rest(&mut self) {
         self.absent.clear();
@@ -140,7 +167,7 @@ impl Dead {
             let same = held.find(&allocation.key) == Some(allocation);
             Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
         };
-        let released = self.store.update_for(&allocation.key, now, release).map_err(|error| chain(&error))?;
+        let released = self.store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
         let Some(released) = released else { return Ok(Vec::new()) };
         let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
         findings.changes.push(ended(allocation, &addresses));

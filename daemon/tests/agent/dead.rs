@@ -110,3 +110,21 @@ fn what_a_killed_add_left_goes_when_its_lease_has_run_out() {
     // The other's namespace is there, and with it all that its ADD had made.
     assert_eq!(left(&node), nothing);
 }
+
+/// Nothing of it is ever free: whoever got its address would take its network down.
+#[test]
+fn a_pod_whose_record_was_lost_is_on_record_again_after_the_next_look() {
+    let (node, agent) = node_and_agent();
+    let pod = Pod::add(&node, "a");
+    let (whole, addresses) = (left(&node), pod.addresses());
+    std::fs::remove_dir_all(node.path("run").join("allocations")).unwrap();
+    let said = || {
+        let events = agent.events("host.repaired");
+        events
+            .iter()
+            .any(|line| line["change"].as_str().is_some_and(|text| text.contains("record of 1 running pod(s)")))
+    };
+    wait_for("its record", || held(&node) == addresses && said(), || format!("{:?}\n{}", held(&node), agent.log()));
+    assert_eq!((left(&node), freed(&node)), (whole, Vec::new()));
+    assert!(pod.is_connected());
+}

@@ -1,9 +1,10 @@
 //! ADD: reserve, build, commit. Whatever fails, what was done is undone before the error is answered.
 
+use std::net::IpAddr;
 use std::path::Path;
 
-use cni::{AddRequest, AddResult, AttachmentKey, Error, Interface, Ip, Route, Success};
-use datapath::pod::{Owner, PodNetwork};
+use cni::{AddRequest, AddResult, Error, Interface, Ip, Route, Success};
+use datapath::pod::PodNetwork;
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
 use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request, Reservation};
 use ipnetwork::IpNetwork;
@@ -17,14 +18,48 @@ use crate::failure;
 use crate::node::{self, Node, SYSCTL_ROOT};
 use crate::report::Report;
 
+/// How often an ADD takes other addresses, because pods live by those it got that are on no record. All of them are taken
+/// in at once, so a second time is rare already.
+const MOVES: usize = 3;
+
+/// How a try to make a network ended.
+enum Attempt {
+    Made(AddResult),
+    /// Another pod has one of the addresses. Nothing was left.
+    Taken(Error),
+}
+
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
-    let netns = Netns::open(&request.netns).map_err(|error| failure::of_netns(&request.netns, &error))?;
+    let open = || Netns::open(&request.netns).map_err(|error| failure::of_netns(&request.netns, &error));
+    let mut netns = open()?;
     let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("pools");
 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
-    let reservation = reserve(&node, &pools, &asked(request, &netns), report)?;
+    let mut moves = 0;
+    loop {
+        match attempt(request, netns, &node, &pools, report)? {
+            Attempt::Made(result) => return Ok(result),
+            Attempt::Taken(error) if moves == MOVES => return Err(error),
+            Attempt::Taken(_) => {
+                node.rebuild_record(Some(&pools), Some(&request.key), report)?;
+                report.no_addresses();
+                netns = open()?;
+                moves += 1;
+            }
+        }
+    }
+}
+
+fn attempt(
+    request: &AddRequest<Conf>,
+    netns: Netns,
+    node: &Node<'_>,
+    pools: &Pools,
+    report: &mut Report,
+) -> Result<Attempt, Error> {
+    let reservation = reserve(node, pools, &asked(request, &netns), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -41,30 +76,29 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         report.note(trouble);
     }
 
-    let network = node::network(&allocation, Some(&pools), &request.conf);
-    let built = build(
-        &network,
-        netns,
-        Leftover { allocation: &allocation, node: &node, existing: reservation.existing },
-        report,
-    )
-    .and_then(|()| node.store.commit(&request.key).map_err(|error| failure::of_ipam(&error)));
+    let network = node::network(&allocation, Some(pools), &request.conf);
+    let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
+    let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
+    let built = build(&network, netns, &left, report).and_then(|()| committed());
     report.mark("commit");
     match built {
-        Ok(()) => Ok(success(&network, &request.netns, request).into()),
-        Err(error) if settled => Err(error),
-        Err(error) => Err(give_up(error, request, &node, &allocation, report)),
+        Ok(()) => Ok(Attempt::Made(success(&network, &request.netns, request).into())),
+        Err(Trouble::Failed(error) | Trouble::Taken(error)) if settled => Err(error),
+        Err(Trouble::Taken(error)) => Ok(Attempt::Taken(give_up(error, request, node, &allocation, report))),
+        Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
     }
 }
 
-/// Reserves addresses. An empty record may be a lost one: before it is believed, the kernel is asked who has what. A full
-/// one may hold what killed runs have left.
+/// Reserves addresses. An empty record may be a lost one, and so may this attachment's: before that is believed, the kernel
+/// is asked who has what. A full one may hold what killed runs have left.
 fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
     let (mut sure, mut swept) = (false, false);
     loop {
-        let reserved = node.store.update_for(&asked.key, node.now, |held| match held.is_empty() && !sure {
-            true => Ok(None),
-            false => held.reserve(pools, asked.clone(), node.now).map(Some),
+        let reserved = node.store.update_for(&asked.key, |held| {
+            match !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
+                true => Ok(None),
+                false => held.reserve(pools, asked.clone(), node.now).map(Some),
+            }
         });
         match reserved {
             Ok(Some(reservation)) => return Ok(reservation),
@@ -82,72 +116,78 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
     }
 }
 
-/// What earlier ADDs, of this attachment or of others, may have left.
+/// Why there is no network.
+enum Trouble {
+    Failed(Error),
+    /// A route leads to one of the addresses by another pod's link.
+    Taken(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What earlier ADDs of this attachment may have left.
 struct Leftover<'a> {
     allocation: &'a Allocation,
-    node: &'a Node<'a>,
+    /// One reserved the addresses.
     existing: bool,
+    /// One succeeded.
+    settled: bool,
 }
 
 /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
-/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away.
-fn build(network: &PodNetwork, netns: Netns, leftover: Leftover<'_>, report: &mut Report) -> Result<(), Error> {
+/// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
+/// is another's is left alone, whatever records say: it may be a running pod's.
+fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut Report) -> Result<(), Trouble> {
     let mut places = Places::host(Path::new(SYSCTL_ROOT))
         .map_err(|error| failure::of_host(&error))?
         .with_pod(netns)
         .map_err(|error| failure::of_host(&error))?;
     report.mark("netns");
     let desired = pod::desired(network);
-    let observed = if leftover.existing { leftover.own(&mut places)? } else { Vec::new() };
+    let observed = if left.existing { left.observe(&mut places)? } else { Vec::new() };
     // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
     let severed = !observed.is_empty() && !observed.iter().any(|(place, _)| *place == Place::Pod);
     let outcome = match severed {
         true => None,
         false => match apply(&plan(&desired, &observed), &mut places) {
-            Err(error) if leftover.existing || error.is_already_exists() => Some(error),
-            Err(error) => return Err(failure::of_datapath(&error)),
+            // What there is of it is a pod in use.
+            Err(error) if left.settled && !observed.is_empty() => return Err(failure::of_datapath(&error).into()),
+            Err(error) if left.existing || error.is_already_exists() => Some(error),
+            Err(error) => return Err(failure::of_datapath(&error).into()),
             Ok(()) => {
                 report.mark("network");
                 return Ok(());
             }
         },
     };
-    let cleared = leftover.clear(network, &mut places, report)?;
+    let own = left.observe(&mut places)?;
+    dismantle(&plan(&[], &own), &mut places);
     let again = match outcome {
-        Some(error) if !cleared => Err(error),
+        Some(error) if own.is_empty() => Err(error),
         _ => apply(&plan(&desired, &[]), &mut places),
     };
     report.mark("network");
-    again.map_err(|error| failure::of_datapath(&error))
+    let Err(error) = again else { return Ok(()) };
+    let taken = error.is_already_exists() && has_anothers(network, &mut places)?;
+    let error = failure::of_datapath(&error);
+    Err(if taken { Trouble::Taken(error) } else { Trouble::Failed(error) })
+}
+
+/// Whether a route leads to one of the network's addresses by another pod's link.
+fn has_anothers(network: &PodNetwork, places: &mut Places) -> Result<bool, Error> {
+    let owners = pod::owners(places).map_err(|error| failure::of_datapath(&error))?;
+    let ours = |address: IpAddr| network.addresses.iter().any(|pod| pod.address == address);
+    Ok(owners.iter().any(|owner| owner.link != network.ends.host && ours(owner.address)))
 }
 
 impl Leftover<'_> {
     /// What there is of this attachment.
-    fn own(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    fn observe(&self, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
         node::observe(&self.allocation.key, Some(self.allocation), places)
-    }
-
-    /// Clears away what is in this attachment's place: what it left itself, and what attachments without record left
-    /// under its addresses (whose record was lost). Whether there was anything.
-    fn clear(&self, network: &PodNetwork, places: &mut Places, report: &mut Report) -> Result<bool, Error> {
-        let own = self.own(places)?;
-        dismantle(&plan(&[], &own), places);
-        let mut cleared = !own.is_empty();
-        let owners = pod::owners(places).map_err(|error| failure::of_datapath(&error))?;
-        let held = self.node.store.read().map_err(|error| failure::of_ipam(&error))?;
-        let in_the_way = |owner: &&Owner| {
-            owner.link != network.ends.host && network.addresses.iter().any(|a| a.address == owner.address)
-        };
-        for owner in owners.iter().filter(in_the_way) {
-            let key = owner.identity.as_ref().and_then(|identity| identity.parse::<AttachmentKey>().ok());
-            let Some(key) = key.filter(|key| held.find(key).is_none()) else { continue };
-            let lock = self.node.store.try_attachment(&key).map_err(|error| failure::of_ipam(&error))?;
-            let Some(_lock) = lock else { continue };
-            report.note(format!("{} was left by {key}, which is not on record: taken down", owner.link));
-            del::take_down(&key, None, report)?;
-            cleared = true;
-        }
-        Ok(cleared)
     }
 }
 
@@ -160,10 +200,10 @@ fn give_up(
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    if let Err(left) = del::take_down(&request.key, Some(allocation), report) {
+    if let Err(left) = del::take_down(&request.key, Some(allocation), node, report) {
         return error.with_details(left);
     }
-    match node.release(&request.key, report) {
+    match node.release(&request.key, &[], report) {
         Ok(_) => error,
         Err(release) => error.with_details("the address could not be given back").caused_by(&release),
     }

@@ -24,13 +24,13 @@ pub(crate) enum Aftercare {
 
 impl Aftercare {
     /// Does it; answers what went wrong, which is no reason for the verb to fail.
-    pub(crate) fn perform(self, addresses: &[Assigned]) -> Option<String> {
+    pub(crate) fn perform(self, assigned: &[Assigned], addresses: &[IpAddr]) -> Option<String> {
         match self {
             Self::Announce => {
-                let error = announce(addresses).err()?;
+                let error = announce(assigned).err()?;
                 Some(format!("{error}: neighbours learn of the address only when they ask"))
             }
-            Self::Forget => forget(addresses.iter().map(|assigned| assigned.address)),
+            Self::Forget => forget(addresses.iter().copied()),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! DEL: what there is of the attachment goes, then its addresses cool down. Repeatable; absent things are no error.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{AttachmentKey, DelRequest, Error};
-use datapath::{Places, dismantle, plan, pod};
+use datapath::{Object, Place, Places, dismantle, plan, pod};
 use ipam::Allocation;
 
 use crate::conf::Conf;
@@ -19,11 +20,12 @@ pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let known = recorded(request, &node, report);
     report.mark("record");
-    take_down(&request.key, known.as_ref(), report)?;
-    let released = node.release(&request.key, report).map_err(|error| failure::of_ipam(&error))?;
+    let found = take_down(&request.key, known.as_ref(), &node, report)?;
+    let released = node.release(&request.key, &found, report).map_err(|error| failure::of_ipam(&error))?;
     report.mark("ipam");
-    if let Some(allocation) = released.or(known) {
-        report.addresses(&allocation.addresses);
+    match released.or(known) {
+        Some(allocation) => report.addresses(&allocation.addresses),
+        None => report.found(&found),
     }
     Ok(())
 }
@@ -45,26 +47,51 @@ fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) ->
 }
 
 /// Removes an attachment's network. Fails only when something is demonstrably still there, so that trying again helps.
+/// Answers the addresses that no record told of, but routes.
 pub(crate) fn take_down(
     key: &AttachmentKey,
     allocation: Option<&Allocation>,
+    node: &Node<'_>,
     report: &mut Report,
-) -> Result<(), Error> {
+) -> Result<Vec<IpAddr>, Error> {
     let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
     let observed = match allocation {
         // The record was written before the network was made, and it is in the record's terms that it was made.
-        Some(allocation) => pod::recorded(&node::network(allocation, None, &Conf::default()), &mut places)
-            .map_err(|error| failure::of_datapath(&error))?,
-        None => match node::observe(key, None, &mut places) {
-            // The name is somebody else's: ADD answered so, and nothing of this attachment can be there.
-            Err(error) if error.code == code::LINK_COLLISION => Vec::new(),
-            observed => observed?,
+        Some(settled) if settled.tentative_until.is_none() => recorded_of(settled, node, &mut places)?,
+        // How far its ADD got, and whether the addresses were another pod's, nobody knows.
+        unsure => match (node::observe(key, unsure, &mut places), unsure) {
+            // The name is somebody else's: ADD answered so, and no link of this attachment can be there.
+            (Err(error), None) if error.code == code::LINK_COLLISION => Vec::new(),
+            (Err(error), Some(tentative)) if error.code == code::LINK_COLLISION => {
+                recorded_of(tentative, node, &mut places)?
+            }
+            (observed, _) => observed?,
         },
     };
     report.mark("observe");
     let failures = dismantle(&plan(&[], &observed), &mut places);
     report.mark("network");
-    let Some((first, others)) = failures.split_first() else { return Ok(()) };
+    let Some((first, others)) = failures.split_first() else {
+        return Ok(if allocation.is_none() { routed(&observed) } else { Vec::new() });
+    };
     let error = Error::new(code::LEFT_OVER, format!("{key} is not wholly taken down; the next DEL tries again"));
     Err(others.iter().fold(error.caused_by(first), |error, failure| error.caused_by(failure)))
+}
+
+/// What there is of an attachment by its record.
+fn recorded_of(allocation: &Allocation, node: &Node<'_>, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+    // A VNIC's link that was renamed took the proxy along; the pools have its name.
+    let renamed = allocation.addresses.iter().any(|held| !places.has_link(&held.vnic_link));
+    let pools = if renamed { node.pools().ok() } else { None };
+    let network = node::network(allocation, pools.as_ref(), &Conf::default());
+    pod::recorded(&network, places).map_err(|error| failure::of_datapath(&error))
+}
+
+/// The addresses that routes lead to.
+fn routed(observed: &[(Place, Object)]) -> Vec<IpAddr> {
+    let address = |(place, object): &(Place, Object)| match (place, object) {
+        (Place::Host, Object::Route(route)) => Some(route.destination.ip()),
+        _ => None,
+    };
+    observed.iter().filter_map(address).collect()
 }

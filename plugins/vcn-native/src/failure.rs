@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cni::{Error, ErrorCode};
+use datapath::{Change, Object, Place};
 
 /// The codes that are ours (100 and above; those below are the specification's). They never change their meaning.
 pub mod code {
@@ -65,6 +66,17 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
 /// A failure to build or look at the network.
 pub(crate) fn of_datapath(error: &datapath::Error) -> Error {
     let (code, next) = match error {
+        datapath::Error::Apply { step, .. }
+            if error.is_already_exists()
+                && step.place == Place::Pod
+                && matches!(step.change, Change::Add(Object::Route(_))) =>
+        {
+            (
+                code::INTERFACE_EXISTS,
+                "another interface of the pod has the default route: this network must be the pod's only one, or the one \
+                 that has it; leave it out of the pod's further networks",
+            )
+        }
         _ if error.is_already_exists() => {
             (code::INTERFACE_EXISTS, "it is there already and is not ours: see whose it is, and remove or rename it")
         }

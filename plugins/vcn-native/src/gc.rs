@@ -19,10 +19,7 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     }
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
-    match node.store.sweep() {
-        Err(ipam::Error::Damaged { .. }) => node.rebuild_record(node.pools().ok().as_ref(), None, report)?,
-        swept => swept.map_err(|error| failure::of_ipam(&error))?,
-    }
+    node.sweep(report)?;
     let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
     let dead = |held: &&Allocation| {
         held.key.network == request.config.name
@@ -52,8 +49,8 @@ fn free(
     let wrap = |error| failure::of_ipam(&error);
     let _lock = node.store.attachment(key).map_err(wrap)?;
     let Some(allocation) = node.store.find(key).map_err(wrap)?.filter(|found| dead(&found)) else { return Ok(()) };
-    del::take_down(key, Some(&allocation), report)?;
-    node.release(key, report).map_err(wrap)?;
+    del::take_down(key, Some(&allocation), node, report)?;
+    node.release(key, &[], report).map_err(wrap)?;
     report.addresses(&allocation.addresses);
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{AttachmentKey, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
-use ipam::{Allocation, BootId, BootTime, Pools, Request, Store};
+use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use vcn::Mtu;
 
 use crate::conf::Conf;
@@ -36,15 +35,26 @@ impl<'a> Node<'a> {
         Pools::read(self.state_dir, &self.boot)
     }
 
-    /// Frees what an attachment holds; whoever calls this holds the attachment's lock. A damaged index is made anew for
-    /// that: what is damaged frees nothing.
+    /// Frees what an attachment holds, and what else it was `found` to have; whoever calls this holds the attachment's lock. A
+    /// damaged index is made anew for that: what is damaged frees nothing.
     ///
     /// # Errors
     /// The files' own troubles.
-    pub(crate) fn release(&self, key: &AttachmentKey, report: &mut Report) -> Result<Option<Allocation>, ipam::Error> {
+    pub(crate) fn release(
+        &self,
+        key: &AttachmentKey,
+        found: &[IpAddr],
+        report: &mut Report,
+    ) -> Result<Option<Allocation>, ipam::Error> {
         // Now, not when the verb began: taking a network down takes its time.
         let now = BootTime::now()?;
-        let release = || self.store.update_for(key, now, |held| Ok(held.release(key, now)));
+        let release = || {
+            self.store.update_for(key, |held| {
+                let released = held.release(key, now);
+                held.lose(found, now);
+                Ok(released)
+            })
+        };
         match release() {
             Err(error @ ipam::Error::Damaged { .. }) => {
                 match self.rebuild_record(self.pools().ok().as_ref(), Some(key), report) {
@@ -56,27 +66,50 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes down and frees what ADDs have left that were killed, and that no DEL has come for.
+    /// Frees what killed runs hold without a record, and gives pods that live without one theirs again. The kernel is asked
+    /// only where there is anything without a record, or what there is cannot be read.
+    pub(crate) fn sweep(&self, report: &mut Report) -> Result<(), Error> {
+        match self.store.sweep() {
+            Ok(false) => Ok(()),
+            Ok(true) | Err(ipam::Error::Damaged { .. }) => {
+                self.rebuild_record(self.pools().ok().as_ref(), None, report)
+            }
+            Err(error) => Err(failure::of_ipam(&error)),
+        }
+    }
+
+    /// Takes down and frees what ADDs have left that were killed, and that no DEL has come for. One that resists keeps its
+    /// addresses, and nobody from the others'.
     pub(crate) fn reclaim(&self, report: &mut Report) -> Result<(), Error> {
-        let wrap = |error| failure::of_ipam(&error);
-        self.store.sweep().map_err(wrap)?;
-        let held = self.store.read().map_err(wrap)?;
+        self.sweep(report)?;
+        let (held, damaged) = self.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
+        if let Some(error) = damaged {
+            report.note(error.to_string());
+        }
         for key in held.overdue(self.now).map(|overdue| &overdue.key) {
-            // Its ADD is under way after all, or somebody else is at it.
-            let Some(_lock) = self.store.try_attachment(key).map_err(wrap)? else { continue };
-            let Some(left) = self.store.find(key).map_err(wrap)?.filter(|it| it.tentative_until.is_some()) else {
-                continue;
-            };
-            del::take_down(key, Some(&left), report)?;
-            self.release(key, report).map_err(wrap)?;
-            report.note(format!("{key} was added by halves long ago: taken down"));
+            match self.take_back(key, report) {
+                Ok(true) => report.note(format!("{key} was added by halves long ago: taken down")),
+                Ok(false) => {}
+                Err(error) => report.note(format!("{key} was added by halves long ago, and resists: {error}")),
+            }
         }
         Ok(())
     }
 
+    /// Ends an ADD that is overdue. Not where it is under way after all, or somebody else is at it.
+    fn take_back(&self, key: &AttachmentKey, report: &mut Report) -> Result<bool, Error> {
+        let wrap = |error| failure::of_ipam(&error);
+        let Some(_lock) = self.store.try_attachment(key).map_err(wrap)? else { return Ok(false) };
+        let left = self.store.find(key).map_err(wrap)?;
+        let Some(left) = left.filter(|it| it.tentative_until.is_some()) else { return Ok(false) };
+        del::take_down(key, Some(&left), self, report)?;
+        self.release(key, &[], report).map_err(wrap)?;
+        Ok(true)
+    }
+
     /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their
     /// addresses. What cannot be known any more is how long freed addresses have rested. Without pools nobody knows whose
-    /// VNIC an address is on: what is damaged is then only set aside, and the next ADD, which has pools, does the rest.
+    /// VNIC an address is on: it is then held without a record, until somebody comes who has pools.
     /// `own` is the attachment whose lock the caller holds.
     pub(crate) fn rebuild_record(
         &self,
@@ -89,36 +122,12 @@ impl<'a> Node<'a> {
         if let Some(path) = self.store.set_aside().map_err(|error| failure::of_ipam(&error))? {
             report.note(format!("what was damaged is now {}, and was made anew", path.display()));
         }
-        let mut attachments: BTreeMap<AttachmentKey, Vec<IpAddr>> = BTreeMap::new();
-        for owner in &owners {
-            if let Some(key) = owner.identity.as_ref().and_then(|identity| identity.parse().ok()) {
-                attachments.entry(key).or_default().push(owner.address);
-            }
-        }
-        let Some(pools) = pools else { return Ok(()) };
-        // A pod may be going at this moment; what its DEL holds is not taken in again, and rests.
-        let (mut locks, mut going) = (Vec::new(), Vec::new());
-        for key in attachments.keys().filter(|key| Some(*key) != own) {
-            match self.store.try_attachment(key).map_err(|error| failure::of_ipam(&error))? {
-                Some(lock) if places.has_link(&ends(key).host) => locks.push(lock),
-                _ => going.push(key.clone()),
-            }
-        }
-        let taken_in = self.store.update(|held| {
-            for addresses in going.iter().filter_map(|key| attachments.get(key)) {
-                held.rest(addresses, self.now);
-            }
-            let adopt = |(key, addresses): (&AttachmentKey, &Vec<IpAddr>)| {
-                let host_link = ends(key).host;
-                let request = Request { key: key.clone(), pod: None, host_link, netns: None, mtu: None };
-                held.adopt(pools, request, addresses, self.now)
-            };
-            let stays = |(key, _): &(&AttachmentKey, &Vec<IpAddr>)| !going.contains(key);
-            Ok::<_, ipam::Error>(attachments.iter().filter(stays).map(adopt).filter(|taken_in| *taken_in).count())
-        });
-        match taken_in.map_err(|error| failure::of_ipam(&error))? {
-            0 => {}
-            count => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
+        let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
+        let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
+        match self.store.settle(&routed, pools, own, |link| places.has_link(link)) {
+            Ok(0) => {}
+            Ok(count) => report.note(format!("the record of {count} running attachment(s) was lost and was made anew")),
+            Err(error) => return Err(failure::of_ipam(&error)),
         }
         Ok(())
     }
@@ -132,9 +141,15 @@ pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
 /// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
 /// nobody who takes a network down asks for it.
 pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
+    // A VNIC's link may have been renamed since ADD, and its proxies go with it.
+    let link = |assigned: &ipam::Assigned| {
+        let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
+        let now = vnics.filter(|vnic| vnic.vnic_id == assigned.vnic_id).map(|vnic| &vnic.link).next();
+        now.unwrap_or(&assigned.vnic_link).clone()
+    };
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
-        vnic_link: assigned.vnic_link.clone(),
+        vnic_link: link(assigned),
         table: assigned.table,
     };
     let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);

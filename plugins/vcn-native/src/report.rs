@@ -1,5 +1,6 @@
 //! What the agent, and so `kubectl logs`, is told about a run. Never a reason for a verb to fail or to wait.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{Args, AttachmentKey, Error, NetworkName, TraceContext};
@@ -42,6 +43,17 @@ impl Report {
         self.assigned.extend_from_slice(assigned);
     }
 
+    /// Addresses of which nothing is known but that they were the attachment's.
+    pub(crate) fn found(&mut self, addresses: &[IpAddr]) {
+        self.record.addresses.extend(addresses);
+    }
+
+    /// What was said of addresses is void: others are taken.
+    pub(crate) fn no_addresses(&mut self) {
+        self.record.addresses.clear();
+        self.assigned.clear();
+    }
+
     pub(crate) fn note(&mut self, text: String) {
         if !self.record.message.is_empty() {
             self.record.message.push_str("; ");
@@ -61,7 +73,8 @@ impl Report {
         if sink.hand_over(&self.record) {
             return;
         }
-        if let Some(trouble) = aftercare.and_then(|aftercare| aftercare.perform(&self.assigned)) {
+        if let Some(trouble) = aftercare.and_then(|aftercare| aftercare.perform(&self.assigned, &self.record.addresses))
+        {
             self.note(trouble);
         }
         sink.keep(&self.record);

@@ -44,8 +44,9 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
 }
 
 /// What there is to take down of a network that is on record: everything on the host that the record says and that does
-/// not go with the link, and the link itself if it is there. Only the link is looked at, to be sure whose it is: the rest
-/// is told from others' by its address, and to ask for it would cost more than to remove it.
+/// not go with the link, and the link itself if it is there. Only the link is looked at, to be sure whose it is: as long as
+/// it is there, the rest is told from others' by its address, and to ask for it would cost more than to remove it. Without
+/// it the addresses may be another pod's by now, by the routes that lead to them; that one's rules and proxies stay.
 ///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer.
@@ -59,8 +60,13 @@ pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place,
         let link_itself = matches!(object, Object::Link(_));
         *place == Place::Host && !link_itself && object.carrier() != Some(&network.ends.host)
     };
+    let mut network = network.clone();
+    if link.is_none() {
+        let owners = owners(places)?;
+        network.addresses.retain(|pod| owners.iter().all(|owner| owner.address != pod.address));
+    }
     let link = link.map(|(_, link)| (Place::Host, Object::Link(link)));
-    Ok(link.into_iter().chain(desired(network).into_iter().filter(stays)).collect())
+    Ok(link.into_iter().chain(desired(&network).into_iter().filter(stays)).collect())
 }
 
 fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpec)>, Error> {

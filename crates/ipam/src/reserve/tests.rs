@@ -354,9 +354,13 @@ fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
     let three = pools(vec![vnic(1, &["10.0.1.8/32", "10.0.1.9/32", "10.0.1.10/32"], &[])]);
     let mut held = none();
     let running: IpAddr = "10.0.1.9".parse().unwrap();
+    held.anew = Some(START);
     assert!(held.adopt(&three, request("a"), &[running], START));
     assert!(!held.adopt(&three, request("a"), &[running], START), "it is on record already");
     assert!(!held.adopt(&three, request("b"), &[running], START), "somebody has it");
+    let elsewhere = "10.0.2.9".parse().unwrap();
+    let free = "10.0.1.8".parse().unwrap();
+    assert!(!held.adopt(&three, request("b"), &[free, elsewhere], START), "a part of it is in no pool");
     let early = held.reserve(&three, request("c"), START.after(Duration::from_secs(5))).unwrap();
     assert_eq!(early.rested, Some(Duration::from_secs(5)));
     assert_eq!(early.unforgotten, ["10.0.1.8".parse::<IpAddr>().unwrap()]);

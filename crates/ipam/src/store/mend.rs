@@ -12,23 +12,25 @@ use crate::records::name_of;
 use crate::{Allocation, Allocations, BootTime, Error};
 
 impl Store {
-    /// Frees what runs that were killed between two writes have left without a record.
+    /// Takes in the records that the index lacks. Answers whether it has entries without a record: a run was killed between
+    /// two writes, or a record was lost, and the kernel must say which ([`Self::settle`]).
     ///
     /// # Errors
     /// As [`Self::update`].
-    pub fn sweep(&self) -> Result<(), Error> {
-        self.update(|_| Ok(()))
+    pub fn sweep(&self) -> Result<bool, Error> {
+        self.update(|held| Ok(!held.others.is_empty()))
     }
 
-    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What it held is then missing,
-    /// to be rebuilt from the kernel; `None` where nothing is damaged any more.
+    /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What a record held stays held,
+    /// what a lost index held is missing, both until the kernel was asked ([`Self::settle`]); `None` where nothing is damaged
+    /// any more.
     ///
     /// # Errors
     /// When it cannot be moved.
     pub fn set_aside(&self) -> Result<Option<PathBuf>, Error> {
         let _lock = self.lock()?;
-        let (index, means) = match self.index() {
-            Ok(Some(index)) => index,
+        let means = match self.index() {
+            Ok(Some((_, means))) => means,
             Ok(None) => return Ok(None),
             Err(Error::Damaged { .. }) => {
                 let aside = beside(&self.index, "damaged");
@@ -50,13 +52,6 @@ impl Store {
             if matches!(self.stray(&name, &means), Err(Error::Damaged { .. })) {
                 aside = Some(self.records.set_aside(&name)?);
             }
-        }
-        if aside.is_some() {
-            // Of those that are gone now, the addresses start to cool down.
-            let records = Vec::new();
-            let mut opened = Opened { index: Some(index), records, means };
-            self.understand(&mut opened, |_| true, BootTime::now()?)?;
-            self.keep(&opened, BTreeSet::new())?;
         }
         Ok(aside)
     }

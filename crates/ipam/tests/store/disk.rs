@@ -51,7 +51,7 @@ fn on_a_full_disk_nobody_comes_everybody_may_go_and_what_fails_leaves_everything
             fill(dir, free);
             let before = everything(dir);
             let key = request("c").key;
-            let added = store.update_for(&key, now, |held| held.reserve(&all, request("c"), now)).map(drop);
+            let added = store.update_for(&key, |held| held.reserve(&all, request("c"), now)).map(drop);
             let full = |error: &Error| {
                 let kind = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
                 kind.is_some_and(|error| error.kind() == std::io::ErrorKind::StorageFull)
@@ -71,7 +71,7 @@ fn on_a_full_disk_nobody_comes_everybody_may_go_and_what_fails_leaves_everything
         assert!(store.find(&key).unwrap().is_some());
         store.commit(&request("b").key).unwrap();
         // So does what makes room: pods that go.
-        assert!(store.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().is_some());
+        assert!(store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().is_some());
         assert_eq!(store.read().unwrap().freed.len(), 1, "its address cools down");
         // And with room everything does.
         fs::remove_file(dir.join("ballast")).unwrap();
@@ -92,8 +92,8 @@ fn on_a_read_only_disk_the_record_is_read_and_every_change_fails_by_name() {
         let failures = [
             reserve(&store, &all, "b").map(drop),
             store.commit(&key),
-            store.update_for(&key, BootTime(5), |held| Ok::<_, Error>(held.release(&key, BootTime(5)))).map(drop),
-            store.sweep(),
+            store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, BootTime(5)))).map(drop),
+            store.sweep().map(drop),
             store.set_aside().map(drop),
         ];
         for failure in failures {
@@ -130,7 +130,7 @@ fn something_else_in_the_place_of_a_directory_is_an_error_that_names_it() {
     let store = Store::new(dir.path(), boot());
     let key = request("a").key;
     let now = BootTime(1);
-    let error = store.update_for(&key, now, |held| held.reserve(&pools("10.9.1.0/26"), request("a"), now)).unwrap_err();
+    let error = store.update_for(&key, |held| held.reserve(&pools("10.9.1.0/26"), request("a"), now)).unwrap_err();
     assert!(error.to_string().ends_with("/allocations"), "{error}");
     assert!(!dir.path().join("allocations.json").exists(), "nothing is held of which nothing is known");
 }

@@ -26,11 +26,11 @@ fn writer(dir: &Path, pools: &Pools) -> Pid {
         ForkResult::Child => loop {
             for id in NAMES {
                 let key = request(id).key;
-                let _ = store.update_for(&key, NOW, |held| held.reserve(pools, request(id), NOW));
+                let _ = store.update_for(&key, |held| held.reserve(pools, request(id), NOW));
                 let _ = store.commit(&key);
             }
             for key in NAMES.map(|id| request(id).key) {
-                let _ = store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW)));
+                let _ = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, NOW)));
             }
         },
     }
@@ -57,7 +57,7 @@ fn kill_9_at_any_moment_then_del_leaves_the_record_as_before() {
             continue;
         }
         for key in NAMES.map(|id| request(id).key) {
-            store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW))).unwrap();
+            store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, NOW))).unwrap();
         }
         let all = store.read().unwrap();
         assert_eq!(all.allocations, resident, "round {round}");

@@ -9,5 +9,6 @@
 mod damage;
 mod disk;
 mod killed;
+mod lost;
 mod node;
 mod together;

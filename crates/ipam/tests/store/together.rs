@@ -63,7 +63,7 @@ fn fields_of_a_newer_writer_survive_at_every_level() {
     let mut asked = request("a");
     asked.pod = Some(PodRecord { namespace: "default".into(), name: "web".into(), uid: None });
     asked.netns = Some(NetnsRecord { path: "/run/netns/x".into(), dev: 4, inode: 7 });
-    store.update_for(&asked.key, BootTime(1), |held| held.reserve(&pools, asked.clone(), BootTime(1))).unwrap();
+    store.update_for(&asked.key, |held| held.reserve(&pools, asked.clone(), BootTime(1))).unwrap();
     let index = dir.path().join("allocations.json");
     let text = fs::read_to_string(&index).unwrap().replacen('{', "{\"colour\":\"blue\",", 1);
     fs::write(&index, text).unwrap();
@@ -76,7 +76,7 @@ fn fields_of_a_newer_writer_survive_at_every_level() {
     });
     fs::write(&tentative, text).unwrap();
     // Written anew: the lease is longer now. And then committed, and others come and go.
-    store.update_for(&asked.key, BootTime(2), |held| held.reserve(&pools, asked.clone(), BootTime(2))).unwrap();
+    store.update_for(&asked.key, |held| held.reserve(&pools, asked.clone(), BootTime(2))).unwrap();
     store.commit(&asked.key).unwrap();
     reserve(&store, &pools, "b").unwrap();
     store.update(|held| Ok::<_, Error>(held.release(&request("b").key, BootTime(3)))).unwrap();
@@ -138,7 +138,7 @@ fn changing_one_attachment_and_changing_all_come_to_the_same() {
         let (now, id) = (BootTime(step * 7_000), format!("c{}", step * step % 10));
         let key = request(&id).key;
         if step % 4 < 2 {
-            let got = one.update_for(&key, now, |held| held.reserve(&pools, request(&id), now)).ok();
+            let got = one.update_for(&key, |held| held.reserve(&pools, request(&id), now)).ok();
             assert_eq!(got, all.update(|held| held.reserve(&pools, request(&id), now)).ok());
             if got.is_some() && step % 3 > 0 {
                 one.commit(&key).unwrap();
@@ -146,7 +146,7 @@ fn changing_one_attachment_and_changing_all_come_to_the_same() {
                 commits += 1;
             }
         } else {
-            let gone = one.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap();
+            let gone = one.update_for(&key, |held| Ok::<_, Error>(held.release(&key, now))).unwrap();
             assert_eq!(gone, all.update(|held| Ok::<_, Error>(held.release(&key, now))).unwrap());
         }
         assert_eq!(one.find(&key).unwrap(), all.read().unwrap().find(&key).cloned());
@@ -209,18 +209,18 @@ fn the_cooldown_survives_restarts() {
     let (freed, key) = (BootTime(500_000), request("a").key);
     let reserve = |id: &str, now: BootTime| {
         let key = request(id).key;
-        let reservation = store().update_for(&key, now, |held| held.reserve(&pools, request(id), now)).unwrap();
+        let reservation = store().update_for(&key, |held| held.reserve(&pools, request(id), now)).unwrap();
         store().commit(&key).unwrap();
         reservation
     };
     let first = reserve("a", BootTime(1)).allocation.addresses;
-    store().update_for(&key, freed, |held| Ok::<_, Error>(held.release(&key, freed))).unwrap();
+    store().update_for(&key, |held| Ok::<_, Error>(held.release(&key, freed))).unwrap();
     let soon = freed.after(Duration::from_secs(9));
     assert_ne!(reserve("b", soon).allocation.addresses, first);
     let third = reserve("c", soon);
     assert_eq!((third.allocation.addresses, third.rested), (first.clone(), Some(Duration::from_secs(9))));
     let key = request("c").key;
-    store().update_for(&key, soon, |held| Ok::<_, Error>(held.release(&key, soon))).unwrap();
+    store().update_for(&key, |held| Ok::<_, Error>(held.release(&key, soon))).unwrap();
     let rested = reserve("d", soon.after(COOLDOWN));
     assert_eq!((rested.allocation.addresses, rested.rested), (first, None));
 }
@@ -229,8 +229,7 @@ fn the_cooldown_survives_restarts() {
 fn a_lease_that_ran_out_is_overdue_to_whoever_reads_until_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/32"));
-    let reserve =
-        |id: &str, now| store.update_for(&request(id).key, now, |held| held.reserve(&pools, request(id), now));
+    let reserve = |id: &str, now| store.update_for(&request(id).key, |held| held.reserve(&pools, request(id), now));
     let late = BootTime(1).after(TENTATIVE_LIFETIME);
     reserve("a", BootTime(1)).unwrap();
     assert!(matches!(reserve("b", late), Err(Error::Exhausted(_))), "what it has made may still be there");
@@ -270,7 +269,7 @@ fn a_lost_index_is_made_anew_from_the_records_before_anything_is_freed() {
     fs::remove_file(dir.path().join("allocations.json")).unwrap();
     let key = request("a").key;
     let now = BootTime::now().unwrap();
-    let released = store.update_for(&key, now, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().unwrap();
+    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, now))).unwrap().unwrap();
     let all = store.read().unwrap();
     assert_eq!(all.allocations.len(), 1, "the other one is on record");
     assert!(all.freed.iter().any(|freed| freed.address == released.addresses[0].address && !freed.forgotten));
@@ -282,9 +281,9 @@ fn no_file_knows_what_time_it_is_outside() {
     let (store, now) = (Store::new(dir.path(), boot()), BootTime::now().unwrap());
     let pools = pools("10.9.1.0/26");
     for id in ["a", "b"] {
-        store.update_for(&request(id).key, now, |held| held.reserve(&pools, request(id), now)).unwrap();
+        store.update_for(&request(id).key, |held| held.reserve(&pools, request(id), now)).unwrap();
     }
-    store.update_for(&request("b").key, now, |held| Ok::<_, Error>(held.release(&request("b").key, now))).unwrap();
+    store.update_for(&request("b").key, |held| Ok::<_, Error>(held.release(&request("b").key, now))).unwrap();
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let uptime: f64 = fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(u128::from(now.0).abs_diff((uptime * 1000.0) as u128) < 60_000, "{now:?} is the time since boot");
@@ -307,12 +306,12 @@ fn an_attachment_whose_record_would_have_anothers_name_is_refused() {
     store.sweep().unwrap();
     let before = everything(dir.path());
     let key = request(second).key;
-    let refused = store.update_for(&key, BootTime(2), |held| held.reserve(&pools, request(second), BootTime(2)));
+    let refused = store.update_for(&key, |held| held.reserve(&pools, request(second), BootTime(2)));
     let text = refused.unwrap_err().to_string();
     assert!(text.contains(first) && text.ends_with(&format!("so {key} can have none")), "{text}");
     // Its DEL has nothing to do, and does nothing to the other.
     assert_eq!(store.find(&key).unwrap(), None);
-    let released = store.update_for(&key, BootTime(2), |held| Ok::<_, Error>(held.release(&key, BootTime(2))));
+    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, BootTime(2))));
     assert_eq!(released.unwrap(), None);
     assert_eq!(everything(dir.path()), before);
 }

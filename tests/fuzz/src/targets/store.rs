@@ -77,7 +77,7 @@ fn change(folder: &Path, store: &Store, held: &Allocations) {
     let keys = (0..6).filter_map(|number| format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>().ok());
     let mut last = None;
     for key in keys {
-        match store.update_for(&key, NOW, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW)) {
+        match store.update_for(&key, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW)) {
             Ok(reservation) => {
                 for address in addresses(&reservation.allocation) {
                     assert!(taken.insert(address), "{address} was given out twice");
@@ -94,7 +94,7 @@ fn change(folder: &Path, store: &Store, held: &Allocations) {
     assert!(committed.is_ok(), "{committed:?}");
     let found = Store::new(folder, boot()).find(&key);
     assert!(matches!(&found, Ok(Some(held)) if held.tentative_until.is_none()), "{found:?}");
-    let released = store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW)));
+    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, NOW)));
     assert!(matches!(released, Ok(Some(_))), "{released:?}");
     let found = store.find(&key);
     assert!(matches!(found, Ok(None)), "{found:?}");
@@ -123,12 +123,12 @@ fn fill(folder: &Path) -> Result<(), Error> {
     let store = Store::new(folder, boot());
     for (name, then) in [("a", 1), ("b", 0), ("c", 2)] {
         let Ok(key) = format!("vcn-native/{name}/eth0").parse::<AttachmentKey>() else { continue };
-        store.update_for(&key, NOW, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW))?;
+        store.update_for(&key, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW))?;
         if then > 0 {
             store.commit(&key)?;
         }
         if then > 1 {
-            store.update_for(&key, NOW, |held| Ok::<_, Error>(held.release(&key, NOW)))?;
+            store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, NOW)))?;
         }
     }
     Ok(())
