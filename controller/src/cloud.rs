@@ -15,11 +15,39 @@ use crate::settings::OciSettings;
 /// A reconciler that gets an error shows it and comes back by itself, so a call does not hold a worker for long.
 const POLICY_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Why there is no client.
+#[derive(Debug)]
+pub enum NoClient {
+    /// The login, the region or an authority makes no sense: whoever tries again comes to the same.
+    Misconfigured(anyhow::Error),
+    /// What it takes is not to be had now.
+    NotYet(anyhow::Error),
+}
+
+impl NoClient {
+    /// What is wrong.
+    #[must_use]
+    pub fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Misconfigured(error) | Self::NotYet(error) => error.context("setting up the OCI client"),
+        }
+    }
+}
+
 /// Makes the client.
 ///
 /// # Errors
-/// When the login, the region or an authority makes no sense, or is not to be had.
-pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> anyhow::Result<Oci> {
+/// When what it takes is wrong, or not to be had.
+pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Result<Oci, NoClient> {
+    let (login, region, trust) = login(settings).map_err(NoClient::Misconfigured)?;
+    let endpoints = endpoints(settings, region, &trust).await?;
+    let policy = Policy { deadline: POLICY_DEADLINE, ..Policy::default() };
+    let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
+    Oci::new(&endpoints, login, options).map_err(|error| NoClient::Misconfigured(error.into()))
+}
+
+/// Who the controller is, in which region, where that was said, and whom it believes. Reads files, and asks nobody.
+fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<Region>, Trust)> {
     let trust = match &settings.ca_file {
         Some(file) => {
             Trust::Only(std::fs::read(file).with_context(|| format!("reading OCI_CA_FILE {}", file.display()))?)
@@ -51,20 +79,18 @@ pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> any
             Login::workload_identity(WorkloadIdentity::new(&host))
         }
     };
-    let endpoints = endpoints(settings, region, &trust).await?;
-    let policy = Policy { deadline: POLICY_DEADLINE, ..Policy::default() };
-    let options = Options { policy, budget: Budget::new(settings.rates.clone()), trust, observer: Some(observer) };
-    Ok(Oci::new(&endpoints, login, options)?)
+    Ok((login, region, trust))
 }
 
 /// As said; else of the region that was said, or that the metadata service says this instance is in.
-async fn endpoints(settings: &OciSettings, region: Option<Region>, trust: &Trust) -> anyhow::Result<Endpoints> {
+async fn endpoints(settings: &OciSettings, region: Option<Region>, trust: &Trust) -> Result<Endpoints, NoClient> {
     let mut endpoints = match (&settings.endpoint, region) {
         (Some(core), _) => Endpoints { core: core.clone(), auth: core.clone() },
         (None, Some(region)) => region.endpoints(),
         (None, None) => {
-            let here = InstancePrincipal::new(&settings.metadata_url, trust)?.region().await;
-            here.context("neither OCI_REGION nor OCI_ENDPOINT is set")?.endpoints()
+            let metadata = InstancePrincipal::new(&settings.metadata_url, trust);
+            let here = metadata.map_err(|error| NoClient::Misconfigured(error.into()))?.region().await;
+            here.context("neither OCI_REGION nor OCI_ENDPOINT is set").map_err(NoClient::NotYet)?.endpoints()
         }
     };
     if let Some(auth) = &settings.auth_endpoint {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
-use oci::Backoff;
+use oci::Oci;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -17,7 +17,6 @@ use crate::attachment::objects::KubeObjects;
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::chance::chance;
-use crate::cloud;
 use crate::events::Events;
 use crate::metrics::Now;
 use crate::profile::run::{GRACE, Profiles};
@@ -27,8 +26,6 @@ use crate::work::{self, Work};
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
 pub(crate) const SYSTEM: &str = "kube-system";
-/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// For the API server to answer one question.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -37,6 +34,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub struct Leader {
     /// The API server.
     pub client: Client,
+    /// The cloud.
+    pub cloud: Oci,
     /// What this process is called.
     pub identity: String,
     /// What it shows.
@@ -48,15 +47,14 @@ pub struct Leader {
 /// Works for ever.
 ///
 /// # Errors
-/// When it cannot: the OCI client cannot be set up, a task ended.
+/// When a task ended, which none does.
 pub async fn run(leader: Leader) -> anyhow::Result<()> {
-    let Leader { client, identity, board, configurations } = leader;
+    let Leader { client, cloud, identity, board, configurations } = leader;
     let settings = configurations.borrow().settings.clone();
     let metrics = board.metrics.clone();
-    let cloud = cloud::connect(&settings.oci, metrics.clone()).await.context("setting up the OCI client")?;
     let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
-    let store = Arc::new(Store::default());
-    let work = Work::new(Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most });
+    let store = Arc::new(Store::new(board.watches.clone()));
+    let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
     let budget = cloud.budget().clone();
     let stamping = Profiles {
@@ -70,8 +68,13 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let surroundings = Surroundings { store: store.clone(), mark, events, metrics: metrics.clone(), configurations };
     let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(client.clone()), surroundings));
     metrics.ask({
-        let (work, store) = (work.clone(), store.clone());
-        move || Now { depth: work.depth(), census: store.attachments().census(), budget: budget.standing() }
+        let (work, store, watches) = (work.clone(), store.clone(), board.watches.clone());
+        move || Now {
+            depth: work.depth(),
+            census: store.attachments().census(),
+            budget: budget.standing(),
+            watches: watches.behind(),
+        }
     });
     let (attachments_read, mut attachments) = watch::channel(false);
     let (nodes_read, mut nodes) = watch::channel(false);

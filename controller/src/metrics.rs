@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use resident::metrics::{Book, Described};
 
 use crate::work::Depth;
-use labels::{Build, Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step};
+use labels::{Build, Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
 
 /// A call takes 0.05 to 5 s.
 const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
@@ -42,6 +42,8 @@ pub struct Now {
     pub census: Census,
     /// The budget of requests.
     pub budget: Standing,
+    /// For how long each watch has been behind.
+    pub watches: Vec<(&'static str, Duration)>,
 }
 
 /// Everything that is counted.
@@ -49,6 +51,8 @@ pub struct Metrics {
     registry: Registry,
     described: Vec<Described>,
     leads: Gauge,
+    connected: Gauge,
+    watches: Family<Watched, Number>,
     calls: Family<Call, Counter>,
     call_seconds: Seconds<OfOperation>,
     budget: Number,
@@ -63,6 +67,7 @@ pub struct Metrics {
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
     unclaimed: Gauge,
+    unlisted: Gauge,
     abandoned: Gauge,
     looks: Counter,
     profile_nodes: Family<ProfileNodes, Gauge>,
@@ -82,6 +87,8 @@ impl Default for Metrics {
         book.family("build_info", "The controller's version", &build);
         let metrics = Self {
             leads: Gauge::default(),
+            connected: Gauge::default(),
+            watches: Family::default(),
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
             budget: Number::default(),
@@ -96,6 +103,7 @@ impl Default for Metrics {
             steps: Family::default(),
             writes: Family::default(),
             unclaimed: Gauge::default(),
+            unlisted: Gauge::default(),
             abandoned: Gauge::default(),
             looks: Counter::default(),
             profile_nodes: Family::default(),
@@ -108,6 +116,16 @@ impl Default for Metrics {
             described: Vec::new(),
         };
         book.single("leads", "Whether this one has the lease", &metrics.leads);
+        book.single(
+            "oci_client",
+            "Whether the OCI client is set up; without it the lease is not asked for",
+            &metrics.connected,
+        );
+        book.family(
+            "watch_behind_seconds",
+            "For how long a watch of the one with the lease has been behind the API server: not read to the end yet, or failing",
+            &metrics.watches,
+        );
         book.family(
             "oci_calls",
             "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, the budget had no \
@@ -152,6 +170,11 @@ impl Default for Metrics {
             "VNICs with this cluster's tags whose VnicAttachment is not there or has another, in compartments that have some",
             &metrics.unclaimed,
         );
+        book.single(
+            "unlisted_compartments",
+            "Compartments that could not be listed last time: whether VNICs there are missing or nobody's is not known",
+            &metrics.unlisted,
+        );
         book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);
         book.family(
             "profile_nodes",
@@ -192,6 +215,11 @@ impl Metrics {
         self.leads.set(i64::from(leads));
     }
 
+    /// Notes whether the OCI client is set up.
+    pub fn connected(&self, connected: bool) {
+        self.connected.set(i64::from(connected));
+    }
+
     /// Counts a look at an instance.
     pub fn passed(&self, result: &'static str, took: Duration) {
         self.passes.get_or_create(&Outcome { result }).inc();
@@ -221,6 +249,11 @@ impl Metrics {
     /// Notes how many VNICs are ours and nobody's.
     pub fn unclaimed(&self, count: usize) {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many compartments could not be listed.
+    pub fn unlisted(&self, count: usize) {
+        self.unlisted.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Notes how many VnicAttachments were made from VnicProfiles that are not there.
@@ -276,7 +309,7 @@ impl Metrics {
     #[must_use]
     pub fn text(&self) -> String {
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Now { depth, census, budget }) = self.now.get().map(|now| now()) {
+        if let Some(Now { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
             let Depth { due, working, later, failing, waited } = depth;
             for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
                 self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -284,6 +317,9 @@ impl Metrics {
             self.queue_waited.set(waited.as_secs_f64());
             self.budget.set(budget.rate);
             self.paused.set(budget.paused.as_secs_f64());
+            for (watch, behind) in watches {
+                self.watches.get_or_create(&Watched { watch }).set(behind.as_secs_f64());
+            }
             self.objects.clear();
             for ((ready, reason), count) in census {
                 self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -354,6 +390,7 @@ mod tests {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
             budget: Standing { rate: 20.0, paused: Duration::ZERO },
+            watches: vec![("Nodes", Duration::from_secs(9))],
         });
         let text = metrics.text();
         for line in [
@@ -364,6 +401,7 @@ mod tests {
             r#"oke_node_controller_oci_call_seconds_count{operation="AttachVnic"} 2"#,
             r#"oke_node_controller_queue_instances{state="due"} 3"#,
             "oke_node_controller_queue_waited_seconds 2.0",
+            r#"oke_node_controller_watch_behind_seconds{watch="Nodes"} 9.0"#,
             r#"oke_node_controller_attachments{ready="False",reason="SubnetFull"} 7"#,
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

@@ -18,7 +18,7 @@ use vcn::Ocid;
 
 use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
-use crate::cloud::connect;
+use crate::cloud::{NoClient, connect};
 use crate::metrics::Metrics;
 use crate::profile::observed::Observed;
 use crate::profile::plan::{Plan, Step, plan};
@@ -105,6 +105,6 @@ async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -
         Some(id) => id.clone(),
         None => reader.cluster().await?,
     });
-    let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.context("setting up the OCI client")?;
+    let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.map_err(NoClient::into_error)?;
     Ok(cloud::look(&oci, &mark, objects, Instant::now() + DEADLINE).await)
 }

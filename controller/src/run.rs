@@ -1,8 +1,8 @@
 //! Wiring: which tasks there are and what they share.
 //!
 //! ```text
-//!   run ─▶ server (health, metrics), configuration ─▶ lease ─▶ lead: watches ─▶ store ─▶ queue ─▶ workers
-//!                                                       └─ lost: the process ends at once
+//!   run ─▶ server (health, metrics), configuration ─▶ OCI client ─▶ lease ─▶ lead: watches ─▶ store ─▶ queue ─▶ workers
+//!                                                                    └─ lost: the process ends at once
 //! ```
 
 use std::ffi::OsString;
@@ -11,19 +11,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::FromArgMatches as _;
 use kube::Client;
+use oci::{Backoff, Oci};
 use resident::config::explain;
 use resident::reload::{Configuration, Live, Trouble};
 use resident::{command_line, logging, reload, server};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
 use crate::board::{Board, Role};
 use crate::chance::chance;
+use crate::cloud::{self, NoClient};
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
 use crate::plan_command;
@@ -34,6 +37,9 @@ use crate::store::WATCH_SECONDS;
 const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(30);
 /// For the API server to send the next piece of an answer, watches included, which it ends itself before.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
+
+/// The first pause between attempts to set the OCI client up.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// How it ended, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +79,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
     let read = layers.read(&keys);
     let values = read.values.clone();
     match read.settings::<Settings>(&keys) {
-        Ok(settings) => {
-            let done = match command {
-                Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)),
-                _ => in_runtime(controller(Live::new(layers, values, settings))),
-            };
-            done.map(|()| Exit::Fine)
-        }
+        Ok(settings) => match command {
+            Command::Plan(asked) => in_runtime(plan_command::run(settings, asked)).map(|()| Exit::Fine),
+            _ => in_runtime(controller(Live::new(layers, values, settings))),
+        },
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
             eprintln!(
@@ -96,7 +99,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     // The second call of a process fails, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -110,7 +113,17 @@ fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<
     result
 }
 
-async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
+/// Why the controller ends by itself.
+enum Ended {
+    /// Another one may work from now on.
+    Lost(anyhow::Error),
+    /// It cannot begin as it is configured.
+    Misconfigured(anyhow::Error),
+    /// A part of it ended, which none does.
+    Broken(anyhow::Error),
+}
+
+async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     let settings = live.current().settings.clone();
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
@@ -131,13 +144,18 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
         lease = format!("{}/{}", settings.lease.namespace, settings.lease.name),
     );
     let work = async {
+        // Before the lease: who could do nothing with it leaves it to others.
+        let cloud = match connected(&settings, &board, chance).await {
+            Ok(cloud) => cloud,
+            Err(error) => return Ended::Misconfigured(error),
+        };
         lease.acquire(|| board.set_role(Role::Standby)).await;
         board.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let leader = Leader { client, identity, board: board.clone(), configurations };
+        let leader = Leader { client, cloud, identity, board: board.clone(), configurations };
         tokio::select! {
-            lost = lease.keep() => Err(lost.context("the lease is lost")),
-            ended = lead::run(leader) => Err(match ended {
+            lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
+            ended = lead::run(leader) => Ended::Broken(match ended {
                 Ok(()) => anyhow::anyhow!("the work ended"),
                 Err(error) => error,
             }),
@@ -152,16 +170,53 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<()> {
         logging::set(read.settings.log_level);
         configurations_in.send_replace(read.clone());
     });
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-        ended = work => ended?,
-        () = reloading => bail!("the configuration's task ended"),
-        () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
+    let ended = tokio::select! {
+        _ = term.recv() => None,
+        _ = int.recv() => None,
+        ended = work => Some(ended),
+        () = reloading => Some(Ended::Broken(anyhow::anyhow!("the configuration's task ended"))),
+        () = server::serve_port(port, board.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
+    };
+    match ended {
+        Some(Ended::Lost(error)) => return Err(error),
+        Some(Ended::Misconfigured(error)) => {
+            eprintln!("oke-node-controller: {error:#}");
+            return Ok(Exit::Usage);
+        }
+        _ => {}
     }
     tracing::info!(event = "controller.stopping");
     lease.release().await;
-    Ok(())
+    match ended {
+        Some(Ended::Broken(error)) => Err(error),
+        _ => Ok(Exit::Fine),
+    }
+}
+
+/// The client of the OCI API, asked for until what it takes is to be had.
+///
+/// # Errors
+/// When what is configured makes none.
+async fn connected(settings: &Settings, board: &Board, chance: fn() -> f64) -> anyhow::Result<Oci> {
+    let retry = Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most };
+    let mut failures = 0_u32;
+    loop {
+        match cloud::connect(&settings.oci, board.metrics.clone()).await {
+            Ok(cloud) => {
+                board.waits_for(None);
+                return Ok(cloud);
+            }
+            Err(error @ NoClient::Misconfigured(_)) => return Err(error.into_error()),
+            Err(error @ NoClient::NotYet(_)) => {
+                let why = format!("{:#}", error.into_error());
+                if board.waits_for(Some(why.clone())) {
+                    tracing::warn!(event = "cloud.unreachable", error = why, "it is tried again for ever");
+                }
+            }
+        }
+        failures = failures.saturating_add(1);
+        sleep(retry.pause(failures, chance())).await;
+    }
 }
 
 pub(crate) async fn kubernetes() -> anyhow::Result<Client> {

@@ -4,12 +4,12 @@
 mod attachments;
 mod nodes;
 mod profiles;
+mod watches;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use api::{VnicAttachment, VnicProfile};
 use futures::StreamExt;
@@ -26,6 +26,7 @@ use crate::heap;
 pub use attachments::Attachments;
 pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
+pub use watches::Watches;
 
 /// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.
 pub(crate) const WATCH_SECONDS: u32 = 240;
@@ -33,8 +34,6 @@ pub(crate) const WATCH_SECONDS: u32 = 240;
 const PAGE: u32 = 500;
 /// Nodes are ten times as large, for the names of their images.
 const PAGE_OF_NODES: u32 = 100;
-/// For how long a watch may fail before it is said again.
-const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
 /// All of it.
 #[derive(Debug, Default)]
@@ -42,10 +41,17 @@ pub struct Store {
     attachments: RwLock<Attachments>,
     nodes: RwLock<Nodes>,
     profiles: RwLock<Profiles>,
+    watches: Arc<Watches>,
     changed: Notify,
 }
 
 impl Store {
+    /// An empty one; how its watches stand is told there.
+    #[must_use]
+    pub fn new(watches: Arc<Watches>) -> Self {
+        Self { watches, ..Self::default() }
+    }
+
     /// The VnicAttachments.
     pub fn attachments(&self) -> RwLockReadGuard<'_, Attachments> {
         self.attachments.read().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +94,7 @@ impl Store {
 pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     // An object that a later version wrote may not be readable, and must not hide the others.
     let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
-    follow((api, PAGE), "VnicAttachments", read, readable, |news| {
+    follow((api, PAGE), ("VnicAttachments", &store.watches), read, readable, |news| {
         let mut all = store.attachments_mut();
         let instances = match news {
             News::All(objects) => {
@@ -116,7 +122,7 @@ pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::
 pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let api: Api<NodeObject> = Api::all_with(client, &resource);
-    follow((api, PAGE_OF_NODES), "Nodes", read, NodeView::of, |news| {
+    follow((api, PAGE_OF_NODES), ("Nodes", &store.watches), read, NodeView::of, |news| {
         let mut all = store.nodes_mut();
         let before = all.changes();
         let instances = match news {
@@ -139,7 +145,7 @@ pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sen
     let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
     follow(
         (api, PAGE),
-        "VnicProfiles",
+        ("VnicProfiles", &store.watches),
         read,
         |object| object,
         |news| {
@@ -170,7 +176,7 @@ enum News<V> {
 /// Of an object, what is to be kept is taken at once: ten thousand Nodes as they come are more than the controller may take.
 async fn follow<K, V>(
     (api, page): (Api<K>, u32),
-    what: &'static str,
+    (what, watches): (&'static str, &Watches),
     read: watch::Sender<bool>,
     keep: impl Fn(K) -> V,
     mut take: impl FnMut(News<V>),
@@ -180,11 +186,21 @@ async fn follow<K, V>(
     let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut listed: Option<Vec<V>> = None;
-    let mut trouble = Trouble::of(what);
+    watches.reads(what);
     while let Some(event) = stream.next().await {
-        let Some(event) = trouble.passed(event) else { continue };
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                watches.failed(what, resident::logging::chain(&error));
+                continue;
+            }
+        };
         match event {
-            Event::Init => listed = Some(Vec::new()),
+            // It is only about to ask: a list that fails begins so, too.
+            Event::Init => {
+                watches.reads(what);
+                listed = Some(Vec::new());
+            }
             Event::InitApply(object) => listed.get_or_insert_default().push(keep(object)),
             Event::InitDone => {
                 take(News::All(listed.take().unwrap_or_default()));
@@ -194,6 +210,7 @@ async fn follow<K, V>(
             Event::Delete(object) => take(News::Gone(object.name_any())),
         }
         if listed.is_none() {
+            watches.is_current(what);
             read.send_if_modified(|read| !std::mem::replace(read, true));
         }
     }
@@ -211,37 +228,6 @@ pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicA
             let name = invalid.metadata.name.unwrap_or_default();
             tracing::warn!(event = "object.unreadable", name, error = invalid.error, "it is left alone");
             Err(name)
-        }
-    }
-}
-
-/// Says when a watch begins to fail and when it has recovered.
-struct Trouble {
-    what: &'static str,
-    told: Option<tokio::time::Instant>,
-}
-
-impl Trouble {
-    const fn of(what: &'static str) -> Self {
-        Self { what, told: None }
-    }
-
-    fn passed<T>(&mut self, event: watcher::Result<T>) -> Option<T> {
-        match event {
-            Ok(event) => {
-                if self.told.take().is_some() {
-                    tracing::info!(event = "watch.recovered", what = self.what);
-                }
-                Some(event)
-            }
-            Err(error) => {
-                if self.told.is_none_or(|told| told.elapsed() > TOLD_AGAIN) {
-                    self.told = Some(tokio::time::Instant::now());
-                    let error = resident::logging::chain(&error);
-                    tracing::warn!(event = "watch.failed", what = self.what, error, "it is tried again for ever");
-                }
-                None
-            }
         }
     }
 }

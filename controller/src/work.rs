@@ -30,6 +30,9 @@ pub enum Next {
 
 /// Who works.
 pub trait Worker<K>: Send + Sync + 'static {
+    /// The pauses between attempts at what fails, as they are to be now.
+    fn retry(&self) -> Backoff;
+
     /// Does what there is to do about a key.
     fn work(&self, key: K) -> impl Future<Output = Next> + Send;
 }
@@ -50,13 +53,15 @@ impl<K> Clone for Work<K> {
     }
 }
 
-impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
-    /// An empty one.
-    #[must_use]
-    pub fn new(retry: Backoff) -> Self {
-        Self(Arc::new(Shared { queue: Mutex::new(Queue::new(retry)), news: Notify::new() }))
+impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
+    fn default() -> Self {
+        // As long as nobody works, nothing fails.
+        let never = Backoff { first: Duration::ZERO, cap: Duration::ZERO };
+        Self(Arc::new(Shared { queue: Mutex::new(Queue::new(never)), news: Notify::new() }))
     }
+}
 
+impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     /// Asks for a key to be looked at now; a pause for its failures is cut short, for something changed.
     pub fn now(&self, key: K) {
         self.queue().add(key, Instant::now());
@@ -91,7 +96,7 @@ where
     loop {
         while tasks.len() < workers {
             let Some(key) = work.queue().take(Instant::now()) else { break };
-            let worker = worker.clone();
+            let worker = Arc::clone(&worker);
             tasks.spawn(async move {
                 // In a task of its own, so that a panic is one key's failure; in a set, which stops it when this is dropped:
                 // whoever lost or gave back the lease does nothing any more.
@@ -117,7 +122,9 @@ where
             () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {}
             Some(ended) = tasks.join_next() => {
                 if let Ok((key, next)) = ended {
-                    work.queue().done(&key, next, Instant::now(), chance());
+                    let mut queue = work.queue();
+                    queue.set_retry(worker.retry());
+                    queue.done(&key, next, Instant::now(), chance());
                 }
             }
         }

@@ -1,22 +1,30 @@
 //! Lists of whole compartments: a thousand attachments in a call. They tell which VNICs are missing, hence which instances
 //! are worth a look; what is done about it, the look decides. And they tell which VNICs may be ours and nobody's (`strays`).
 
+mod rounds;
 mod strays;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
-use oci::{AttachmentState, CloudView, Error, VnicAttachment as Listed};
+use oci::{AttachmentState, CloudView, VnicAttachment as Listed};
 use vcn::Ocid;
 
 use super::mark::{Mark, Uid};
 pub use strays::Strays;
+pub use trouble::Trouble;
 
 /// What is believed of an object: its instance and its VNIC.
 pub type Believed = (Ocid, Ocid);
 
-/// The attachments of some compartments that are there or on their way.
+/// The attachments that are there or on their way, by compartment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct Swept(BTreeMap<Ocid, Arc<Compartment>>);
+
+/// Those of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Compartment {
     instances: HashSet<Ocid>,
     vnics: HashSet<Ocid>,
     /// Those that are attached and named for an object, of whatever cluster.
@@ -31,41 +39,65 @@ struct Named {
     vnic: Ocid,
 }
 
-/// Lists the compartments.
-///
-/// # Errors
-/// When one cannot be listed: then nothing is known of what is missing.
-pub async fn sweep<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>) -> Result<Swept, Error> {
+/// Lists the compartments. Of one that cannot be listed, what was known `before` stays: nothing of it is missing.
+pub async fn sweep<C: CloudView>(
+    cloud: &C,
+    compartments: &BTreeSet<Ocid>,
+    before: &Swept,
+    trouble: &mut Trouble,
+) -> Swept {
     let mut swept = Swept::default();
     for compartment in compartments {
-        swept.add(cloud.vnic_attachments(compartment, None).await?);
+        let listed = cloud.vnic_attachments(compartment, None).await;
+        trouble.note(compartment, listed.as_ref().err());
+        match listed {
+            Ok(listed) => drop(swept.0.insert(compartment.clone(), Arc::new(Compartment::of(listed)))),
+            Err(_) => swept.0.extend(before.0.get(compartment).map(|known| (compartment.clone(), known.clone()))),
+        }
     }
-    Ok(swept)
+    swept
 }
 
 impl Swept {
-    fn add(&mut self, listed: Vec<Listed>) {
+    /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
+    /// compartment that is not known: it counts only if something of it was listed `before`.
+    #[must_use]
+    pub fn missing(&self, believed: impl IntoIterator<Item = Believed>, before: &Self) -> BTreeSet<Ocid> {
+        let missing = |(instance, vnic): &Believed| {
+            let is_listed = self.0.values().any(|compartment| compartment.vnics.contains(vnic));
+            !is_listed && (self.has(instance) || before.has(instance))
+        };
+        believed.into_iter().filter(missing).map(|(instance, _)| instance).collect()
+    }
+
+    fn has(&self, instance: &Ocid) -> bool {
+        self.0.values().any(|compartment| compartment.instances.contains(instance))
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&Ocid, &Named)> {
+        self.0.values().flat_map(|compartment| &compartment.named)
+    }
+
+    fn is_named(&self, attachment: &Ocid) -> bool {
+        self.0.values().any(|compartment| compartment.named.contains_key(attachment))
+    }
+}
+
+impl Compartment {
+    fn of(listed: Vec<Listed>) -> Self {
+        let mut all = Self::default();
         for attachment in listed.into_iter().filter(|attachment| attachment.lifecycle_state.counts()) {
             let uid = Mark::named(attachment.display_name.as_deref());
             if let (Some(uid), Some(vnic)) = (uid, &attachment.vnic_id)
                 && attachment.lifecycle_state == AttachmentState::Attached
             {
                 let named = Named { uid, instance: attachment.instance_id.clone(), vnic: vnic.clone() };
-                self.named.insert(attachment.id, named);
+                all.named.insert(attachment.id, named);
             }
-            self.instances.insert(attachment.instance_id);
-            self.vnics.extend(attachment.vnic_id);
+            all.instances.insert(attachment.instance_id);
+            all.vnics.extend(attachment.vnic_id);
         }
-    }
-
-    /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
-    /// compartment that is not known: it counts only if something of it was listed `before`.
-    #[must_use]
-    pub fn missing(&self, believed: impl IntoIterator<Item = Believed>, before: &Self) -> BTreeSet<Ocid> {
-        let missing = |(instance, vnic): &Believed| {
-            !self.vnics.contains(vnic) && (self.instances.contains(instance) || before.instances.contains(instance))
-        };
-        believed.into_iter().filter(missing).map(|(instance, _)| instance).collect()
+        all
     }
 }
 
@@ -96,9 +128,10 @@ mod tests {
 
     #[test]
     fn what_is_not_listed_any_more_is_missing_and_unknown_compartments_prove_nothing() {
-        let (mut before, mut now) = (Swept::default(), Swept::default());
-        before.add(vec![listed(3, 30, AttachmentState::Attached)]);
-        now.add(vec![
+        let swept =
+            |all| Swept([("ocid1.compartment.oc1..one".parse().unwrap(), Arc::new(Compartment::of(all)))].into());
+        let before = swept(vec![listed(3, 30, AttachmentState::Attached)]);
+        let now = swept(vec![
             listed(1, 10, AttachmentState::Attached),
             listed(1, 11, AttachmentState::Attached),
             listed(2, 20, AttachmentState::Attached),

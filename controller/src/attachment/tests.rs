@@ -8,3 +8,4 @@ mod keeping;
 mod leaving;
 mod marks;
 mod scene;
+mod sweeping;

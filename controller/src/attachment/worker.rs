@@ -10,11 +10,11 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use oci::{Cloud, CloudView};
+use oci::{Backoff, Cloud, CloudView};
 use resident::logging::chain;
 use resident::reload::Configuration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::apply::{Applier, Failure, Outcome};
@@ -25,7 +25,6 @@ use super::objects::Objects;
 use super::observed::{Observed, Question, Unread, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
-use super::sweep::{Strays, Swept, sweep};
 use super::verdict::Verdict;
 use super::{pace, refusal, status, tidings};
 use crate::events::Events;
@@ -37,6 +36,8 @@ use crate::work::{Next, Worker};
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
 /// see that all is well.
 const ROUNDS: usize = 4;
+/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Looks that a VNIC must have been missing in before it is certain that none is being made, as pauses between two polls.
 const PROOF: u32 = 3;
 
@@ -58,13 +59,13 @@ pub struct AttachmentWorker<C, O> {
     pub configurations: watch::Receiver<Configuration<Settings>>,
     /// What many instances share.
     pub cache: Cache,
-    memories: Mutex<HashMap<Ocid, Memory>>,
+    pub(super) memories: Mutex<HashMap<Ocid, Memory>>,
     /// Instances of which something is on its way.
     waiting: Mutex<HashSet<Ocid>>,
     /// Those that instances were seen in.
-    compartments: Mutex<BTreeSet<Ocid>>,
+    pub(super) compartments: Mutex<BTreeSet<Ocid>>,
     /// How many VNICs of ours instances without objects have.
-    strays: AtomicUsize,
+    pub(super) strays: AtomicUsize,
 }
 
 /// What others hand to a worker.
@@ -129,35 +130,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             self.between_looks().mul_f64(chance.clamp(0.0, 1.0))
         } else {
             Duration::ZERO
-        }
-    }
-
-    /// Lists whole compartments for ever, as often as instances should be looked at, and tells which VNICs of ours are
-    /// nobody's. As long as the instances are too many to be looked at that often, `missed` is told of those that have lost a
-    /// VNIC.
-    pub async fn sweep(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
-        let (mut before, mut strays) = (Swept::default(), Strays::default());
-        loop {
-            let resync = self.configurations.borrow().settings.pace.resync;
-            sleep(resync.mul_f64(0.9 + chance() / 10.0)).await;
-            let compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match sweep(&self.cloud, &compartments).await {
-                Ok(swept) => {
-                    if self.between_looks() > resync {
-                        let missing = swept.missing(self.store.attachments().believed(), &before);
-                        missing.into_iter().for_each(&missed);
-                    }
-                    match strays.count(&self.cloud, &self.mark, &self.store, (&before, &swept)).await {
-                        Ok(count) => {
-                            self.strays.store(count, Ordering::Relaxed);
-                            self.count_unclaimed(&self.memories.lock().unwrap_or_else(PoisonError::into_inner));
-                        }
-                        Err(error) => tracing::warn!(event = "sweep.failed", error = chain(&error)),
-                    }
-                    before = swept;
-                }
-                Err(error) => tracing::warn!(event = "sweep.failed", error = chain(&error)),
-            }
         }
     }
 
@@ -370,13 +342,18 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         self.count_unclaimed(&memories);
     }
 
-    fn count_unclaimed(&self, memories: &HashMap<Ocid, Memory>) {
+    pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Memory>) {
         let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
         self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
     }
 }
 
 impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
+    fn retry(&self) -> Backoff {
+        let cap = self.configurations.borrow().settings.pace.retry_most;
+        Backoff { first: FIRST_RETRY.min(cap), cap }
+    }
+
     async fn work(&self, instance: Ocid) -> Next {
         let began = Instant::now();
         let mut memory = self.memory(&instance);

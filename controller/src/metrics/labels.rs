@@ -11,5 +11,6 @@ labels! {
     Outcome { result: &'static str }
     Problem { reason: &'static str }
     ProfileNodes { profile: String, state: &'static str }
+    Watched { watch: &'static str }
     Step { kind: &'static str, result: &'static str }
 }

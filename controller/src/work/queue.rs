@@ -49,6 +49,11 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         Self { keys: HashMap::new(), order: BTreeSet::new(), retry }
     }
 
+    /// What fails from here on is tried again after such pauses.
+    pub const fn set_retry(&mut self, retry: Backoff) {
+        self.retry = retry;
+    }
+
     /// Has a key looked at, at the given time or when it is due anyway, whichever is first.
     pub fn add(&mut self, key: K, at: Instant) {
         let entry = self.keys.entry(key.clone()).or_insert(Entry { due: None, working: false, failures: 0 });

@@ -87,6 +87,10 @@ struct Counting {
 }
 
 impl Worker<u32> for Counting {
+    fn retry(&self) -> Backoff {
+        RETRY
+    }
+
     async fn work(&self, key: u32) -> Next {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
@@ -100,7 +104,7 @@ impl Worker<u32> for Counting {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_than_so_many_are_worked_on_at_once_and_a_panic_is_one_keys_failure() {
-    let work = Work::new(RETRY);
+    let work = Work::default();
     (0..20).for_each(|key| work.now(key));
     let worker = Arc::new(Counting::default());
     let running = tokio::spawn(run(work.clone(), worker.clone(), 4, || 1.0));
@@ -114,7 +118,7 @@ async fn no_more_than_so_many_are_worked_on_at_once_and_a_panic_is_one_keys_fail
 
 #[tokio::test(start_paused = true)]
 async fn nobody_works_on_when_the_work_is_dropped() {
-    let work = Work::new(RETRY);
+    let work = Work::default();
     (0..8).for_each(|key| work.now(key));
     let worker = Arc::new(Counting::default());
     // As losing the lease or SIGTERM does: the future is dropped, and the process goes on for a while.
@@ -122,4 +126,36 @@ async fn nobody_works_on_when_the_work_is_dropped() {
     assert!(ended.is_err());
     tokio::time::sleep(SECOND * 10).await;
     assert_eq!(worker.all.load(Ordering::SeqCst), 4, "the first four were done, the others were being worked on");
+}
+
+/// Fails, and may be told a longest pause.
+struct Failing {
+    longest: Mutex<Duration>,
+    at: Mutex<Vec<Instant>>,
+}
+
+impl Worker<u32> for Failing {
+    fn retry(&self) -> Backoff {
+        Backoff { first: SECOND, cap: *self.longest.lock().unwrap() }
+    }
+
+    async fn work(&self, _: u32) -> Next {
+        self.at.lock().unwrap().push(Instant::now());
+        Next::Failed
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_longest_pause_holds_from_the_next_failure_on() {
+    let work = Work::default();
+    work.now(1);
+    let worker = Arc::new(Failing { longest: Mutex::new(SECOND * 100), at: Mutex::default() });
+    let running = tokio::spawn(run(work, worker.clone(), 1, || 1.0));
+    tokio::time::sleep(SECOND * 10).await;
+    *worker.longest.lock().unwrap() = SECOND * 3;
+    tokio::time::sleep(SECOND * 15).await;
+    running.abort();
+    let at = worker.at.lock().unwrap().clone();
+    let pauses: Vec<u64> = at.windows(2).map(|two| (two[1] - two[0]).as_secs()).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 3, 3, 3]);
 }

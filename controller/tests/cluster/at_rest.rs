@@ -1,5 +1,6 @@
 //! While nothing changes, nothing is written.
 
+use sandbox::{ApiFault, Operation};
 use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
@@ -20,8 +21,11 @@ async fn a_wrong_configuration_leaves_the_last_good_one() {
     wait_for("it was refused", async || read("error") >= 1.0).await;
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
+    assert!(!one.log().contains(r#""level":"DEBUG""#), "{}", one.log());
     std::fs::write(&file, "LOG_LEVEL=debug\n").unwrap();
     wait_for("it was taken over", async || read("ok") >= 1.0).await;
+    scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").of(Operation::GetInstance));
+    wait_for("it logs more", async || one.log().contains(r#""level":"DEBUG""#)).await;
     assert!(one.log().contains("POLL_SECOND is no key; did you mean POLL_SECONDS?"), "{}", one.log());
     assert_eq!(one.ended(), None);
 }

@@ -1,7 +1,11 @@
 //! One works, the other takes over.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
@@ -65,4 +69,57 @@ async fn the_one_that_was_frozen_finds_its_lease_lost_and_ends() {
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
     scene.assert_exact().await;
+}
+
+async fn has_lease(scene: &Scene) -> bool {
+    let leases: Api<Lease> = Api::namespaced(scene.client.clone(), "kube-system");
+    leases.get_opt("oke-node-controller").await.unwrap().is_some()
+}
+
+#[tokio::test]
+async fn the_one_that_is_configured_wrongly_ends_without_having_asked_for_the_lease() {
+    let mut scene = Scene::new().await;
+    scene.environment.insert("OCI_CA_FILE".to_owned(), "/nowhere/ca.pem".to_owned());
+    let mut one = scene.controller("one");
+    wait_for("it has ended", async || one.ended().is_some()).await;
+    assert_eq!(one.ended().unwrap().code(), Some(2));
+    assert!(one.log().contains("reading OCI_CA_FILE /nowhere/ca.pem"), "{}", one.log());
+    assert!(!has_lease(&scene).await);
+}
+
+/// A metadata service that knows the region, for ever.
+fn metadata(listen: SocketAddr) {
+    let listener = TcpListener::bind(listen).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().filter_map(Result::ok) {
+            let _ = stream.read(&mut [0; 1024]);
+            let info = r#"{"realmDomainComponent":"oraclecloud8.com","regionIdentifier":"ap-chiyoda-1"}"#;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", info.len());
+            let _ = stream.write_all(format!("{head}{info}").as_bytes());
+        }
+    });
+}
+
+#[tokio::test]
+async fn the_one_that_does_not_know_its_region_yet_leaves_the_lease_to_others() {
+    let mut scene = Scene::new().await;
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    for (key, value) in [
+        ("OCI_PRINCIPAL", "workload-identity"),
+        ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
+        ("OCI_ENDPOINT", ""),
+        ("OCI_METADATA_BASE_URL", &format!("http://{silent}/opc/v2")),
+    ] {
+        scene.environment.insert(key.to_owned(), value.to_owned());
+    }
+    let mut one = scene.controller("one");
+    let says = |controller: &crate::process::Controller, status, words: &str| {
+        controller.get("/readyz").is_some_and(|(is, body)| is == status && body.contains(words))
+    };
+    wait_for("it says what it waits for", async || says(&one, 503, "the region of this instance")).await;
+    assert_eq!(one.metric("oke_node_controller_oci_client "), Some(0.0));
+    assert!(!has_lease(&scene).await);
+    metadata(silent);
+    wait_for("it leads", async || one.leads()).await;
+    assert_eq!((one.metric("oke_node_controller_oci_client "), one.ended()), (Some(1.0), None));
 }

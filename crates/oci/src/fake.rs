@@ -107,6 +107,16 @@ impl FakeCloud {
         self.state().failures.push((operation, refusal, done));
     }
 
+    /// Whoever asks about this from now on is answered 404.
+    pub fn forbid(&self, subject: &Ocid) {
+        self.state().forbidden.insert(subject.to_string());
+    }
+
+    /// Not any more.
+    pub fn allow(&self, subject: &Ocid) {
+        self.state().forbidden.remove(subject.as_str());
+    }
+
     /// After so many more calls, one never answers, and is carried out all the same with `done`: who asks can only be given
     /// up at that point, as a process that is killed is.
     pub fn halt(&self, calls: usize, done: bool) {
@@ -164,6 +174,9 @@ impl FakeCloud {
             outcome_unknown: refusal.status >= 500 && !operation.starts_with("Get") && !operation.starts_with("List"),
             source: Box::new(Failure::Refused(refusal)),
         };
+        if state.forbidden.contains(subject.as_str()) {
+            return Some(Err(failed(state::not_found())));
+        }
         let Some(planned) = planned else { return Some(work(&mut state).map_err(failed)) };
         let (_, refusal, done) = state.failures.remove(planned);
         if done {

@@ -37,7 +37,7 @@ impl Strays {
         (before, now): (&Swept, &Swept),
     ) -> Result<usize, Error> {
         let suspects = suspects(store, before, now);
-        self.known.retain(|attachment, _| now.named.contains_key(attachment));
+        self.known.retain(|attachment, _| now.is_named(attachment));
         let unknown = suspects.iter().filter(|(attachment, _)| !self.known.contains_key(attachment));
         for (attachment, named) in unknown.take(ASKED).cloned().collect::<Vec<_>>() {
             let Some(vnic) = visible(cloud.vnic(&named.vnic).await)? else { continue };
@@ -64,7 +64,7 @@ fn suspects(store: &Store, before: &Swept, now: &Swept) -> Vec<(Ocid, Named)> {
     let objects = store.attachments();
     let present: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
     let looked_at: HashSet<&Ocid> = objects.instances().collect();
-    let both = now.named.iter().filter(|(attachment, _)| before.named.contains_key(attachment));
+    let both = now.named().filter(|(attachment, _)| before.is_named(attachment));
     let suspects = both.filter(|(_, named)| !present.contains(&named.uid) && !looked_at.contains(&named.instance));
     suspects.map(|(attachment, named)| (attachment.clone(), named.clone())).collect()
 }

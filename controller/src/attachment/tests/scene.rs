@@ -115,11 +115,12 @@ pub(super) struct Scene {
     pub(super) objects: FakeObjects,
     pub(super) worker: AttachmentWorker<FakeCloud, FakeObjects>,
     pub(super) metrics: Arc<Metrics>,
+    configurations: watch::Sender<Configuration<Settings>>,
 }
 
 pub(super) const CLUSTER: &str = "cluster-1";
 
-fn compartment() -> Ocid {
+pub(super) fn compartment() -> Ocid {
     "ocid1.compartment.oc1..one".parse().unwrap()
 }
 
@@ -175,8 +176,15 @@ impl Scene {
             halt: Arc::default(),
         };
         let metrics = Arc::new(Metrics::default());
-        let worker = worker(&cloud, &objects, &store, &metrics, CLUSTER);
-        Self { cloud, store, objects, worker, metrics }
+        let (configurations, read) = watch::channel(configuration(&[]));
+        let worker = worker(&cloud, &objects, &store, &metrics, (read, CLUSTER));
+        Self { cloud, store, objects, worker, metrics, configurations }
+    }
+
+    /// One more instance, in another compartment.
+    pub(super) fn add_instance(&self, number: u32, compartment: &Ocid) {
+        let machine = Instance { compartment_id: compartment.clone(), ..machine(number) };
+        self.cloud.add_instance(machine, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap(), 4);
     }
 
     /// A subnet without a free address.
@@ -193,7 +201,13 @@ impl Scene {
 
     /// The same, and the cluster is called this from then on.
     pub(super) fn restart_as(&mut self, cluster: &str) {
-        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, cluster);
+        let read = self.configurations.subscribe();
+        self.worker = worker(&self.cloud, &self.objects, &self.store, &self.metrics, (read, cluster));
+    }
+
+    /// Another configuration is taken over.
+    pub(super) fn configure(&self, arguments: &[&str]) {
+        self.configurations.send_replace(configuration(arguments));
     }
 
     pub(super) fn wants(&self, name: &str) {
@@ -281,15 +295,18 @@ impl Scene {
     }
 }
 
+fn configuration(arguments: &[&str]) -> Configuration<Settings> {
+    let line = ["oke-node-controller"].iter().chain(arguments);
+    Configuration::new(Arc::new(Settings::new(Args::try_parse_from(line).unwrap().options).unwrap()))
+}
+
 fn worker(
     cloud: &FakeCloud,
     objects: &FakeObjects,
     store: &Arc<Store>,
     metrics: &Arc<Metrics>,
-    cluster: &str,
+    (configurations, cluster): (watch::Receiver<Configuration<Settings>>, &str),
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
-    let settings = Settings::new(Args::try_parse_from(["oke-node-controller"]).unwrap().options).unwrap();
-    let (_, configurations) = watch::channel(Configuration::new(Arc::new(settings)));
     let (events, _) = Events::new(Arc::default());
     let surroundings = Surroundings {
         store: store.clone(),

@@ -31,6 +31,8 @@ pub(super) struct State {
     /// Those that are still to come.
     pub(super) coming: Vec<(Ocid, Family, CreateAddress)>,
     pub(super) failures: Vec<(&'static str, Refusal, bool)>,
+    /// What nobody may see.
+    pub(super) forbidden: BTreeSet<String>,
     pub(super) calls: Vec<(&'static str, String)>,
     /// How many calls are answered before one is not, and whether that is carried out.
     pub(super) halt: Option<(usize, bool)>,
