@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::attachments;
 use crate::condition::{Condition, Reason};
 use crate::metrics::Metrics;
-use crate::pass::Pass;
+use crate::pass::{Finished, Pass};
 use crate::reconcile::Reconciler;
 use crate::reload::Configuration;
 use crate::status::{AgentState, Status};
@@ -49,7 +49,7 @@ pub struct Board {
     /// What is known from outside.
     pub worlds: watch::Receiver<World>,
     /// The last pass.
-    pub passes: watch::Receiver<Option<Arc<Pass>>>,
+    pub passes: watch::Receiver<Option<Finished>>,
     /// Who makes previews.
     pub previews: mpsc::Sender<PreviewRequest>,
 }
@@ -80,12 +80,11 @@ impl Answers for Board {
 impl Board {
     /// The process lives and its loop turns. Nothing outside makes it unhealthy: a restart would mend nothing there.
     fn health(&self, now: Instant) -> Answer {
-        let waited = now.saturating_duration_since(self.started);
-        let last = self.pass().map_or(waited, |pass| since(pass.unix_millis).min(waited));
-        if last > STUCK + self.configurations.borrow().settings.resync {
-            return Answer::text(500, &format!("no pass has ended for {} s\n", last.as_secs()));
+        let last = self.passes.borrow().as_ref().map_or(self.started, |finished| finished.at);
+        match stuck(last, now, self.configurations.borrow().settings.resync) {
+            Some(waited) => Answer::text(500, &format!("no pass has ended for {} s\n", waited.as_secs())),
+            None => Answer::text(200, "ok\n"),
         }
-        Answer::text(200, "ok\n")
     }
 
     fn readiness(&self) -> Answer {
@@ -149,12 +148,26 @@ impl Board {
     }
 
     fn pass(&self) -> Option<Arc<Pass>> {
-        self.passes.borrow().clone()
+        self.passes.borrow().as_ref().map(|finished| finished.pass.clone())
     }
 }
 
-/// How long ago a moment of the wall clock was; the clock may have been set since.
-fn since(unix_millis: u64) -> Duration {
-    let then = std::time::UNIX_EPOCH + Duration::from_millis(unix_millis);
-    std::time::SystemTime::now().duration_since(then).unwrap_or_default()
+/// How long ago the last pass ended, where that is too long. By a clock that nobody sets: whoever sets the wall clock back must
+/// not hide a loop that hangs.
+fn stuck(last: Instant, now: Instant, resync: Duration) -> Option<Duration> {
+    let waited = now.saturating_duration_since(last);
+    (waited > STUCK + resync).then_some(waited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_ends_no_pass_is_stuck_five_minutes_after_the_next_was_due() {
+        let (last, resync) = (Instant::now(), Duration::from_secs(60));
+        let at = |seconds| stuck(last, last + Duration::from_secs(seconds), resync);
+        assert_eq!([at(0), at(360)], [None, None]);
+        assert_eq!(at(361), Some(Duration::from_secs(361)));
+    }
 }

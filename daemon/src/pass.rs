@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use vcn::{IfName, MacAddr, MachineKind, Ocid, TableId};
@@ -35,6 +37,15 @@ pub struct Pass {
     /// Whose pod network this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_network: Option<PodNetworkState>,
+}
+
+/// A pass that has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// When, by a clock that nobody sets.
+    pub at: Instant,
+    /// The pass.
+    pub pass: Arc<Pass>,
 }
 
 /// Why a pass runs.

@@ -15,7 +15,7 @@ use crate::events::{Concern, Events};
 use crate::files::{Files, News};
 use crate::listening::Listening;
 use crate::metrics::Metrics;
-use crate::pass::{Cause, Pass};
+use crate::pass::{Cause, Finished, Pass};
 use crate::reconcile::pods::SETTLED;
 use crate::reconcile::{Attention, Reconciler};
 use crate::reload::{self, Configuration};
@@ -46,7 +46,7 @@ pub struct Loop {
     /// Told of addresses that a pass freed.
     pub duties: Arc<Duties>,
     /// Where passes are published.
-    pub passes: watch::Sender<Option<Arc<Pass>>>,
+    pub passes: watch::Sender<Option<Finished>>,
 }
 
 /// Repairs this close to each other are a fight with somebody who undoes them.
@@ -94,7 +94,9 @@ impl Loop {
                 files.written(&pass);
             }
             let pass = Arc::new(pass);
-            transitions::log(passes.send_replace(Some(pass.clone())).as_deref(), &pass);
+            let finished = Finished { at: std::time::Instant::now(), pass: pass.clone() };
+            let before = passes.send_replace(Some(finished)).map(|finished| finished.pass);
+            transitions::log(before.as_deref(), &pass);
             // A pass for the kernel's events tries nothing again that failed, so it does not put the next try off either,
             // nor, however often they come, the slow look at everything.
             let same = failures == 0 && !pass.wants_retry() || failures > 0 && pass.wants_retry();

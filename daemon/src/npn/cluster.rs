@@ -75,6 +75,12 @@ impl Seen {
         self.age_from(now);
     }
 
+    /// Whether that there is no such kind is to be believed: as long as no object was seen. What was seen does not go because
+    /// of a 404, which is also what a proxy answers, and an API server whose kind is being made anew; it grows old.
+    pub(super) fn knows_no_object(&self) -> bool {
+        self.good.as_ref().is_none_or(|good| good.npn.is_none())
+    }
+
     fn age_from(&mut self, now: Instant) {
         if let Some(Good { until: until @ None, .. }) = &mut self.good {
             *until = Some(now);
@@ -173,6 +179,18 @@ mod tests {
         seen.lost("refused".into(), begun);
         let trouble = Some("spec.id is missing".to_owned());
         assert_eq!(seen.answer(begun).unwrap(), Answer { npn: None, age: Duration::ZERO, trouble });
+    }
+
+    #[test]
+    fn an_answer_that_there_is_no_such_kind_takes_no_object_away() {
+        let mut seen = Seen::default();
+        assert!(seen.knows_no_object());
+        seen.current(None);
+        assert!(seen.knows_no_object());
+        seen.kept(npn("SUCCESS"), OLD, Instant::now());
+        assert!(!seen.knows_no_object());
+        seen.lost("404".into(), Instant::now());
+        assert!(!seen.knows_no_object());
     }
 
     #[test]

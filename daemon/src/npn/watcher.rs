@@ -50,7 +50,7 @@ enum Ended {
     Closed,
     #[error("watching NativePodNetwork {name} at {server}: {why}")]
     Failed { name: String, server: String, why: String },
-    #[error("there is no kind NativePodNetwork")]
+    #[error("there is no kind NativePodNetwork (404): it is being made anew, or somebody else answers")]
     NoSuchKind,
 }
 
@@ -99,7 +99,7 @@ impl Watcher {
                 failures = 0;
             }
             let pause = match ended {
-                Ended::NoSuchKind => {
+                Ended::NoSuchKind if self.seen.borrow().knows_no_object() => {
                     self.seen.send_modify(|seen| {
                         seen.current(None);
                         seen.put_off(Instant::now());
