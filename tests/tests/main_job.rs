@@ -102,8 +102,13 @@ fn on_node(node: &Node, file: &str) -> String {
 }
 
 fn demo(options: &[&str]) -> String {
+    demo_with(&[], options)
+}
+
+fn demo_with(environment: &[(&str, &str)], options: &[&str]) -> String {
     let mut command = Command::new(bin_dir().join("oke-sandbox"));
-    let output = command.arg("demo").arg("--bin-dir").arg(bin_dir()).args(options).output().unwrap();
+    command.envs(environment.iter().copied()).arg("demo").arg("--bin-dir").arg(bin_dir());
+    let output = command.args(options).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("Everything works, and nothing is left behind."), "{text}");
@@ -119,6 +124,13 @@ fn the_demo_proves_everything_and_says_so() {
     assert!(!text.contains("left out"), "{text}");
     let ready = text.lines().filter(|line| line.contains("vnicattachment") && line.contains("True    Ready"));
     assert_eq!(ready.count(), 2, "{text}");
+}
+
+#[test]
+fn the_demo_goes_on_where_no_api_server_can_be_had_and_says_why() {
+    let text = demo_with(&[("KUBEBUILDER_ASSETS", "/nowhere")], &[]);
+    let told = text.lines().any(|line| line.contains("left out: ") && line.contains("KUBEBUILDER_ASSETS is /nowhere"));
+    assert!(told, "{text}");
 }
 
 #[test]

@@ -3,9 +3,15 @@
 
 use std::collections::BTreeSet;
 
+use oci::{METADATA_URL, Region};
+
 const PAGE: &str = include_str!("../../../docs/iam.md");
 const CLOUD: &str = include_str!("../src/cloud.rs");
 const CALLS: [&str; 2] = [include_str!("../src/calls.rs"), include_str!("../src/address.rs")];
+
+const WORKLOAD: &str = include_str!("../src/auth/workload.rs");
+const AGENT: &str = include_str!("../../../daemon/src/args.rs");
+const CONTROLLER: &str = include_str!("../../../controller/src/args.rs");
 
 type Words<'a> = BTreeSet<&'a str>;
 
@@ -43,6 +49,37 @@ fn every_operation_of_the_api_has_its_row_and_no_other_has() {
     let operations: Words<'_> = quoted.filter(|word| begins.iter().any(|verb| word.starts_with(verb))).collect();
     assert!(operations.len() >= 16, "{operations:?}");
     assert_eq!(column(1), operations);
+}
+
+/// A default value in a program's options.
+fn default_of(options: &'static str, key: &str) -> &'static str {
+    let after = options.split(&format!("env = \"{key}\"")).nth(1).unwrap();
+    after.split("default_value = \"").nth(1).unwrap().split('"').next().unwrap()
+}
+
+#[test]
+fn every_port_is_the_one_that_the_programs_use() {
+    let table = PAGE.split("| from | to |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let row = |cells: [&str; 3]| {
+        let [from, to, port] = cells;
+        let is =
+            |line: &&str| line.starts_with(&format!("| {from} | {to}")) && line.contains(&format!("| TCP {port} |"));
+        assert_eq!(table.lines().filter(is).count(), 1, "{cells:?}");
+    };
+    let endpoints = Region::new("us-ashburn-1").unwrap().endpoints();
+    for (url, service) in [(endpoints.core, "iaas"), (endpoints.auth, "auth")] {
+        assert_eq!(url, format!("https://{service}.us-ashburn-1.oraclecloud.com"), "443, as of every https address");
+        row(["controller", &format!("`{service}.REGION.REALM`"), "443"]);
+    }
+    let proxymux = WORKLOAD.split("const PORT: u16 = ").nth(1).unwrap().split(';').next().unwrap();
+    row(["controller", "the Kubernetes API endpoint", proxymux]);
+    row(["controller", "the Kubernetes API endpoint", "6443"]);
+    assert!(METADATA_URL.starts_with("http://169.254.169.254/"), "80, as of every http address");
+    row(["agent, controller", "169.254.169.254", "80"]);
+    let listen = [AGENT, CONTROLLER].map(|options| default_of(options, "LISTEN").split_once(':').unwrap());
+    let [(_, agent), (_, controller)] = listen;
+    row(["kubelet", listen[0].0, &format!("{agent} (agent), {controller} (controller)")]);
+    assert_eq!(table.lines().skip(2).count(), 6, "no other row");
 }
 
 #[test]
