@@ -16,13 +16,13 @@ use crate::attachment::mark::Mark;
 use crate::attachment::objects::KubeObjects;
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
-use crate::chance::chance;
 use crate::events::Events;
 use crate::metrics::Now;
 use crate::profile::run::{GRACE, Profiles};
 use crate::settings::Settings;
 use crate::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::work::{self, Work};
+use patience::chance;
 
 /// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
 pub(crate) const SYSTEM: &str = "kube-system";

@@ -13,7 +13,6 @@
 pub mod args;
 pub mod attachment;
 pub mod board;
-pub mod chance;
 pub mod cloud;
 #[cfg(test)]
 mod documents;

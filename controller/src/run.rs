@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::FromArgMatches as _;
 use kube::Client;
-use oci::{Backoff, Oci};
+use oci::Oci;
+use patience::Backoff;
 use resident::config::explain;
 use resident::reload::{Configuration, Live, Trouble};
 use resident::{command_line, logging, reload, server};
@@ -25,13 +26,13 @@ use tokio::time::sleep;
 
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
 use crate::board::{Board, Role};
-use crate::chance::chance;
 use crate::cloud::{self, NoClient};
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
 use crate::plan_command;
 use crate::settings::Settings;
 use crate::store::WATCH_SECONDS;
+use patience::chance;
 
 /// For one request to the API server, but for watches.
 const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(30);

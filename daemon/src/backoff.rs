@@ -1,9 +1,9 @@
 //! Pauses: capped, jittered, for ever (promise P4). Chance is a parameter, so tests know what comes.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-use imds::Backoff;
+use patience::Backoff;
+pub use patience::chance;
 
 /// Between failures of the same thing.
 pub const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(30) };
@@ -15,14 +15,6 @@ pub const UNSETTLED: Backoff = Backoff { first: Duration::from_secs(2), cap: Dur
 /// programs fighting do not take the machine; it stays well below the second within which drift is repaired, because on a
 /// busy machine the look and the repair take their time, too.
 pub const DEBOUNCE: Backoff = Backoff { first: Duration::from_millis(50), cap: Duration::from_millis(400) };
-
-/// A number in 0.0–1.0. Good enough for jitter, and no dependency: the standard library seeds each `RandomState` from the
-/// system.
-#[must_use]
-pub fn chance() -> f64 {
-    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or_default();
-    f64::from(bits) / f64::from(u32::MAX)
-}
 
 /// Between nine tenths and all of a regular interval, so that the nodes of a pool do not ask together.
 #[must_use]

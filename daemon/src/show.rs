@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context;
-use imds::{Backoff, Imds, Policy};
+use imds::{Imds, Policy};
 use ipam::BootId;
+use patience::Backoff;
 use resident::args::{ConfigArgs, Format};
 use resident::config::{Layers, explain};
 use serde::Serialize;

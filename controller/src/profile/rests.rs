@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use patience::Backoff;
 use tokio::time::Instant;
 
-/// After the first failure; doubles.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST: Duration = Duration::from_mins(1);
+/// Between failures of the same object.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
 
 /// Objects that are left alone for a while, by name.
 #[derive(Debug, Default)]
@@ -35,14 +34,13 @@ impl Rests {
             return;
         }
         let rest = self.0.entry(object.to_owned()).or_insert(Rest { failures: 0, until: now });
-        let whole = FIRST.saturating_mul(1 << rest.failures.min(16)).min(LONGEST);
-        rest.until = now + whole.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
-        rest.failures += 1;
+        rest.failures = rest.failures.saturating_add(1);
+        rest.until = now + RETRY.pause(rest.failures, chance);
     }
 
     /// When the first rest ends. Forgets those that ended long ago: nobody wants anything of their objects any more.
     pub fn next(&mut self, now: Instant) -> Option<Instant> {
-        self.0.retain(|_, rest| now < rest.until + 2 * LONGEST);
+        self.0.retain(|_, rest| now < rest.until + 2 * RETRY.cap);
         self.0.values().map(|rest| rest.until).filter(|until| now < *until).min()
     }
 }
@@ -66,15 +64,15 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         rests.note("a", true, (now, 1.0));
         rests.note("a", false, (now, 0.0));
-        assert_eq!(rests.next(now), Some(now + FIRST / 2), "shortened by half at most");
+        assert_eq!(rests.next(now), Some(now + RETRY.first / 2), "shortened by half at most");
     }
 
     #[test]
     fn an_object_that_nobody_asks_for_any_more_is_forgotten() {
         let (mut rests, now) = (Rests::default(), Instant::now());
         rests.note("a", false, (now, 1.0));
-        assert_eq!(rests.next(now + FIRST), None);
-        assert_eq!(rests.next(now + FIRST + 2 * LONGEST), None);
+        assert_eq!(rests.next(now + RETRY.first), None);
+        assert_eq!(rests.next(now + RETRY.first + 2 * RETRY.cap), None);
         assert!(rests.0.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Duration;
 
-use oci::Backoff;
+use patience::Backoff;
 use tokio::time::Instant;
 
 use super::Next;

@@ -3,8 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-
+use patience::chance;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout};
 use vcn::{Instance, Vnic};
@@ -103,10 +102,4 @@ impl Metadata for Imds {
         let url = format!("{}/vnics/", self.base_url);
         document::vnics(&url, &self.get(&url).await?)
     }
-}
-
-/// Good enough for jitter, and no dependency: the standard library seeds each `RandomState` from the system.
-fn chance() -> f64 {
-    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or_default();
-    f64::from(bits) / f64::from(u32::MAX)
 }

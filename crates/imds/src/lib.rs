@@ -22,7 +22,9 @@ use std::future::Future;
 pub use client::{DEFAULT_BASE_URL, Imds};
 pub use error::{Error, Failure};
 pub use fake::FakeMetadata;
-pub use policy::{Backoff, Policy};
+// Part of a policy.
+pub use patience::Backoff;
+pub use policy::Policy;
 use vcn::{Instance, Vnic};
 
 /// What can be asked about the instance that we run on.

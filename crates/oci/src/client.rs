@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Method, Request, Uri};
+use patience::chance;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,7 +16,7 @@ use crate::error::{Error, Failure, LoginError, Refusal, beginning};
 use crate::observer::{Attempt, Observer};
 use crate::policy::Policy;
 use crate::region::Endpoints;
-use crate::request_id::{RequestId, chance};
+use crate::request_id::RequestId;
 use crate::retry::{Decision, Repeat, Situation, decide};
 use crate::retry_token::RetryToken;
 use crate::sign::{Credentials, Signable, sign};

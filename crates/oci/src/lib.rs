@@ -49,7 +49,9 @@ pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use fake::FakeCloud;
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 pub use observer::{Attempt, Observer};
-pub use policy::{Backoff, Policy};
+// Part of a policy.
+pub use patience::Backoff;
+pub use policy::Policy;
 pub use region::{Endpoints, Region};
 pub use request_id::RequestId;
 pub use retry::{Decision, Repeat, Situation, decide};

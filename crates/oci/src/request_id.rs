@@ -1,7 +1,8 @@
-//! The number of a request (`opc-request-id`), which Oracle's support asks for, and chance where a call needs some.
+//! The number of a request (`opc-request-id`), which Oracle's support asks for.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
+
+use patience::random;
 
 /// A request's number: ours as long as nobody answered, the service's (which begins with ours) afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,14 +34,4 @@ impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// Good enough for jitter: 0.0–1.0.
-pub(crate) fn chance() -> f64 {
-    f64::from(u32::try_from(random() >> 32).unwrap_or_default()) / f64::from(u32::MAX)
-}
-
-/// No secret depends on it, and it costs no dependency: the standard library seeds each `RandomState` anew.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

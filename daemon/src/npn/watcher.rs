@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::NativePodNetwork;
 use futures::StreamExt;
-use imds::Backoff;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{GroupVersionKind, Status};
 use kube::runtime::watcher::{self, watch_object};
+use patience::Backoff;
 use resident::logging::chain;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};

@@ -177,10 +177,3 @@ async fn the_fake_keeps_the_contract() {
     keeps_the_contract(&fake.clone(), async |status| fake.set_failing(Some(status))).await;
     assert_eq!(fake.questions(), 4);
 }
-
-#[test]
-fn chance_stays_in_its_range_and_varies() {
-    let values: Vec<f64> = (0..100).map(|_| chance()).collect();
-    assert!(values.iter().all(|value| (0.0..=1.0).contains(value)));
-    assert!(values.iter().any(|value| *value < 0.5) && values.iter().any(|value| *value > 0.5));
-}

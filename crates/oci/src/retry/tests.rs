@@ -1,8 +1,9 @@
 //! The table of status codes, row by row.
 
+use patience::Backoff;
+
 use super::*;
 use crate::error::Refusal;
-use crate::policy::Backoff;
 
 fn policy() -> Policy {
     Policy {
