@@ -196,7 +196,7 @@ pub struct Options {
     /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
     #[arg(long, global = true, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,
-    /// The DaemonSet kube-system/vcn-native-ip-cni
+    /// The DaemonSet kube-system/vcn-native-ip-cni; unknown: the API server is asked
     #[arg(
         long,
         global = true,

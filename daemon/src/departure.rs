@@ -46,9 +46,8 @@ async fn ask(name: &str) -> (OwnDaemonSet, Option<String>) {
         Ok((client, _)) => client,
         Err(why) => return (OwnDaemonSet::Unreachable, Some(why)),
     };
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", KIND), PLURAL);
     // The namespace is the one that the kubelet mounts with the token.
-    let api: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
+    let api: Api<DynamicObject> = Api::default_namespaced_with(client, &daemon_sets());
     match api.get_metadata(name).await {
         Ok(found) => (OwnDaemonSet::Present { deleting: found.metadata.deletion_timestamp.is_some() }, None),
         Err(kube::Error::Api(status)) => (meaning(&status, name), Some(status.message.clone())),
@@ -56,8 +55,13 @@ async fn ask(name: &str) -> (OwnDaemonSet, Option<String>) {
     }
 }
 
+/// The kind that is asked for.
+pub(crate) fn daemon_sets() -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", KIND), PLURAL)
+}
+
 /// What a refusal means. Whatever stands between us and the API server answers 404, too, but does not name the object.
-fn meaning(status: &Status, name: &str) -> OwnDaemonSet {
+pub(crate) fn meaning(status: &Status, name: &str) -> OwnDaemonSet {
     let named = |details: &kube::core::response::StatusDetails| details.name == name && details.kind == PLURAL;
     match status.code {
         404 if status.details.as_ref().is_some_and(named) => OwnDaemonSet::NotFound,

@@ -13,6 +13,7 @@ use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::host::Host;
 use crate::metrics::Metrics;
 use crate::npn::{Answer, NativePodNetworks};
+use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::world::{World, lacks_primary};
@@ -27,6 +28,9 @@ const HURRY: u32 = 30;
 /// before or after its link appears, by services that do not know of each other.
 const EAGER: u32 = 6;
 
+/// How long the first world waits for whether OKE's own CNI is in the cluster: less than the first pass waits for the world.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
 /// Where news goes, and where they come from besides the sources.
 #[derive(Debug)]
 pub struct Outlets {
@@ -36,6 +40,8 @@ pub struct Outlets {
     pub plugged: Arc<Notify>,
     /// Told when the NativePodNetwork or its file changed.
     pub published: Arc<Notify>,
+    /// Whether OKE's own CNI is in the cluster.
+    pub oke_cni: watch::Receiver<oke_cni::Found>,
 }
 
 /// Asks, publishes, waits; for ever. Ends when nobody listens any more.
@@ -46,13 +52,20 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     metrics: Arc<Metrics>,
     outlets: Outlets,
 ) {
-    let Outlets { worlds, plugged, published } = outlets;
+    let Outlets { worlds, plugged, published, mut oke_cni } = outlets;
     let mut world = World::default();
     let mut eager = 0u32;
     let mut unsettled = 0u32;
+    // At the start, whose the pod network is shall not be decided without it.
+    let mut patience = FIRST_ANSWER;
     while !worlds.is_closed() {
         let settings = configurations.borrow_and_update().settings.clone();
-        ask(&mut world, &metadata, &npns, &settings, &metrics).await;
+        // Copied at once: whoever holds what is in there keeps others from writing it.
+        let known = async { oke_cni.wait_for(Option::is_some).await.ok().and_then(|known| *known) };
+        let known = tokio::time::timeout(patience, known);
+        let (_, known) = tokio::join!(ask(&mut world, &metadata, &npns, &settings, &metrics), known);
+        patience = Duration::ZERO;
+        world.oke_daemonset = known.ok().flatten().unwrap_or(world.oke_daemonset);
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
         worlds.send_replace(world.clone());
         let pause = match unsettled {

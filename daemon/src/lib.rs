@@ -46,6 +46,7 @@ pub mod interference;
 mod listening;
 pub mod metrics;
 pub mod npn;
+pub mod oke_cni;
 pub mod pass;
 pub mod pools;
 pub mod reconcile;

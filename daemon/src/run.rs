@@ -37,7 +37,7 @@ use crate::settings::Settings;
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, args, bundle, command_line, departure, gather, reload, show, verbs};
+use crate::{aftercare, args, bundle, command_line, departure, gather, oke_cni, reload, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -189,7 +189,8 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent));
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
-    let outlets = gather::Outlets { worlds: worlds_in, plugged, published };
+    let (oke_cni_in, oke_cni) = watch::channel(None);
+    let outlets = gather::Outlets { worlds: worlds_in, plugged, published: published.clone(), oke_cni };
 
     tracing::info!(
         event = "agent.started",
@@ -203,6 +204,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         _ = term.recv() => true,
         _ = int.recv() => false,
         () = watch(watcher) => bail!("the watch of the API server ended"),
+        () = oke_cni::run(oke_cni_in, published) => bail!("asking for OKE's own CNI ended"),
         () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,

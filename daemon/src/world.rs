@@ -21,6 +21,8 @@ pub struct World {
     pub vnics: Known<Vec<Vnic>>,
     /// Its NativePodNetwork; the inner `None` is the answer "there is none".
     pub npn: Known<Option<NativePodNetwork>>,
+    /// The DaemonSet of OKE's own CNI.
+    pub oke_daemonset: Seen,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
     missing: BTreeMap<Ocid, Instant>,
     /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
@@ -141,6 +143,7 @@ impl World {
         self.instance.says_the_same(&other.instance)
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
+            && self.oke_daemonset == other.oke_daemonset
     }
 
     /// What it says about whose the cluster's pod network is, added to what was set.
@@ -154,6 +157,11 @@ impl World {
             None => Seen::Unknown,
             Some(npn) => Seen::from(npn.is_some()),
         };
-        Signals { native_pod_network, ..signals }
+        // Who knows it otherwise says so.
+        let oke_daemonset = match set.oke_daemonset {
+            Seen::Unknown => self.oke_daemonset,
+            said => said,
+        };
+        Signals { native_pod_network, oke_daemonset, ..signals }
     }
 }

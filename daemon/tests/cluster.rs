@@ -250,6 +250,74 @@ fn each_verb_of_its_role_is_needed_and_missed_by_name() {
     }
 }
 
+/// Of OKE's own CNI, as far as its name goes.
+fn okes_daemonset() -> Value {
+    let labels = json!({"app": "vcn-native-ip-cni"});
+    let pod = json!({"containers": [{"name": "install-cni-ips", "image": "x"}]});
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "vcn-native-ip-cni", "namespace": "kube-system"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    })
+}
+
+const OKES: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/vcn-native-ip-cni";
+
+/// What was decided, in order.
+fn decided(agent: &Agent) -> Vec<(bool, String)> {
+    let told = agent.events("pod_network.decided");
+    let told = told.iter().map(|it| (it["install"].as_bool().unwrap(), it["decided_by"].as_str().unwrap().to_owned()));
+    let mut decided: Vec<_> = told.filter(|(_, by)| by != "nothing").collect();
+    decided.dedup();
+    decided
+}
+
+/// On a new node: its pod has not written anything there yet.
+#[test]
+fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
+    let cluster = Cluster::new();
+    cluster.apply(okes_daemonset());
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let installed = || ["bin", "net.d"].map(|below| std::fs::read_dir(cluster.node.path(below)).unwrap().count());
+    let mut agent = cluster.node.agent(&[]);
+    wait_for("a decision", || !decided(&agent).is_empty(), || agent.log());
+    assert_eq!(decided(&agent), [(false, "oke-daemonset".to_owned())], "{}", agent.log());
+    agent.stop();
+    assert_eq!(installed(), [0, 0]);
+
+    let mut agent = cluster.node.agent(&["--oke-daemonset", "absent"]);
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "who knows better says so");
+    agent.stop();
+    for file in ["bin/vcn-native", "net.d/05-vcn-native.conflist"] {
+        std::fs::remove_file(cluster.node.path(file)).unwrap();
+    }
+
+    cluster.delete(OKES);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())]);
+    assert_eq!((installed(), agent.events("oke_cni.unknown").len()), ([1, 1], 0));
+}
+
+#[test]
+fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits_for_it() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    cluster.apply(json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "oke-node-agent", "namespace": "kube-system"}, "rules": [],
+    }));
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    let [told] = &agent.events("oke_cni.unknown")[..] else { panic!("{}", agent.log()) };
+    let missing = "cannot get resource \"daemonsets\" in API group \"apps\" in the namespace \"kube-system\"";
+    assert!(told["message"].as_str().unwrap().contains(missing), "{told}");
+    cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
+    wait_for("the answer", || agent.events("oke_cni.asked_again").len() == 1, || agent.log());
+    assert_eq!(agent.events("oke_cni.unknown").len(), 1);
+}
+
 #[test]
 fn an_object_of_our_name_and_another_instance_is_not_taken() {
     let cluster = Cluster::new();

@@ -215,7 +215,7 @@ fn the_account_may_list_and_watch_native_pod_networks_read_its_own_daemonset_and
     let rule = PolicyRule {
         api_groups: Some(words(&["apps"])),
         resources: Some(words(&["daemonsets"])),
-        resource_names: Some(words(&[AGENT])),
+        resource_names: Some(words(&[AGENT, "vcn-native-ip-cni"])),
         verbs: words(&["get"]),
         ..PolicyRule::default()
     };

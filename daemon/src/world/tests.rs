@@ -87,6 +87,15 @@ fn signals_come_from_metadata_and_native_pod_network() {
 }
 
 #[test]
+fn okes_daemonset_is_as_the_cluster_says_unless_it_was_set() {
+    let world = World { oke_daemonset: Seen::Present, ..World::default() };
+    for (set, says) in [(Seen::Unknown, Seen::Present), (Seen::Absent, Seen::Absent), (Seen::Present, Seen::Present)] {
+        assert_eq!(world.signals(&Signals { oke_daemonset: set, ..Signals::default() }).oke_daemonset, says);
+    }
+    assert!(!world.says_the_same(&World::default()), "it is news");
+}
+
+#[test]
 fn a_first_list_without_the_vnic_of_the_default_route_lacks_the_primary_one() {
     let all = vm_vnics();
     let [primary, pods] = [all[0].mac, all[1].mac];
