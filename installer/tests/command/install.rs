@@ -89,6 +89,22 @@ fn what_was_removed_or_damaged_is_healed() {
     assert!(node.conflist().exists());
 }
 
+/// By its content: a disk that loses bits changes neither length nor times.
+#[test]
+fn damage_that_nothing_but_the_content_shows_is_healed() {
+    let node = Node::new();
+    node.run(&["--node-label", "true", "--usable"]);
+    let binary = node.path("bin/vcn-native");
+    let modified = fs::metadata(&binary).unwrap().modified().unwrap();
+    fs::write(&binary, PLUGIN.replace("1.1.0", "1.1.1")).unwrap();
+    fs::File::options().write(true).open(&binary).unwrap().set_modified(modified).unwrap();
+    let now = fs::metadata(&binary).unwrap();
+    assert_eq!((now.len(), now.modified().unwrap()), (PLUGIN.len() as u64, modified));
+    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    assert!(code == 0 && text.contains("did: replace "), "{text}");
+    assert_eq!(fs::read_to_string(&binary).unwrap(), PLUGIN);
+}
+
 #[test]
 fn directories_that_are_missing_are_made() {
     let node = Node::new();

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::SystemTime;
 
-use crate::node::{Node, PORTMAP, mode};
+use crate::node::{Node, PORTMAP, STRACE, mode};
 use crate::uninstall::kernel::Host;
 
 const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
@@ -38,26 +38,31 @@ fn before() -> Node {
     node
 }
 
+/// Under what the manifest gives the agent.
 fn run(node: &Node, strace: &[String]) -> (Output, String) {
-    run_with(node, &ARGUMENTS, strace)
+    // Of its own: all of it is seen in the container.
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("calls");
+    assert!(Path::new(STRACE).exists(), "{MISSING}");
+    let output = node.traced_command(strace, &log, &ARGUMENTS).output().unwrap();
+    (output, fs::read_to_string(log).unwrap())
 }
 
-fn run_with(node: &Node, arguments: &[&str], strace: &[String]) -> (Output, String) {
+/// As a person does on a host.
+fn run_plainly(node: &Node, arguments: &[&str], strace: &[String]) -> (Output, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let plain = node.plain_command(arguments);
-    let mut command = Command::new("strace");
+    assert!(Path::new(STRACE).exists(), "{MISSING}");
+    let mut command = Command::new(STRACE);
     command.args(["--quiet=all", "--output"]).arg(log.path()).args(strace).arg(plain.get_program());
     command.args(plain.get_args()).env_clear();
     command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("PATH", "/usr/bin:/bin");
-    let output = match command.output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("strace is missing, and without it nothing can be made to fail: run 'make setup' (see packages.txt)")
-        }
-        other => other.unwrap(),
-    };
-    (output, fs::read_to_string(log.path()).unwrap())
+    (command.output().unwrap(), fs::read_to_string(log.path()).unwrap())
 }
+
+const MISSING: &str =
+    "strace is missing, and without it nothing can be made to fail: run 'make setup' (see packages.txt)";
 
 /// Every call from the program's own first line on, but for memory, which is no business of ours.
 fn calls() -> Vec<Call> {
@@ -167,6 +172,44 @@ fn a_disk_that_does_not_take_the_flush_is_named_and_keeps_the_old_binary() {
     assert_healed(&node, "EIO at every fsync");
 }
 
+/// What a power cut could come between: the bytes are on the disk before the name leads to them, and the name is before
+/// anything rests on it.
+#[test]
+fn each_file_is_on_the_disk_before_it_is_seen_and_its_name_is_before_the_next() {
+    let node = before();
+    let (output, log) = run(&node, &["--trace=openat,fchmod,fsync,rename".into(), "--decode-fds=path".into()]);
+    assert!(output.status.success(), "{log}");
+    // Only what is done to our own files, and to the directories that they are in.
+    let word = |line: &str| {
+        let line = line.split_once(" = ").unwrap().0;
+        let (call, rest) = line.split_once('(').unwrap();
+        let what = if rest.contains(".oke-cni-installer.") { "file" } else { "directory" };
+        let place =
+            ["bin", "net.d", "lib"].into_iter().find(|below| rest.contains(&node.path(below).display().to_string()));
+        let ours = match (call, what) {
+            ("openat", _) => rest.contains("O_EXCL"),
+            _ => true,
+        };
+        place.filter(|_| ours).map(|place| format!("{call} {what} {place}"))
+    };
+    let words: Vec<String> = log.lines().filter(|line| line.contains(" = ")).filter_map(word).collect();
+    let put = |place: &str| {
+        let steps = ["openat file", "fchmod file", "fsync file", "rename file", "fsync directory"];
+        steps.map(|step| format!("{step} {place}"))
+    };
+    for place in ["bin", "net.d"] {
+        assert!(words.windows(5).any(|steps| steps == put(place)), "{place}: {words:#?}\n{log}");
+    }
+    let whole: Vec<Vec<String>> = words.chunks(5).map(<[String]>::to_vec).collect();
+    assert!(
+        whole.iter().all(|steps| ["bin", "net.d", "lib"].iter().any(|place| *steps == put(place))),
+        "{words:#?}\n{log}"
+    );
+    let places: Vec<&str> = whole.iter().map(|steps| steps[0].rsplit(' ').next().unwrap()).collect();
+    let (binary, conflist) = (places.iter().position(|at| *at == "bin"), places.iter().position(|at| *at == "net.d"));
+    assert!(binary < conflist, "the binary comes before the configuration that names it: {places:?}");
+}
+
 /// A node whose places were somebody else's before they were ours.
 fn after_somebody_else() -> Node {
     let node = Node::new();
@@ -186,7 +229,7 @@ fn an_uninstall_killed_at_any_system_call_is_completed_by_the_next() {
     let host = Host::new();
     let uninstall = |node: &Node, strace: &[String]| {
         let state = node.path("run").display().to_string();
-        host.inside(|| run_with(node, &["uninstall", "--state-dir", &state], strace))
+        host.inside(|| run_plainly(node, &["uninstall", "--state-dir", &state], strace))
     };
     let cases = sample(calls_of(uninstall(&after_somebody_else(), &[])), 6);
     let mut hit = 0;

@@ -16,6 +16,8 @@ pub(crate) const PORTMAP: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
 "#;
 
+pub(crate) const STRACE: &str = "/usr/bin/strace";
+
 /// The command, in its container.
 const PROGRAM: &str = "/usr/local/bin/oke-cni-installer";
 
@@ -58,6 +60,23 @@ impl Node {
 
     /// The command under what the node agent's manifest gives the agent, which the installer is part of.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.contained([PROGRAM], |container, image| (container, image));
+        self.tell(&mut command, arguments);
+        command
+    }
+
+    /// The same under strace, which writes to a file.
+    pub(crate) fn traced_command(&self, strace: &[String], log: &Path, arguments: &[&str]) -> Command {
+        let directory = log.parent().unwrap();
+        let mut command = self.contained([STRACE], |container, image| {
+            (container.with_volume(directory, directory), image.file(STRACE, STRACE))
+        });
+        command.args(["--quiet=all", "--output"]).arg(log).args(strace).arg(PROGRAM);
+        self.tell(&mut command, arguments);
+        command
+    }
+
+    fn contained(&self, words: [&str; 1], more: impl FnOnce(Container, Image) -> (Container, Image)) -> Command {
         let container =
             VOLUMES.iter().fold(Container::node_agent_taking_over().unwrap(), |container, (host, below)| {
                 container.with_volume_moved(host.as_ref(), &self.path(below))
@@ -68,9 +87,8 @@ impl Node {
             .file("/bin/sh", "/bin/sh");
         let sources = ["source", "newer"].map(|name| self.path(name)).into_iter().filter(|path| path.exists());
         let image = sources.fold(image, |image, path| image.file(path.clone(), path));
-        let mut command = container.running([PROGRAM]).command(&image).unwrap();
-        self.tell(&mut command, arguments);
-        command
+        let (container, image) = more(container, image);
+        container.running(words).command(&image).unwrap()
     }
 
     /// The command as a person starts it on a host.
