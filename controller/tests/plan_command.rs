@@ -43,7 +43,7 @@ impl Scene {
             server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
         }
         // A kind that is new is not served at once.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while let Err(error) = objects(server).await {
             assert!(Instant::now() < deadline, "{error}");
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,18 +1,34 @@
 //! One works, the other takes over.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
 
+/// As long as a test can wait for, and it is renewed ten times meanwhile.
+const LEASE: Duration = Duration::from_secs(8);
+
+async fn scene() -> Scene {
+    let mut scene = Scene::new().await;
+    scene.environment.insert("LEASE_SECONDS".to_owned(), LEASE.as_secs().to_string());
+    scene
+}
+
+/// When the lease was renewed last.
+async fn renewed(scene: &Scene) -> Timestamp {
+    let leases: Api<Lease> = Api::namespaced(scene.client.clone(), "kube-system");
+    leases.get("oke-node-controller").await.unwrap().spec.unwrap().renew_time.unwrap().0
+}
+
 #[tokio::test]
 async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_time() {
-    let scene = Scene::new().await;
+    let scene = scene().await;
     let mut one = scene.controller("one");
     wait_for("the first leads", async || one.leads()).await;
     let two = scene.controller("two");
@@ -23,9 +39,9 @@ async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_t
         (Some(1.0), Some(0.0))
     );
     one.kill();
-    let killed = Instant::now();
+    let good_until = renewed(&scene).await + LEASE;
     wait_for("the second leads", async || two.leads()).await;
-    assert!(killed.elapsed() >= Duration::from_millis(1500), "the lease was good for 2 s: {:?}", killed.elapsed());
+    assert!(Timestamp::now() >= good_until, "the lease was good until {good_until}");
     scene.want("storage", 0, json!({})).await;
     scene.wait_for_reason("storage", "Ready").await;
 }
@@ -33,21 +49,21 @@ async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_t
 #[tokio::test]
 async fn the_one_that_is_told_to_stop_gives_the_lease_back() {
     let mut scene = Scene::new().await;
-    scene.environment.insert("LEASE_SECONDS".to_owned(), "60".to_owned());
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut one = scene.controller("one");
     wait_for("the first leads", async || one.leads()).await;
-    scene.environment.insert("LEASE_SECONDS".to_owned(), "2".to_owned());
+    scene.environment.insert("LEASE_SECONDS".to_owned(), LEASE.as_secs().to_string());
     let two = scene.controller("two");
     wait_for("the second stands by", async || two.get("/readyz").is_some()).await;
     assert!(one.terminate().success());
     let told = Instant::now();
     wait_for("the second leads", async || two.leads()).await;
-    assert!(told.elapsed() < Duration::from_secs(30), "not after the 60 s that the lease was good for");
+    println!("after {:?}, and not after the 300 s that the lease was good for", told.elapsed());
 }
 
 #[tokio::test]
 async fn the_one_that_cannot_renew_it_ends_by_itself() {
-    let scene = Scene::new().await;
+    let scene = scene().await;
     let mut one = scene.controller("one");
     wait_for("it leads", async || one.leads()).await;
     scene.kubernetes.stop().unwrap();
@@ -58,7 +74,7 @@ async fn the_one_that_cannot_renew_it_ends_by_itself() {
 
 #[tokio::test]
 async fn the_one_that_was_frozen_finds_its_lease_lost_and_ends() {
-    let scene = Scene::new().await;
+    let scene = scene().await;
     let mut one = scene.controller("one");
     wait_for("the first leads", async || one.leads()).await;
     let two = scene.controller("two");
@@ -103,7 +119,8 @@ fn metadata(listen: SocketAddr) {
 #[tokio::test]
 async fn the_one_that_does_not_know_its_region_yet_leaves_the_lease_to_others() {
     let mut scene = Scene::new().await;
-    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    // Nobody else listens at this address, nor connects from it.
+    let silent = SocketAddr::from(([127, 2, 0, 1], 9810));
     for (key, value) in [
         ("OCI_PRINCIPAL", "workload-identity"),
         ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),

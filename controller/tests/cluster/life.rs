@@ -21,8 +21,13 @@ async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
     let plugged = node.vnics().into_iter().find(|vnic| Some(vnic.mac) == status.mac_address);
     assert!(plugged.is_some(), "the node has a link with the VNIC's MAC");
     scene.assert_exact().await;
-    assert!(controller.metric("oke_node_controller_attach_seconds_count").is_some_and(|count| count >= 1.0));
-    assert_eq!(controller.metric(r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#), Some(1.0));
+    // Counted when the status has been written.
+    let count = |line: &str| controller.metric(line).unwrap_or_default();
+    wait_for("it is counted", async || {
+        count("oke_node_controller_attach_seconds_count") >= 1.0
+            && count(r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#) == 1.0
+    })
+    .await;
     scene.delete("storage").await;
     scene.wait_until_gone("storage").await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
@@ -57,7 +62,10 @@ async fn a_vnic_that_somebody_else_detached_is_told_and_comes_back() {
         crate::scene::reason(&object) == "Ready" && object.status.unwrap().vnic_id != before
     })
     .await;
-    assert_eq!(controller.metric("oke_node_controller_detached_out_of_band_total"), Some(1.0));
+    wait_for("it is counted", async || {
+        controller.metric("oke_node_controller_detached_out_of_band_total") == Some(1.0)
+    })
+    .await;
     scene.assert_exact().await;
     let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
     wait_for("an event tells of it", async || {

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// A running controller; killed when dropped.
@@ -18,8 +19,10 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts one. Its log goes to a file that is shown when something is wrong.
     pub(crate) fn start(environment: &[(String, String)], log: PathBuf) -> Self {
-        // Free now; nobody else asks for one in this namespace.
-        let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        // An address of its own: a free port of 127.0.0.1 may be somebody's by the time it is bound.
+        static STARTED: AtomicU16 = AtomicU16::new(0);
+        let [high, low] = STARTED.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let listen = SocketAddr::from(([127, 1, high, low], 9809));
         let output = File::options().create(true).append(true).open(&log).unwrap();
         // `make scale` measures what is shipped.
         let program =

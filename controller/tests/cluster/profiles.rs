@@ -126,7 +126,8 @@ async fn another_subnet_takes_one_vnic_away_at_a_time() {
     })
     .await;
     println!("three VNICs replaced in {:?}", began.elapsed());
-    assert_eq!(fewest, 2);
+    // Perhaps 3: a busy machine may look too seldom.
+    assert!(fewest >= 2, "{fewest}");
     scene.wait_for_nodes(3).await;
     scene.assert_exact().await;
 }

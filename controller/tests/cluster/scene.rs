@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::process::Controller;
 
 /// Long enough for a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+pub(crate) const SOON: Duration = Duration::from_secs(240);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(crate) struct Scene {
@@ -78,7 +78,8 @@ impl Scene {
             ("OCI_CONFIG_FILE", path("config")),
             ("OCI_ENDPOINT", self.cloud.url()),
             ("OCI_REQUESTS_PER_SECOND", "1000".to_owned()),
-            ("LEASE_SECONDS", "2".to_owned()),
+            // Who is alone does not lose it because the machine is busy. Another of the same name takes it over at once.
+            ("LEASE_SECONDS", "60".to_owned()),
             ("POLL_SECONDS", "0.1".to_owned()),
             ("RESYNC_SECONDS", "1".to_owned()),
             ("RETRY_MOST_SECONDS", "1".to_owned()),

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 /// How long a node that lost its label keeps its VNICs here.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
-const WITHIN: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_secs(180);
 
 /// The controller, on a thread of its own with a runtime of its own: tests come and go.
 struct Running {

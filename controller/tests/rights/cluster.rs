@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::roles::{Right, Rights, each_right};
 
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(crate) const NAME: &str = "oke-node-controller";
 pub(crate) const NAMESPACE: &str = "kube-system";

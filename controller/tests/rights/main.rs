@@ -14,7 +14,7 @@ use roles::{Rights, each_right};
 use story::tell;
 
 /// Many times what a part of the story takes on a busy machine.
-const PATIENT: Duration = Duration::from_secs(60);
+const PATIENT: Duration = Duration::from_secs(180);
 
 #[tokio::test]
 async fn the_roles_suffice_and_every_right_is_needed() {
@@ -28,10 +28,14 @@ async fn the_roles_suffice_and_every_right_is_needed() {
     let impatient = (whole.slowest * 3).max(Duration::from_secs(3));
     for right in each_right(&all) {
         cluster.grant(&all.without(&right)).await;
-        let outcome = tell(&cluster, impatient).await;
+        let refused = right.refusal();
+        let mut outcome = tell(&cluster, impatient).await;
+        // The machine was busier than before.
+        if outcome.missing.is_some() && !outcome.log.contains(&refused) {
+            outcome = tell(&cluster, PATIENT).await;
+        }
         let Some(missing) = outcome.missing else { panic!("nothing is missed without: {right}") };
         // For want of this, not by chance.
-        let refused = right.refusal();
         assert!(outcome.log.contains(&refused), "without {right}, not {missing}; no {refused:?} in\n{}", outcome.log);
         println!("without {right}: not {missing}");
     }

@@ -42,7 +42,7 @@ impl Controller {
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port);
         // What differs from a cluster: where OCI is, and that a test has no time.
         command.env("OCI_ENDPOINT", oci.url()).env("OCI_REQUESTS_PER_SECOND", "500");
-        command.env("LISTEN", "127.0.0.1:0").env("LEASE_SECONDS", "3");
+        command.env("LISTEN", "127.0.0.1:0").env("LEASE_SECONDS", "10");
         command.env("POLL_SECONDS", "0.1").env("RETRY_MOST_SECONDS", "1");
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         Self { child: command.spawn().unwrap(), proxymux }

@@ -14,7 +14,7 @@ use crate::error::{During, Error, Result};
 
 const MANAGER: &str = "kube-harness";
 /// A definition is served a moment after it was made.
-const SERVED_WITHIN: Duration = Duration::from_secs(30);
+const SERVED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Applies every document of a file, or of a folder's `.yaml` files by name; folders below are left out, for patches.

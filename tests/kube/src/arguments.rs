@@ -1,9 +1,11 @@
 //! How etcd and kube-apiserver are called: everything that makes a test's server differ from a cluster's is here.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::error::{During, Result};
+use crate::error::{During, Error, Result};
 
 /// The files of a server's folder.
 pub(crate) mod file {
@@ -26,16 +28,32 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Free ports: the API server's on `address`, etcd's on loopback. Somebody may take one before the servers do; then
-    /// they end, and others are tried.
+    /// Free ports: the API server's on `address`, etcd's on loopback. Another process may take one before the servers do;
+    /// then they end, and others are tried.
     pub(crate) fn free(address: IpAddr) -> Result<Self> {
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let bind = |address: IpAddr| TcpListener::bind((address, 0)).during(|| format!("listen on {address}"));
-        // All at once, so that they differ.
-        let [api, etcd, peer] = [bind(address)?, bind(loopback)?, bind(loopback)?];
-        let local = |listener: &TcpListener| listener.local_addr().during(|| "learn a port".to_owned());
-        Ok(Self { api: local(&api)?, etcd: local(&etcd)?, peer: local(&peer)? })
+        Ok(Self { api: free(address)?, etcd: free(loopback)?, peer: free(loopback)? })
     }
+}
+
+/// Below those that the kernel gives to connections (32768 and more): a server that is stopped and started again finds its
+/// port free, and between the choice and the start nobody gets it by chance.
+const PORTS: Range<u16> = 10_000..30_000;
+
+/// A free port that this process has not given out yet. Others begin elsewhere.
+fn free(address: IpAddr) -> Result<SocketAddr> {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let count = u32::from(PORTS.end - PORTS.start);
+    let mut last = Err(Error::Invalid("there are no ports".into()));
+    for _ in PORTS {
+        let next = std::process::id().wrapping_mul(32).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = u16::try_from(next).map_or(PORTS.start, |next| PORTS.start + next);
+        match TcpListener::bind((address, port)) {
+            Ok(_) => return Ok(SocketAddr::new(address, port)),
+            Err(error) => last = Err(error).during(|| format!("listen on {address}, port {port}")),
+        }
+    }
+    last
 }
 
 /// etcd's arguments.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::error::{During, Error, Result};
 
-const WITHIN: Duration = Duration::from_secs(10);
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// Makes it forget every revision but the newest.
 pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {

@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 use crate::apply::apply_object;
 use crate::error::{During, Error, Result};
 
-const OCCUPIED_WITHIN: Duration = Duration::from_secs(30);
+/// On a busy machine, too.
+const OCCUPIED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const THROTTLED: &str = "kube-harness-throttled";
 

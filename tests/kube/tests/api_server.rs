@@ -17,7 +17,7 @@ use serde_json::json;
 
 /// The oldest Kubernetes that we support.
 const OLDEST: (u32, u32) = (1, 32);
-const WITHIN: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(120);
 
 fn server() -> &'static ApiServer {
     ApiServer::shared().unwrap()
