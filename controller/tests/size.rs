@@ -70,7 +70,7 @@ async fn served(client: &Client) -> Api<VnicAttachment> {
         server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
     }
     let objects: Api<VnicAttachment> = Api::all(client.clone());
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while let Err(error) = objects.list(&ListParams::default()).await {
         assert!(Instant::now() < deadline, "{error}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -13,7 +13,7 @@ use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const WITHIN: Duration = Duration::from_secs(30);
+const WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const NAMESPACE: &str = "kube-system";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";

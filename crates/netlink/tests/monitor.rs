@@ -14,7 +14,7 @@ use netlink::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{Family, IfName, MacAddr, Priority, TableId};
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn wait_for(monitor: &mut Monitor, wanted: impl Fn(&Event) -> bool) -> Event {
     let end = Instant::now() + DEADLINE;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sandbox::{Agent, Container, Image, Node, NodeSpec, NpnShape, SubnetSpec, Vcn, VnicSpec};
 
 /// Far beyond what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A node as it boots.
 pub(crate) struct World {

@@ -8,7 +8,7 @@ use netlink::{Address, Socket};
 use sandbox::{DropReason, Pod};
 use vcn::{METADATA_ADDRESS, METADATA_ADDRESS_V6};
 
-use crate::world::World;
+use crate::world::{World, wait_for};
 
 const ANSWER: Duration = Duration::from_secs(3);
 const RESOLVER: u16 = 53;
@@ -52,12 +52,12 @@ fn a_pod_with_ipv6_alone_asks_for_names_time_and_metadata_and_for_nothing_else_t
     let [one, two] = world.servers();
     let (v4, v6) = (IpAddr::V4(METADATA_ADDRESS), IpAddr::V6(METADATA_ADDRESS_V6));
     for server in [&one, &two] {
-        assert!(asks_time(&server.pod, v4), "{}", server.label);
+        wait_for(&server.label, || asks_time(&server.pod, v4));
         without_ipv4(&server.pod, server.address.ipv4.unwrap());
         assert!(!asks_time(&server.pod, v4), "{} has no IPv4 any more", server.label);
-        assert!(asks_time(&server.pod, v6), "{}", server.label);
+        wait_for(&server.label, || asks_time(&server.pod, v6));
         for port in [RESOLVER, METADATA] {
-            assert!(connects(&server.pod, v6, port), "{}, port {port}", server.label);
+            wait_for(&format!("{}, port {port}", server.label), || connects(&server.pod, v6, port));
         }
         assert!(!connects(&server.pod, v6, OTHER), "{}", server.label);
     }

@@ -107,7 +107,8 @@ async fn silence_and_half_replies_time_out_and_are_tried_again() {
 async fn the_deadline_ends_it_whatever_attempts_are_left() {
     let policy = Policy { attempts: u32::MAX, deadline: Duration::from_millis(80), ..patient() };
     let (instance, _) = ask(vec![Reply::Status(503)], policy.clone()).await;
-    assert!(matches!(failure(instance).1, Failure::Status { status: 503, .. }));
+    // The last of them may have been under way.
+    assert!(matches!(failure(instance).1, Failure::Status { status: 503, .. } | Failure::TimedOut(_)));
     let (instance, _) = ask(vec![Reply::Silence], policy).await;
     assert!(matches!(failure(instance), (1, Failure::TimedOut(allowed)) if allowed <= Duration::from_millis(80)));
 }
