@@ -4,11 +4,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::json;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
+
+use crate::profile::stamp::profile_of;
 
 /// For one write.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -59,7 +63,11 @@ impl ObjectError {
     /// Whether the object is another than was known: it is looked at again as soon as it is known.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Kubernetes { source, .. } if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 409))
+        let Self::Kubernetes { source, .. } = self else { return false };
+        let kube::Error::Api(status) = source.as_ref() else { return false };
+        // What a patch is conditional on: 422 as a wrong field is, but no field is named.
+        let fields = status.details.as_ref().map_or(0, |details| details.causes.len());
+        status.code == 409 || status.code == 422 && fields == 0
     }
 }
 
@@ -88,10 +96,17 @@ impl Objects for KubeObjects {
             finalizers.push(VNIC_FINALIZER);
         }
         // With the version, for the list is written as a whole and others' finalizers are in it.
-        let patch = json!({ "metadata": {
+        let mut metadata = json!({
             "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": finalizers,
-        }});
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        });
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| wanted && profile_of(object).is_some()) {
+            // Who wrote which field is a quarter of the object, and for one that a profile made it is always us. The API
+            // server does not begin anew until somebody applies something. A user's object keeps it: without it, the next
+            // `kubectl apply --server-side` would be a conflict.
+            metadata.insert("managedFields".to_owned(), json!([{}]));
+        }
+        let patch = json!({ "metadata": metadata });
+        let params = params();
         let name = object.name_any();
         let patch = Patch::Merge(&patch);
         let asked = self.0.patch(&name, &params, &patch);
@@ -99,18 +114,34 @@ impl Objects for KubeObjects {
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
-        let patch = json!({
-            "apiVersion": VnicAttachment::api_version(&()),
-            "kind": VnicAttachment::kind(&()),
-            "metadata": { "uid": object.uid() },
-            "status": status,
-        });
-        let params = PatchParams::apply(FIELD_MANAGER).force();
         let name = object.name_any();
-        let patch = Patch::Apply(&patch);
+        let doing = "writing the status";
+        let status = serde_json::to_value(status).map_err(|error| ObjectError::Kubernetes {
+            doing,
+            name: name.clone(),
+            source: Box::new(kube::Error::SerdeError(error)),
+        })?;
+        let patch =
+            Patch::Json::<()>(json_patch::Patch(vec![is(["metadata", "uid"], object.uid()), put(["status"], status)]));
+        let params = params();
         let asked = self.0.patch_status(&name, &params, &patch);
-        present(answered("writing the status", &name, asked).await).map(drop)
+        present(answered(doing, &name, asked).await).map(drop)
     }
+}
+
+/// Never by apply: with that, the API server would begin to write down who owns which field.
+pub(crate) fn params() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// The patch is refused unless this is so.
+pub(crate) fn is<const N: usize>(path: [&str; N], value: impl Into<Value>) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value: value.into() })
+}
+
+/// In the place of whatever is there.
+pub(crate) fn put<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: PointerBuf::from_tokens(path), value })
 }
 
 async fn answered<T>(

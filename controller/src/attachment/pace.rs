@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::VnicAttachment;
 
+use super::status::node_name;
 use super::tidings::is_settled;
 
 /// Of a look: the instance, its list, and what else comes once.
@@ -46,7 +47,7 @@ pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node:
     objects.into_iter().all(|object| {
         let status = object.status.as_ref();
         let named = status.and_then(|status| status.node_name.as_deref());
-        is_settled(object, status) && (node.is_none() || named == node)
+        is_settled(object, status) && (node.and_then(node_name).is_none() || named == node)
     })
 }
 

@@ -151,7 +151,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     }
     if let Some(live) = case.live() {
         return match (live.state(), &live.vnic) {
-            (AttachmentState::Attached, Some(vnic)) => present::plan(case, (live, vnic), wanted, observed, plan),
+            (AttachmentState::Attached, Some(vnic)) => present::plan(case, vnic, wanted, plan),
             (AttachmentState::Detaching, _) => {
                 Verdict::without_vnic(Reason::Detaching, "somebody detaches it; it is attached again when it is gone")
             }

@@ -68,9 +68,8 @@ pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: Verdict, said: Said
 }
 
 fn facts(status: Option<&VnicAttachmentStatus>) -> Facts {
-    let VnicAttachmentStatus { vnic_id, mac_address, vlan_tag, own_addresses, ipv4_count, ipv6_count, .. } =
-        status.cloned().unwrap_or_default();
-    Facts { vnic_id, mac_address, vlan_tag, own_addresses, ipv4_count, ipv6_count }
+    let VnicAttachmentStatus { vnic_id, own_addresses, .. } = status.cloned().unwrap_or_default();
+    Facts { vnic_id, own_addresses, ..Facts::default() }
 }
 
 fn level(reason: Reason) -> Level {

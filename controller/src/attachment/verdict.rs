@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use api::AttachmentReason;
-use vcn::{MacAddr, Ocid};
+use vcn::Ocid;
 
 /// What is to be said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +32,6 @@ pub struct Said {
 pub struct Facts {
     /// The VNIC.
     pub vnic_id: Option<Ocid>,
-    /// Its Ethernet address.
-    pub mac_address: Option<MacAddr>,
-    /// Its 802.1Q tag, on bare metal.
-    pub vlan_tag: Option<u16>,
     /// Its own addresses.
     pub own_addresses: Vec<IpAddr>,
     /// How many it has beside its own.

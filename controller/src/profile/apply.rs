@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use api::{FIELD_MANAGER, PROFILE_FINALIZER, VnicAttachment, VnicProfile, VnicProfileStatus};
+use api::{FIELD_MANAGER, PROFILE_FINALIZER, PROFILE_LABEL, VnicAttachment, VnicProfile, VnicProfileStatus};
 use futures::{StreamExt, stream};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 use thiserror::Error;
 use tokio::time::timeout;
 
 use super::plan::{Profile, Step, Target};
+use crate::attachment::objects::{is, params, put};
 
 /// Requests at once.
 const AT_ONCE: usize = 8;
@@ -54,9 +55,19 @@ pub async fn write_status(client: &Client, profile: &str, status: &VnicProfileSt
 
 async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step: &Step) -> Result<(), ApplyError> {
     match step {
-        Step::Make(stamp) | Step::Change { stamp, .. } => {
-            let params = PatchParams::apply(FIELD_MANAGER).force();
-            in_time(api.patch(&stamp.name, &params, &Patch::Apply(stamp.object()))).await
+        Step::Make(stamp) => {
+            let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            settled(in_time(api.create(&params, &stamp.object())).await)
+        }
+        Step::Change { stamp, .. } => {
+            let spec = serde_json::to_value(stamp.spec())
+                .map_err(|error| ApplyError::Refused(Box::new(kube::Error::SerdeError(error))))?;
+            let patch = json_patch::Patch(vec![
+                // Whose label was taken off is its user's.
+                is(["metadata", "labels", PROFILE_LABEL], stamp.profile.as_str()),
+                put(["spec"], spec),
+            ]);
+            in_time(api.patch(&stamp.name, &params(), &Patch::Json::<()>(patch))).await
         }
         Step::Remove { object, .. } | Step::Replace { object, .. } => delete(api, object).await,
         Step::Guard(profile) => {
@@ -73,8 +84,7 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
 /// Of the version that was read: another one may have other finalizers.
 async fn set_finalizers(api: &Api<VnicProfile>, profile: &Profile, all: Vec<&str>) -> Result<(), ApplyError> {
     let metadata = json!({ "resourceVersion": profile.version, "finalizers": all });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    settled(in_time(api.patch(&profile.name, &params, &Patch::Merge(json!({ "metadata": metadata })))).await)
+    settled(in_time(api.patch(&profile.name, &params(), &Patch::Merge(json!({ "metadata": metadata })))).await)
 }
 
 /// Of the version that was read: taking the label off makes an object its user's. Where it is another by now, the watch tells,
@@ -85,7 +95,7 @@ async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyE
     settled(in_time(api.delete(&object.name, &params)).await)
 }
 
-/// The object is gone, or another one by now: what there is to do about that, the next plan knows.
+/// The object is gone, or there already, or another one by now: what there is to do about that, the next plan knows.
 fn settled(outcome: Result<(), ApplyError>) -> Result<(), ApplyError> {
     match outcome {
         Err(ApplyError::Refused(error)) if matches!(&*error, kube::Error::Api(status) if [404, 409].contains(&status.code)) => {

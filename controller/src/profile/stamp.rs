@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{PROFILE_LABEL, VNIC_FINALIZER, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use vcn::Ocid;
@@ -57,7 +57,7 @@ impl Stamp {
         }
     }
 
-    /// The object as it is to be written, with the finalizer: one write less, and one manager less of its fields. Nobody
+    /// The object as it is made. Its finalizer comes when its VNIC is asked for, with a write that makes it smaller. Nobody
     /// owns it, as an owner reference would be an eighth of its size; a finalizer on the profile does what is needed.
     #[must_use]
     pub fn object(&self) -> VnicAttachment {
@@ -65,7 +65,6 @@ impl Stamp {
         object.metadata = ObjectMeta {
             name: Some(self.name.clone()),
             labels: Some([(PROFILE_LABEL.to_owned(), self.profile.clone())].into()),
-            finalizers: Some(vec![VNIC_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         };
         object
@@ -97,7 +96,6 @@ impl Stamp {
             ("freeformTags", there.freeform_tags != wanted.freeform_tags),
             ("onDelete", there.on_delete != wanted.on_delete),
             ("requestedAddresses", !object.spec.requested_addresses.is_empty()),
-            ("finalizer", !object.finalizers().iter().any(|own| own == VNIC_FINALIZER)),
         ];
         let changeable = names(&changeable);
         // Whatever there is, with nothing of it copied: a field more is an error here.
@@ -158,14 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_with_its_label_its_finalizer_and_nothing_of_others() {
+    fn it_is_made_with_its_label_and_nothing_of_others() {
         let expected = serde_json::json!({
             "apiVersion": "oke.oraclecloud.com/v1alpha1",
             "kind": "VnicAttachment",
             "metadata": {
                 "name": "storage.net1.5ee60e236e20",
-                "labels": {"oke.oraclecloud.com/profile": "storage"},
-                "finalizers": ["oke.oraclecloud.com/vnic"]
+                "labels": {"oke.oraclecloud.com/profile": "storage"}
             },
             "spec": {
                 "instanceId": "ocid1.instance.oc1.iad.anyhqlexample",
@@ -185,14 +182,9 @@ mod tests {
         assert_eq!(stamp.difference(&object), Difference::None, "others' labels are others'");
         object.spec.vnic.ipv4_count = 3;
         object.spec.vnic.mtu = Some(1500);
-        object.metadata.finalizers = None;
-        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu", "finalizer"]));
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu"]));
         object.spec.vnic.nic_index = Some(0);
-        assert_eq!(
-            stamp.difference(&object),
-            Difference::Changeable(vec!["ipv4Count", "mtu", "finalizer"]),
-            "0 is the default"
-        );
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu"]), "0 is the default");
         object.spec.vnic.nic_index = Some(1);
         object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.other".parse().unwrap();
         assert_eq!(stamp.difference(&object), Difference::Fixed(vec!["subnetId", "nicIndex"]));

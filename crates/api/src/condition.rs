@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::reason::Reason;
 use crate::schema;
 
-/// The most characters of a message: conditions are most of an object's size.
-pub const MESSAGE_MAX: usize = 200;
+/// The most bytes of a message, as etcd holds it: conditions are most of an object's size.
+pub const MESSAGE_MAX: usize = 160;
 
 /// One condition, as it is written. Words are texts here, so that a version can read what a later one wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -32,7 +32,7 @@ pub struct Condition {
     pub reason: String,
     /// The reason in words, for people; absent where the word says it all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(schema_with = "schema::text::<200>")]
+    #[schemars(schema_with = "schema::text::<160>")]
     pub message: String,
     /// When the status last became another.
     #[schemars(schema_with = "schema::time")]
@@ -69,7 +69,7 @@ impl Condition {
             kind: kind.as_str().to_owned(),
             status: reason.status().as_str().to_owned(),
             reason: reason.as_str().to_owned(),
-            message: cut(message),
+            message: cut(message, MESSAGE_MAX),
             last_transition_time: now,
         }
     }
@@ -85,23 +85,6 @@ impl Condition {
 #[must_use]
 pub fn find(conditions: &[Condition], kind: ConditionType) -> Option<&Condition> {
     conditions.iter().find(|condition| condition.kind == kind.as_str())
-}
-
-/// Puts conditions that were found out together in their places. A message that Ready has too is said there alone, where
-/// the column shows it. Returns whether anything is another now: if not, there is nothing to write.
-pub fn set_all(conditions: &mut Vec<Condition>, new: impl IntoIterator<Item = Condition>) -> bool {
-    let mut new: Vec<Condition> = new.into_iter().collect();
-    let ready = find(&new, ConditionType::Ready).map(|ready| ready.message.clone());
-    for condition in &mut new {
-        if condition.kind != ConditionType::Ready.as_str() && Some(&condition.message) == ready.as_ref() {
-            condition.message.clear();
-        }
-    }
-    let mut changed = false;
-    for condition in new {
-        changed |= set(conditions, condition);
-    }
-    changed
 }
 
 /// Puts a condition in its place. The time of the last transition stays where the status does. Returns whether anything
@@ -155,11 +138,35 @@ impl fmt::Display for ConditionStatus {
     }
 }
 
-fn cut(message: &str) -> String {
-    if message.chars().count() <= MESSAGE_MAX {
-        return message.to_owned();
+/// How many bytes a text takes in etcd, without its quotes: as JSON, in which the API server writes `<`, `>` and `&` in six
+/// characters, as it does control characters.
+#[must_use]
+pub fn stored(text: &str) -> usize {
+    text.chars().map(stored_char).sum()
+}
+
+/// As much of a text as takes no more than so many bytes in etcd; what is cut off is shown by an ellipsis.
+#[must_use]
+pub fn cut(text: &str, most: usize) -> String {
+    const ELLIPSIS: char = '…';
+    if stored(text) <= most {
+        return text.to_owned();
     }
-    message.chars().take(MESSAGE_MAX - 1).chain(['…']).collect()
+    let mut room = most.saturating_sub(stored_char(ELLIPSIS));
+    let fits = |char: &char| {
+        let rest = room.checked_sub(stored_char(*char));
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain([ELLIPSIS]).collect()
+}
+
+const fn stored_char(char: char) -> usize {
+    match char {
+        '"' | '\\' => 2,
+        '<' | '>' | '&' | '\0'..='\x1f' | '\u{2028}' | '\u{2029}' => 6,
+        other => other.len_utf8(),
+    }
 }
 
 #[cfg(test)]
@@ -187,20 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_said_once() {
-        let ready = |message| Condition::new(ConditionType::Ready, SubnetFull, message, at(100));
-        let mut conditions = Vec::new();
-        assert!(set_all(&mut conditions, [attached(SubnetFull, "no address", 100), ready("no address")]));
-        assert_eq!(conditions, [attached(SubnetFull, "", 100), ready("no address")]);
-        assert!(!set_all(&mut conditions, [attached(SubnetFull, "no address", 200), ready("no address")]));
-        assert!(set_all(&mut conditions, [attached(SubnetFull, "no block", 300), ready("no address")]));
-        assert_eq!(conditions, [attached(SubnetFull, "no block", 100), ready("no address")]);
-    }
-
-    #[test]
-    fn a_long_message_is_cut_to_what_the_schema_allows() {
-        let message = attached(SubnetFull, &"é".repeat(500), 1).message;
-        assert_eq!((message.chars().count(), message.chars().last()), (MESSAGE_MAX, Some('…')));
+    fn a_long_message_is_cut_to_what_it_may_take_in_etcd() {
+        for (text, shown) in [("é", 78), ("<", 26), ("x", 157), ("\"", 78), ("\n", 26)] {
+            let message = attached(SubnetFull, &text.repeat(500), 1).message;
+            assert_eq!(message, format!("{}…", text.repeat(shown)));
+            assert!(stored(&message) <= MESSAGE_MAX, "{message}");
+        }
+        assert_eq!(attached(SubnetFull, &"x".repeat(MESSAGE_MAX), 1).message, "x".repeat(MESSAGE_MAX));
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod npn;
 mod provider_id;
 mod reason;
 mod schema;
+mod size;
 mod vnic_attachment;
 mod vnic_name;
 mod vnic_profile;
@@ -33,12 +34,13 @@ pub use annotation::{AnnotationError, wanted_profiles};
 pub use condition::{Condition, ConditionStatus, ConditionType};
 pub use field::{Field, FieldError};
 pub use names::{
-    CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG, TAG_PREFIX, UID_TAG,
-    VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
+    CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG,
+    TAG_PREFIX, UID_TAG, VERSION, VNIC_FINALIZER, VNICS_ANNOTATION,
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
 pub use reason::{AttachmentReason, ProfileReason, Reason};
+pub use size::MOST as OBJECT_MAX;
 pub use vnic_attachment::{VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};
 pub use vnic_profile::{ProfileSummary, VnicProfile, VnicProfileSpec, VnicProfileStatus};

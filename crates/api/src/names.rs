@@ -18,8 +18,8 @@ pub const PROFILE_FINALIZER: &str = "oke.oraclecloud.com/profile";
 /// On a VnicAttachment: the VnicProfile that it was made from. Its value is the profile's name, hence the names' length.
 pub const PROFILE_LABEL: &str = "oke.oraclecloud.com/profile";
 
-/// The one field manager of the controller's writes.
-pub const FIELD_MANAGER: &str = "oke-node-manager-controller";
+/// The one field manager of the controller's writes. It stands in users' own objects twice.
+pub const FIELD_MANAGER: &str = "oke-node-controller";
 
 /// Free-form tags that begin so are the controller's: users' tags must not.
 pub const TAG_PREFIX: &str = "oke-node-manager/";
@@ -31,3 +31,6 @@ pub const UID_TAG: &str = "oke-node-manager/uid";
 pub const NAME_TAG: &str = "oke-node-manager/name";
 /// On a VNIC that was left to whoever wants it: the `metadata.uid` of the VnicAttachment that it was made for. Nobody's since.
 pub const RELEASED_TAG: &str = "oke-node-manager/released";
+
+/// The most bytes of a Node's name that is written into a VnicAttachment's status: a Linux host name has no more.
+pub const NODE_NAME_MAX: usize = 64;

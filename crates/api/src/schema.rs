@@ -3,6 +3,10 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+/// The longest OCID: what OKE's own NativePodNetwork allows for one. Those of a network security group in the region of the
+/// longest name have 108 characters.
+const OCID_MAX: u32 = 128;
+
 /// An OCID of an instance.
 pub(crate) fn instance(_: &mut SchemaGenerator) -> Schema {
     ocid("instance")
@@ -20,9 +24,9 @@ pub(crate) fn security_groups(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Any OCID, in a status.
+/// An OCID in a status.
 pub(crate) fn any_ocid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "maxLength": 255 })
+    json_schema!({ "type": "string", "maxLength": OCID_MAX })
 }
 
 /// A whole number without a `format`, which the API server would only warn about.
@@ -40,6 +44,9 @@ pub(crate) fn generation(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "integer", "format": "int64", "minimum": 0 })
 }
 
+/// What etcd holds in six bytes each is not needed in a name: these and both of Unicode's line ends.
+const NO_CONTROL_CHARACTERS: &str = "^[^\\x00-\\x1f\u{2028}\u{2029}]*$";
+
 /// A DNS label.
 pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
     label()
@@ -47,7 +54,7 @@ pub(crate) fn dns_label(_: &mut SchemaGenerator) -> Schema {
 
 /// Names of namespaces.
 pub(crate) fn namespaces(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set", "items": label() })
+    json_schema!({ "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set", "items": label() })
 }
 
 /// A text in a status.
@@ -58,6 +65,11 @@ pub(crate) fn text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
 /// A text that must say something.
 pub(crate) fn some_text<const MAX: u32>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX })
+}
+
+/// A name in the OCI console.
+pub(crate) fn display_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": 255, "pattern": NO_CONTROL_CHARACTERS })
 }
 
 /// Up to so many texts, in a status.
@@ -103,7 +115,7 @@ pub(crate) fn destination(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn freeform_tags(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 7,
-        "additionalProperties": { "type": "string", "maxLength": 256 },
+        "additionalProperties": { "type": "string", "maxLength": 256, "pattern": NO_CONTROL_CHARACTERS },
         "x-kubernetes-validations": [
             {
                 "rule": "self.all(key, key.matches('^[!-~]{1,100}$') && !key.contains('.'))",
@@ -161,6 +173,6 @@ fn label() -> Schema {
 /// Never wider than what [`vcn::Ocid`] reads: one object that cannot be read would hide the others of its list.
 fn ocid(kind: &str) -> Schema {
     json_schema!({
-        "type": "string", "maxLength": 255, "pattern": format!(r"^ocid1\.{kind}\.[A-Za-z0-9._-]*\.[A-Za-z0-9_-]+$")
+        "type": "string", "maxLength": OCID_MAX, "pattern": format!(r"^ocid1\.{kind}\.[A-Za-z0-9._-]*\.[A-Za-z0-9_-]+$")
     })
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use vcn::{MacAddr, Ocid};
+use vcn::Ocid;
 
 use crate::condition::Condition;
 use crate::schema;
@@ -26,7 +26,8 @@ use crate::vnic_template::VnicTemplate;
     status = "VnicAttachmentStatus",
     derive = "PartialEq",
     doc = "One VNIC on one instance.",
-    selectable = ".spec.instanceId"
+    selectable = ".spec.instanceId",
+    validation = Rule::new(crate::size::attachment()).message(crate::size::message().as_str()).field_path(".spec").optional_old_self(true)
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -66,32 +67,17 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The Node whose providerID names the instance.
+    /// The Node whose providerID names the instance; absent where its name has more than 64 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::text::<253>")]
+    #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,
-    /// The OCID of the VNIC, once it is attached.
+    /// The OCID of the VNIC, once it is attached. By it, the metadata service and the OCI API have its MAC, its VLAN tag and
+    /// all its addresses, and `oke-node-agent pools` on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_ocid")]
     pub vnic_id: Option<Ocid>,
-    /// Its Ethernet address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::text::<17>")]
-    pub mac_address: Option<MacAddr>,
-    /// Its 802.1Q tag on bare metal; 0 is untagged. Absent on virtual machines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::integer::<0, 4094>")]
-    pub vlan_tag: Option<u16>,
     /// Its own address in each family that its subnet has, IPv4 first: the host's, never a pod's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::texts::<2, 39>")]
     pub own_addresses: Vec<IpAddr>,
-    /// How many private IPv4 addresses it has beside its own. Which: `oke-node-agent pools` on the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::count")]
-    pub ipv4_count: Option<u32>,
-    /// How many IPv6 addresses it has beside its own. Which: `oke-node-agent pools` on the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::count")]
-    pub ipv6_count: Option<u32>,
 }

@@ -49,13 +49,13 @@ pub struct VnicTemplate {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv6_count: u8,
-    /// The namespaces whose pods may use it, at most 64; none if absent. With purpose Attach only.
+    /// The namespaces whose pods may use it, at most 32; none if absent. With purpose Attach only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// What the host reaches by it beside its subnet, at most 32 routes; none if absent.
+    /// What the host reaches by it beside its subnet, at most 16 routes; none if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
     /// The largest packet in bytes, 1280 to 9000; 9000 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct VnicTemplate {
     pub assign_public_ip: bool,
     /// Its name in the OCI console, 1 to 255 characters; that of the VnicAttachment if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::some_text::<255>")]
+    #[schemars(schema_with = "schema::display_name")]
     pub display_name: Option<String>,
     /// Its free-form tags, at most 7 beside three of the controller's; none if absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -9,20 +9,14 @@ use vcn::Family;
 
 use super::{Case, Plan, Wanted, wish};
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::{Machine, Observed, Seen, SeenVnic};
+use crate::attachment::observed::SeenVnic;
 use crate::attachment::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
 /// Fewer are asked for one by one: each has its own answer.
 const SEVERAL: usize = 2;
 
-pub(super) fn plan(
-    case: &Case<'_>,
-    (seen, vnic): (&Seen, &SeenVnic),
-    wanted: &Wanted<'_>,
-    observed: &Observed,
-    plan: &mut Plan,
-) -> Verdict {
+pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
     let mut ready = None;
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
@@ -38,7 +32,7 @@ pub(super) fn plan(
     Verdict {
         attached: Said::new(Reason::Attached, "the VNIC is on the instance"),
         ready: Some(ready.unwrap_or_else(|| Said::new(Reason::Ready, "the VNIC is as asked"))),
-        facts: facts(case, (seen, vnic), &observed.machine),
+        facts: facts(case, vnic),
     }
 }
 
@@ -130,18 +124,15 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
     all.iter().filter(counts).collect()
 }
 
-fn facts(case: &Case<'_>, (seen, own): (&Seen, &SeenVnic), machine: &Machine) -> Facts {
+fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
     let vnic = &own.vnic.value;
     let beside = |family| ours(case, &own.addresses, family);
     let mut ipv6 = vnic.ipv6_addresses.iter().copied();
     let beside_ipv6 = beside(Family::Ipv6);
     let own_ipv6 = ipv6.find(|address| !beside_ipv6.iter().any(|other| other.ip_address == *address));
     let own_addresses: Vec<IpAddr> = vnic.private_ip.into_iter().chain(own_ipv6).collect();
-    let is_metal = matches!(machine, Machine::There { shape, .. } if shape.starts_with("BM."));
     Facts {
         vnic_id: Some(vnic.id.clone()),
-        mac_address: vnic.mac_address,
-        vlan_tag: seen.attachment.vlan_tag.filter(|_| is_metal),
         own_addresses,
         ipv4_count: u32::try_from(beside(Family::Ipv4).len()).ok(),
         ipv6_count: u32::try_from(beside_ipv6.len()).ok(),

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use oci::{AttachmentState, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
 use resident::reload::Configuration;
 use tokio::sync::watch;
-use vcn::Ocid;
+use vcn::{Family, Ocid};
 
 use crate::args::Args;
 use crate::attachment::mark::Mark;
@@ -288,6 +288,12 @@ impl Scene {
         assert_eq!(live.len(), 1, "{live:?}");
         assert_eq!(live[0].lifecycle_state, AttachmentState::Attached);
         self.cloud.vnic(live[0].vnic_id.as_ref().unwrap()).await.unwrap().value
+    }
+
+    /// How many IPv4 addresses the VNIC has beside its own.
+    pub(super) async fn addresses_beside(&self) -> usize {
+        let all = self.cloud.addresses(&self.vnic().await.id, Family::Ipv4).await.unwrap();
+        all.iter().filter(|address| !address.is_primary).count()
     }
 
     pub(super) fn statuses(&self) -> usize {

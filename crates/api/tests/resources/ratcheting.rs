@@ -5,11 +5,13 @@ use kube_harness::ApiServer;
 use serde_json::{Value, json};
 
 use crate::cluster::{api, typed, wait_for};
-use crate::sample::{attachment, with};
+use crate::sample::{attachment, ocid, with};
 
-/// The definition, as a version without bounds and rules for routes would have had it.
+/// The definition, as a version without bounds and rules for routes and for sizes would have had it.
 fn laxer() -> Value {
     let mut crd = serde_json::to_value(&api::crd::all()[0]).unwrap();
+    let whole = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").unwrap().as_object_mut().unwrap();
+    whole.remove("x-kubernetes-validations").unwrap();
     let routes = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/routes/items";
     let routes = crd.pointer_mut(routes).unwrap().as_object_mut().unwrap();
     routes.remove("x-kubernetes-validations");
@@ -26,6 +28,9 @@ async fn an_older_object_that_breaks_a_newer_rule_can_still_be_changed_elsewhere
     let attachments = api(&client, "VnicAttachment");
     let object = with(attachment("older"), json!({ "routes": [{ "destination": "0.0.0.0/0" }], "mtu": 9000 }));
     attachments.create(&PostParams::default(), &typed(&object)).await.unwrap();
+    let groups: Value = (0..5).map(|number| ocid("networksecuritygroup", number)).collect();
+    let large = json!({ "nsgIds": groups, "displayName": "d".repeat(255), "mtu": 9000 });
+    attachments.create(&PostParams::default(), &typed(&with(attachment("large"), large))).await.unwrap();
 
     server.apply_object(typed_crd(serde_json::to_value(&api::crd::all()[0]).unwrap())).await.unwrap();
     let change = |spec: Value| {
@@ -45,6 +50,19 @@ async fn an_older_object_that_breaks_a_newer_rule_can_still_be_changed_elsewhere
     assert!(refusal.contains("must be a CIDR block without host bits"), "{refusal}");
     change(json!({ "mtu": 1500 })).await.unwrap();
     change(json!({ "routes": [{ "destination": "10.1.0.0/16" }] })).await.unwrap();
+
+    // What is too large can be told of, kept and let go; only its spec must become smaller with the next change.
+    let patch = |patch: Value| {
+        let attachments = attachments.clone();
+        async move { attachments.patch("large", &PatchParams::default(), &Patch::Merge(patch)).await }
+    };
+    patch(json!({ "metadata": { "finalizers": ["example.com/kept"] } })).await.unwrap();
+    let status = Patch::Merge(json!({ "status": { "observedGeneration": 1 } }));
+    attachments.patch_status("large", &PatchParams::default(), &status).await.unwrap();
+    let refusal = patch(json!({ "spec": { "mtu": 1500 } })).await.unwrap_err().to_string();
+    assert!(refusal.contains("is too large"), "{refusal}");
+    patch(json!({ "spec": { "displayName": null } })).await.unwrap();
+    patch(json!({ "metadata": { "finalizers": null } })).await.unwrap();
 }
 
 fn typed_crd(mut crd: Value) -> Value {

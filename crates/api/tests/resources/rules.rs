@@ -65,7 +65,21 @@ fn cases() -> Vec<Case> {
     cases.extend(attachment_fields());
     cases.extend(template_fields());
     cases.extend(profile_fields());
+    cases.extend(sizes());
     cases
+}
+
+fn sizes() -> Vec<Case> {
+    let large = "is too large: with the object's name it may take 900 bytes, of which an OCID is about 100: fewer security \
+                 groups, routes, namespaces or tags";
+    let groups = |count: u32| (0..count).map(|number| ocid("networksecuritygroup", number)).collect::<Value>();
+    let spec = |name: usize| json!({ "nsgIds": groups(5), "displayName": "d".repeat(name) });
+    let named = |name: &str| Create(with(attachment(name), spec(1)));
+    vec![
+        field("spec", large, spec(1), spec(200)),
+        template("spec.attachments", large, spec(1), spec(200)),
+        Case { field: "spec", message: large, accepted: named("short"), refused: named(&"l".repeat(200)) },
+    ]
 }
 
 fn fixed_fields() -> Vec<Case> {
@@ -278,7 +292,10 @@ async fn try_it(client: &kube::Client, object: &Try) -> Result<Value, Vec<Compla
 fn collect(path: &str, schema: &Value, rules: &mut BTreeSet<Complaint>) {
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let field = rule["fieldPath"].as_str().unwrap_or_default();
-        rules.insert((format!("{path}{field}"), rule["message"].as_str().unwrap().to_owned()));
+        rules.insert((
+            format!("{path}{field}").trim_start_matches('.').to_owned(),
+            rule["message"].as_str().unwrap().to_owned(),
+        ));
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let dot = if path.is_empty() { "" } else { "." };

@@ -1,136 +1,72 @@
-//! What an object costs in etcd, everything counted: metadata, managedFields, spec and status, as etcd holds them.
-//! At most 2 KB for a VNIC that somebody asked for.
+//! What the definitions count is what etcd holds: a name and a spec take 900 bytes at most, which leaves room for the rest of
+//! an object (`controller/tests/size.rs`).
 
-use api::condition::{MESSAGE_MAX, set_all};
-use api::{AttachmentReason, Condition, ConditionType, Reason};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{api, client, server};
+use crate::cluster::{api, client, server, try_create, typed};
 use crate::sample::{attachment, ocid, profile, with, with_template};
 
-const MOST: usize = 2048;
+const MOST: usize = 900;
+const TOO_LARGE: &str = "is too large: with the object's name it may take 900 bytes";
+/// The rule counts a comma after each last one, `true` as `false`, and `Host` as `Attach`.
+const ROUNDED_UP: usize = 8;
 
-/// Writes it as the controller does, spec and status applied each whole, and returns how many bytes etcd holds.
-async fn bytes(object: Value, status: &Value) -> usize {
+fn groups(count: u32) -> Value {
+    (0..count).map(|number| ocid("networksecuritygroup", number)).collect()
+}
+
+/// Specs that are small enough, each with other fields.
+fn specs() -> [Value; 5] {
+    let routes = json!([
+        { "destination": "10.1.0.0/16" }, { "destination": "fd00:1234::/48", "via": "fd00:1::1" },
+        { "destination": "172.16.0.0/12", "via": "10.0.0.1" },
+    ]);
+    let tags = json!({ "k&<>": "\"\\<é>&", "cost-center": "storage" });
+    let addresses = json!(["10.0.0.5", "2603:c020:400e:fe00:1234:5678:9abc:def0"]);
+    [
+        json!({ "nsgIds": groups(2) }),
+        json!({ "routes": routes }),
+        json!({ "freeformTags": tags, "purpose": "Attach", "allowedNamespaces": ["storage-gateways", "backup"] }),
+        json!({ "ipv4Count": 255, "ipv6Count": 255, "nicIndex": 1, "mtu": 9000, "skipSourceDestCheck": true,
+            "assignPublicIp": true, "onDelete": "Orphan", "requestedAddresses": addresses }),
+        json!({ "ipv4Count": 2, "nsgIds": groups(1), "routes": [], "freeformTags": {}, "requestedAddresses": [] }),
+    ]
+}
+
+/// How many bytes etcd holds of the object's name and its spec.
+async fn stored(object: &Value) -> usize {
+    let (name, api) = (object["metadata"]["name"].as_str().unwrap(), api(&client().await, "VnicAttachment"));
+    api.create(&PostParams::default(), &typed(object)).await.unwrap();
+    let key = format!("/registry/{}/vnicattachments/{name}", api::GROUP);
+    let stored = String::from_utf8(server().await.stored(&key).await.unwrap().unwrap()).unwrap();
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    name.len() + stored.trim_end().strip_suffix('}').unwrap().split_once(r#""spec":"#).unwrap().1.len()
+}
+
+#[tokio::test]
+async fn what_is_counted_is_what_etcd_holds() {
     let client = client().await;
-    let (kind, name) = (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
-    let api = api(&client, kind);
-    let us = PatchParams::apply(api::FIELD_MANAGER).force();
-    api.patch(name, &us, &Patch::Apply(&object)).await.unwrap();
-    let status =
-        json!({ "apiVersion": object["apiVersion"], "kind": kind, "metadata": { "name": name }, "status": status });
-    api.patch_status(name, &us, &Patch::Apply(&status)).await.unwrap();
-    let key = format!("/registry/{}/{}s/{name}", api::GROUP, kind.to_lowercase());
-    let value = server().await.stored(&key).await.unwrap().unwrap();
-    println!("{name}: {} bytes in etcd: {}", value.len(), String::from_utf8_lossy(&value));
-    value.len()
+    for mut spec in specs() {
+        spec["displayName"] = json!("d".repeat(240));
+        let named = |length: usize| with(attachment(&"n".repeat(length)), spec.clone());
+        let most = 1 + MOST - stored(&named(1)).await;
+        assert!((ROUNDED_UP + 1..253).contains(&most), "it is the size that bounds it: {most} {spec}");
+        let fits = try_create(&client, &named(most - ROUNDED_UP)).await;
+        assert!(fits.is_ok(), "{spec}: {:?}", fits.err());
+        let complaints = try_create(&client, &named(most + 1)).await.unwrap_err();
+        let told = complaints.iter().any(|(field, message)| field == "spec" && message.contains(TOO_LARGE));
+        assert!(told, "{spec}: {complaints:?}");
+    }
 }
 
-fn condition(kind: ConditionType, reason: impl Reason, message: &str) -> Condition {
-    Condition::new(kind, reason, message, Time(k8s_openapi::jiff::Timestamp::from_second(1_795_000_000).unwrap()))
-}
-
-fn conditions(attached: AttachmentReason, ready: AttachmentReason, message: &str) -> Value {
-    let found = [
-        condition(ConditionType::Attached, attached, message),
-        condition(ConditionType::Configured, AttachmentReason::NotReported, ""),
-        condition(ConditionType::Ready, ready, message),
-    ];
-    let mut conditions = Vec::new();
-    set_all(&mut conditions, found);
-    serde_json::to_value(conditions).unwrap()
-}
-
-/// On bare metal, both families.
-fn attached(conditions: &Value) -> Value {
-    json!({
-        "observedGeneration": 12, "conditions": conditions, "nodeName": "10.255.255.254", "vnicId": ocid("vnic", 1),
-        "macAddress": "02:00:17:0a:0b:0c", "vlanTag": 4094, "ipv4Count": 31, "ipv6Count": 31,
-        "ownAddresses": ["10.255.255.254", "2603:c020:400e:fe00:1234:5678:9abc:def0"],
-    })
-}
-
-/// On a virtual machine, IPv4.
-fn attached_to_vm(conditions: &Value) -> Value {
-    json!({
-        "observedGeneration": 12, "conditions": conditions, "nodeName": "10.255.255.254", "vnicId": ocid("vnic", 1),
-        "macAddress": "02:00:17:0a:0b:0c", "ipv4Count": 0, "ownAddresses": ["10.255.255.254"],
-    })
-}
-
-/// As a profile makes it.
-fn stamped(name: &str, spec: Value) -> Value {
-    let mut object = with(attachment(&format!("object-storage.{name}.0123456789abcdef")), spec);
-    object["metadata"]["labels"] = json!({ api::PROFILE_LABEL: "object-storage" });
-    object["metadata"]["finalizers"] = json!([api::VNIC_FINALIZER]);
-    object
-}
-
-fn for_pods() -> Value {
-    json!({
-        "purpose": "Pods", "ipv4Count": 31, "ipv6Count": 31, "nicIndex": 1,
-        "nsgIds": [ocid("networksecuritygroup", 1), ocid("networksecuritygroup", 2)],
-    })
-}
-
-/// Bare metal, both families, a region with a long name, two security groups: more is asked of few.
+/// What OCI allows, in a region with a long name, and what is usual beside it.
 #[tokio::test]
-async fn a_large_attachment_in_order_takes_less_than_two_kilobytes() {
-    let in_order = conditions(AttachmentReason::Attached, AttachmentReason::Ready, "");
-    let bytes = bytes(stamped("in-order", for_pods()), &attached(&in_order)).await;
-    assert!(bytes <= MOST, "{bytes}");
-}
-
-#[tokio::test]
-async fn a_large_attachment_that_failed_takes_less_than_two_kilobytes_with_the_longest_messages() {
-    let message = "x".repeat(MESSAGE_MAX);
-    let failed =
-        conditions(AttachmentReason::NotAuthorizedOrNotFound, AttachmentReason::NotAuthorizedOrNotFound, &message);
-    let status = json!({ "observedGeneration": 12, "conditions": failed, "nodeName": "10.255.255.254" });
-    let bytes = bytes(stamped("failed", for_pods()), &status).await;
-    assert!(bytes <= MOST, "{bytes}");
-}
-
-#[tokio::test]
-async fn an_attachment_for_named_pods_takes_less_than_two_kilobytes() {
-    let spec = json!({
-        "purpose": "Attach", "allowedNamespaces": ["storage-gateways", "backup"], "nsgIds": [ocid("networksecuritygroup", 1)],
-        "routes": [{ "destination": "172.16.0.0/12" }, { "destination": "fd00:1234::/48", "via": "fd00:1::1" }],
-        "mtu": 1500, "freeformTags": { "cost-center": "storage" }, "displayName": "storage gateway",
-    });
-    let in_order = conditions(AttachmentReason::Attached, AttachmentReason::Ready, "");
-    let bytes = bytes(stamped("attach", spec), &attached_to_vm(&in_order)).await;
-    assert!(bytes <= MOST, "{bytes}");
-}
-
-/// Whoever fills every list gets a large object; the bounds are there so that it cannot be a huge one.
-#[tokio::test]
-async fn an_attachment_filled_to_every_bound_takes_less_than_sixteen_kilobytes() {
-    let attachment = stamped("largest", with(attachment("x"), largest())["spec"].clone());
-    let message = "x".repeat(MESSAGE_MAX);
-    let status = attached(&conditions(AttachmentReason::Attached, AttachmentReason::AddressesPending, &message));
-    let attachment = bytes(attachment, &status).await;
-    assert!((MOST..16 * 1024).contains(&attachment), "{attachment}");
-    let mut template = largest();
-    template.as_object_mut().unwrap().remove("requestedAddresses");
-    let profile = bytes(with_template(profile("largest"), template), &json!({})).await;
-    assert!(profile < 16 * 1024, "one of eight templates: {profile}");
-}
-
-fn largest() -> Value {
-    let numbers = |count: u32| 0..count;
-    let routes: Value = numbers(32)
-        .map(|n| json!({ "destination": format!("2603:c020:400e:fe{n:02}::/64"), "via": format!("2603:c020:400e:ff00:1234:5678:9abc:d{n:03}") }))
-        .collect();
-    let namespaces: Value = numbers(64).map(|n| format!("{}{n:02}", "n".repeat(61))).collect();
-    let tags: serde_json::Map<_, _> =
-        numbers(7).map(|n| (format!("{}{n}", "k".repeat(99)), json!("v".repeat(256)))).collect();
-    let addresses: Value = numbers(8).map(|n| format!("2603:c020:400e:fe00:1234:5678:9abc:def{n}")).collect();
-    json!({
-        "purpose": "Attach", "ipv4Count": 255, "ipv6Count": 255, "requestedAddresses": addresses,
-        "nsgIds": numbers(5).map(|n| ocid("networksecuritygroup", n)).collect::<Value>(),
-        "routes": routes, "allowedNamespaces": namespaces, "freeformTags": tags, "displayName": "d".repeat(255),
-    })
+async fn five_security_groups_fit() {
+    let client = client().await;
+    let more = json!({ "name": "pods", "purpose": "Pods", "nsgIds": groups(5), "ipv4Count": 31, "ipv6Count": 31, "nicIndex": 1 });
+    let fits = try_create(&client, &with_template(profile("object-storage"), more.clone())).await;
+    assert!(fits.is_ok(), "{:?}", fits.err());
+    let fits = try_create(&client, &with(attachment("object-storage-gateway"), more)).await;
+    assert!(fits.is_ok(), "{:?}", fits.err());
 }
