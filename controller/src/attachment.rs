@@ -10,6 +10,7 @@
 
 pub mod apply;
 pub mod cache;
+pub mod forgotten;
 pub mod mark;
 mod memory;
 pub mod objects;

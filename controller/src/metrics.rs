@@ -62,6 +62,7 @@ pub struct Metrics {
     objects: Family<Object, Gauge>,
     attach_seconds: Histogram,
     detached_behind: Counter,
+    forgotten: Counter,
     passes: Family<Outcome, Counter>,
     pass_seconds: Histogram,
     steps: Family<Step, Counter>,
@@ -98,6 +99,7 @@ impl Default for Metrics {
             objects: Family::default(),
             attach_seconds: Histogram::new(ATTACH_SECONDS),
             detached_behind: Counter::default(),
+            forgotten: Counter::default(),
             passes: Family::default(),
             pass_seconds: Histogram::new(PASS_SECONDS),
             steps: Family::default(),
@@ -155,6 +157,11 @@ impl Default for Metrics {
             "detached_out_of_band",
             "VNICs that somebody else detached, and that are attached again",
             &metrics.detached_behind,
+        );
+        book.single(
+            "forgotten_instances",
+            "VnicAttachments whose instance was taken for terminated: the cloud had not known it for a day",
+            &metrics.forgotten,
         );
         book.family("passes", "Looks at an instance, by how they ended", &metrics.passes);
         book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
@@ -239,6 +246,17 @@ impl Metrics {
     /// A VNIC that was asked for is there.
     pub fn attached(&self, took: Duration) {
         self.attach_seconds.observe(took.as_secs_f64());
+    }
+
+    /// An object's instance was taken for terminated.
+    pub fn forgotten(&self) {
+        self.forgotten.inc();
+    }
+
+    /// How often that was so.
+    #[cfg(test)]
+    pub(crate) fn forgotten_so_far(&self) -> u64 {
+        self.forgotten.get()
     }
 
     /// Somebody else detached a VNIC.

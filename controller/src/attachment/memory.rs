@@ -8,8 +8,9 @@ use oci::AttachmentState;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
 
+use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
-use super::observed::Observed;
+use super::observed::{Machine, Observed};
 use super::plan::{Refused, Remembered};
 use super::verdict::Said;
 
@@ -38,6 +39,8 @@ struct Object {
     spent_address_tokens: u32,
     refused: Option<Refused>,
     absent_since: Option<Instant>,
+    /// Since when there was no doubt that the instance is forgotten, and how many compartments were listed; or the doubt.
+    forgotten: Option<Result<(Instant, usize), Doubt>>,
     asked: Option<Instant>,
     written: Option<(Instant, VnicAttachmentStatus)>,
     /// Addresses asked for at once: how many there were then, and how many looks ago.
@@ -58,6 +61,9 @@ impl Memory {
         let mut took = Vec::new();
         for uid in uids {
             let object = self.objects.entry(uid.clone()).or_default();
+            if observed.machine != Machine::NotSeen {
+                object.forgotten = None;
+            }
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
             if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
@@ -88,6 +94,13 @@ impl Memory {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
             refused: object.refused.clone(),
+            forgotten: match object.forgotten {
+                Some(Ok((since, compartments))) => {
+                    Ok(Known { since: now.saturating_duration_since(since), compartments })
+                }
+                Some(Err(doubt)) => Err(doubt),
+                None => Err(Doubt::NotLooked),
+            },
             absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
             coming: object
                 .bulks
@@ -98,6 +111,16 @@ impl Memory {
             bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
         };
         self.objects.iter().map(|(uid, object)| (uid.clone(), of(object))).collect()
+    }
+
+    /// The instance is answered 404, and this speaks for its end or against it.
+    pub(super) fn judged(&mut self, uid: &str, judged: Result<usize, Doubt>, now: Instant) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        let since = |before| match before {
+            Some(Ok((since, _))) => since,
+            _ => now,
+        };
+        object.forgotten = Some(judged.map(|compartments| (since(object.forgotten), compartments)));
     }
 
     /// A VNIC was asked for.

@@ -8,10 +8,11 @@
 
 mod leaving;
 mod present;
+mod remembered;
 mod slot;
 mod wish;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +20,14 @@ use api::AttachmentReason as Reason;
 use api::{ConditionType, NAME_TAG, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
-use vcn::Family;
 
+use super::forgotten::{self, Clock};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
 use super::step::{Action, Step};
 use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
+pub use remembered::{Refused, Remembered};
 use slot::Slot;
 
 /// What is wanted, and what is remembered of earlier looks.
@@ -42,33 +44,8 @@ pub struct Wanted<'a> {
     /// For how long a VNIC must have been missing from lists until it is certain that it is not being made: the cloud may
     /// not list at once what it was asked for.
     pub proof: Duration,
-}
-
-/// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remembered {
-    /// How many tokens of VNICs the cloud found spent. Nothing else may count here: another process, which has not heard of
-    /// it, must come to the same token.
-    pub spent_tokens: u32,
-    /// How many tokens of addresses it found spent.
-    pub spent_address_tokens: u32,
-    /// For how long no VNIC of it was listed.
-    pub absent_for: Duration,
-    /// The attach or detach of it that was refused last, since one was accepted.
-    pub refused: Option<Refused>,
-    /// Families of which several addresses were asked for at once that are still coming.
-    pub coming: HashSet<Family>,
-    /// Whether several addresses that were asked for at once did not come.
-    pub bulk_failed: bool,
-}
-
-/// A refusal that is the object's own affair, not the instance's or the cloud's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// Its place among the refusals of the instance.
-    pub turn: u64,
-    /// What is told of it.
-    pub said: Said,
+    /// When it is.
+    pub clock: Clock,
 }
 
 /// What is to be done and said.
@@ -133,11 +110,7 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
 
 fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Slot, plan: &mut Plan) -> Verdict {
     let (state, shape, most) = match &observed.machine {
-        Machine::NotSeen if !case.was_seen_gone() => {
-            let message = "the cloud answers 404 for the instance: it is gone, or not for the controller to see";
-            return Verdict::without_vnic(Reason::NotAuthorizedOrNotFound, message);
-        }
-        Machine::NotSeen => return gone(),
+        Machine::NotSeen => return not_seen(case, wanted),
         machine if machine.is_terminated() => return gone(),
         Machine::There { state, shape, most } => (*state, shape, *most),
     };
@@ -215,6 +188,18 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
 /// make it again (`profile/removal.rs`).
 fn gone() -> Verdict {
     Verdict::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
+}
+
+/// The cloud answers 404 for the instance. Which VNIC it had stays written: it is asked for, too.
+fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
+    if case.was_seen_gone() {
+        let told = case.told(ConditionType::Ready).map(|told| told.message.clone());
+        return Verdict::without_vnic(Reason::NodeGone, told.unwrap_or_default());
+    }
+    let (reason, message) =
+        forgotten::said(case.told(ConditionType::Attached), case.remembered.forgotten, wanted.clock);
+    let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
+    Verdict { facts, ..Verdict::without_vnic(reason, message) }
 }
 
 fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {

@@ -8,7 +8,7 @@ mod trouble;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use oci::{AttachmentState, CloudView, VnicAttachment as Listed};
+use oci::{AttachmentState, CloudView, Error, VnicAttachment as Listed};
 use vcn::Ocid;
 
 use super::mark::{Mark, Uid};
@@ -58,7 +58,33 @@ pub async fn sweep<C: CloudView>(
     swept
 }
 
+/// Lists the compartments, all of them.
+///
+/// # Errors
+/// When one is not listed: then nothing is known of what is nowhere.
+pub(super) async fn whole<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>) -> Result<Swept, Error> {
+    let mut swept = Swept::default();
+    for compartment in compartments {
+        let listed = cloud.vnic_attachments(compartment, None).await?;
+        swept.0.insert(compartment.clone(), Arc::new(Compartment::of(listed)));
+    }
+    Ok(swept)
+}
+
 impl Swept {
+    /// Whether something of this is listed: of the instance, for the object, or the VNIC.
+    pub(super) fn shows(&self, instance: &Ocid, uid: &str, vnic: Option<&Ocid>) -> bool {
+        let is_vnic = |compartment: &Compartment| vnic.is_some_and(|vnic| compartment.vnics.contains(vnic));
+        self.has(instance)
+            || self.named().any(|(_, named)| named.uid == uid)
+            || self.0.values().any(|compartment| is_vnic(compartment))
+    }
+
+    /// The VNICs that are listed, in no order.
+    pub(super) fn vnics(&self) -> impl Iterator<Item = &Ocid> {
+        self.0.values().flat_map(|compartment| &compartment.vnics)
+    }
+
     /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
     /// compartment that is not known: it counts only if something of it was listed `before`.
     #[must_use]

@@ -4,6 +4,7 @@ mod addresses;
 mod attaching;
 mod crashes;
 mod failures;
+mod forgotten;
 mod keeping;
 mod leaving;
 mod marks;

@@ -1,5 +1,7 @@
 //! One look at one instance: read, plan, apply, again as long as that leads somewhere, then say how things are.
 
+mod forgotten;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +22,11 @@ use vcn::Ocid;
 
 use super::apply::{Applier, Failure, Outcome};
 use super::cache::Cache;
+use super::forgotten::{Clock, is_about};
 use super::mark::{Mark, Uid};
 use super::memory::Memory;
 use super::objects::Objects;
-use super::observed::{Observed, Question, Unread, read};
+use super::observed::{Machine, Observed, Question, Unread, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
 use super::verdict::Verdict;
@@ -67,6 +70,8 @@ pub struct AttachmentWorker<C, O> {
     pub(super) compartments: Mutex<BTreeSet<Ocid>>,
     /// How many VNICs of ours instances without objects have.
     pub(super) strays: AtomicUsize,
+    /// Made where an instance is answered 404.
+    lists: Mutex<Option<forgotten::Lists>>,
 }
 
 /// What others hand to a worker.
@@ -89,7 +94,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
         let Surroundings { store, mark, events, metrics, configurations } = surroundings;
-        let (cache, memories, waiting, compartments, strays) = Default::default();
+        let (cache, memories, waiting, compartments, strays, lists) = Default::default();
         Self {
             cloud,
             objects,
@@ -103,6 +108,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             waiting,
             compartments,
             strays,
+            lists,
         }
     }
 
@@ -150,6 +156,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                     return Next::Failed;
                 }
             };
+            if observed.machine == Machine::NotSeen {
+                self.seek(&objects, memory).await;
+            }
             planned = self.plan(&objects, &observed, memory, pace);
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
@@ -218,7 +227,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let remembered = memory.remembered(Instant::now());
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
-        let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof };
+        let clock = Clock { now: Timestamp::now(), resync: pace.resync };
+        let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof, clock };
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");
@@ -288,6 +298,16 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 if let Some(news) = tidings::of(object.object_ref(&()), before.as_ref(), verdict) {
                     if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
                         self.metrics.detached_out_of_band();
+                    }
+                    if news.reason == api::Reason::as_str(AttachmentReason::NodeGone)
+                        && is_about(&verdict.attached.message)
+                    {
+                        tracing::warn!(
+                            event = "instance.forgotten",
+                            object = object.name_any(),
+                            why = verdict.attached.message
+                        );
+                        self.metrics.forgotten();
                     }
                     self.events.tell(news);
                 }

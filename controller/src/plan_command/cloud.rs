@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::{AttachmentReason, Reason, VnicAttachment};
 use futures::{StreamExt, stream};
+use k8s_openapi::jiff::Timestamp;
 use oci::CloudView;
 use resident::logging::chain;
 use tokio::time::{Instant, timeout_at};
@@ -14,6 +15,7 @@ use vcn::Ocid;
 
 use super::future::Objects;
 use crate::attachment::cache::Cache;
+use crate::attachment::forgotten::Clock;
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::{Question, read};
 use crate::attachment::plan::{Wanted, plan};
@@ -95,7 +97,9 @@ async fn of_instance<C: CloudView>(
     };
     // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
     let (unreadable, remembered) = (BTreeSet::new(), HashMap::new());
-    let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof: Duration::ZERO };
+    let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
+    let wanted =
+        Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof: Duration::ZERO, clock };
     let planned = plan(&wanted, &observed);
     // Finalizers come and go with the rest.
     let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));

@@ -4,6 +4,7 @@
 
 mod at_rest;
 mod chaos;
+mod forgotten;
 mod leases;
 mod life;
 mod paper;

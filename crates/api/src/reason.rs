@@ -115,6 +115,9 @@ reasons! {
     NodeGone False on OnAttached OnReady:
         "The instance is terminated, and the VNIC with it.",
         "Delete the VnicAttachment. Those made from a VnicProfile go by themselves.";
+    InstanceForgotten False on OnAttached OnReady:
+        "The cloud does not know the instance, and all that can be asked speaks for its end: no Node names it, its VNIC is not found, no list has it, although VNICs of its subnet's compartment are seen. After a day of this it is taken for terminated (NodeGone).",
+        "Nothing, if the instance is gone. If it was moved, let the controller see its compartment: docs/iam.md.";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The cloud says that the instance, the subnet or a security group is not there, or not for the controller to see. It does not tell which.",
         "Is the OCID right, and of this region? Then the controller's policies: docs/iam.md.";

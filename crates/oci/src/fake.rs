@@ -56,6 +56,22 @@ impl FakeCloud {
         own.iter().for_each(|id| state.set(id, AttachmentState::Detached));
     }
 
+    /// An instance that ended long ago: nothing of it is to be found.
+    pub fn forget_instance(&self, id: &Ocid) {
+        let mut state = self.state();
+        state.instances.remove(id);
+        state.attachments.retain(|(attachment, _)| attachment.instance_id != *id);
+    }
+
+    /// An instance is moved to a compartment that nobody here may look into. Its VNICs stay in their subnets'.
+    pub fn hide_instance(&self, id: &Ocid, compartment: &Ocid) {
+        let mut state = self.state();
+        state.instances.remove(id);
+        for (attachment, _) in state.attachments.iter_mut().filter(|(attachment, _)| attachment.instance_id == *id) {
+            attachment.compartment_id = compartment.clone();
+        }
+    }
+
     /// What is ATTACHING becomes ATTACHED, what is DETACHING becomes DETACHED; what is STARTING, STOPPING or TERMINATING is
     /// RUNNING, STOPPED or TERMINATED.
     pub fn settle(&self) {

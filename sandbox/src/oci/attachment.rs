@@ -136,7 +136,9 @@ impl Api {
         let hidden_since = SystemTime::now().checked_sub(self.settings().listed_after);
         let all = books.attachments.iter().filter(|(_, attachment)| {
             let is_new = hidden_since.is_some_and(|since| attachment.created > since);
-            (attachment.vnic.primary || !is_new)
+            // A TERMINATED instance has no VNICs; the node that plays it keeps its link.
+            let is_over = books.instance_states.get(&attachment.node).is_some_and(|state| state == "TERMINATED");
+            (if attachment.vnic.primary { !is_over } else { !is_new })
                 && wanted("instanceId", attachment.instance.as_str())
                 && wanted("availabilityDomain", AVAILABILITY_DOMAIN)
                 && (!asked.query.contains_key("vnicId") || attachment.state != State::Attaching)

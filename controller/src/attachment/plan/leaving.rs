@@ -22,9 +22,10 @@ pub(super) fn plan(
         // A VNIC goes with its instance. And what is to stay as it is needs nothing of us.
         Machine::NotSeen if case.was_seen_gone() || orphan => return let_go(case, plan),
         Machine::NotSeen => {
-            let message = "the cloud answers 404 for the instance, which does not prove that the VNIC is gone; \
-                           if it is, remove the finalizer";
-            return Verdict::without_vnic(Reason::NotAuthorizedOrNotFound, message);
+            let verdict = super::not_seen(case, wanted);
+            // That is written first; the next look lets it go.
+            plan.waits = verdict.attached.reason == Reason::NodeGone;
+            return verdict;
         }
         machine if machine.is_terminated() => return let_go(case, plan),
         Machine::There { state, .. } => *state,

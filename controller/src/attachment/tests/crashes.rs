@@ -1,12 +1,12 @@
 //! The process is killed between any two instructions that matter: at each call to the cloud and each write, before it is
-//! carried out and after. Another one finishes the work.
+//! carried out and after. Another one finishes the work. Or a write is refused, and the same one does, or another.
 
 use std::time::Duration;
 
 use api::{OnDelete, UID_TAG};
 use tokio::time::{sleep, timeout};
 
-use super::scene::Scene;
+use super::scene::{Refusals, Scene};
 use crate::work::Next;
 
 /// What is being done when it happens.
@@ -23,6 +23,9 @@ enum Story {
     /// They are left to others.
     Leave,
 }
+
+/// What the API server answers: somebody else wrote, a right is missing, the object is not as it should be, it is out of order.
+const REFUSALS: [u16; 4] = [409, 403, 422, 500];
 
 /// Where it happens.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +106,53 @@ async fn killed(story: Story, at: At, done: bool) -> bool {
         story.check(&scene, &when).await;
     }
     killed
+}
+
+/// Returns whether it came to that write. A write that is refused may be refused again, `times` in all.
+async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: bool) -> bool {
+    let mut scene = story.begin().await;
+    *scene.objects.refuse.lock().unwrap() = Some(Refusals { after: write, times, code });
+    let when = format!("{story:?}, write {write} refused {times} times with {code}, restarts: {restarts}");
+    let left = |scene: &Scene| scene.objects.refuse.lock().unwrap().map_or(0, |left| left.times);
+    let mut ended = false;
+    for look in 0..40 {
+        if look == 3 && story == Story::Forsake {
+            scene.delete("a");
+        }
+        let before = left(&scene);
+        let next = scene.look().await;
+        assert!(scene.live().len() <= 1, "{when}: {:?}", scene.calls());
+        ended = matches!(next, Next::Settled(_) | Next::Gone) && (story != Story::Forsake || look >= 3);
+        if ended {
+            break;
+        }
+        if restarts && left(&scene) < before {
+            scene.restart();
+        }
+        sleep(Duration::from_secs(3)).await;
+        scene.cloud.settle();
+    }
+    assert!(ended, "{when}: it does not settle: {:?}", scene.calls());
+    let came = left(&scene) < times;
+    if came {
+        story.check(&scene, &when).await;
+    }
+    came
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_write_is_refused_the_end_is_the_same() {
+    for story in [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave] {
+        for code in REFUSALS {
+            for (times, restarts) in [(1, false), (5, false), (2, true)] {
+                let mut writes = 0;
+                while refused(story, writes, code, times, restarts).await {
+                    writes += 1;
+                }
+                assert!(writes > 0, "{story:?}: {writes} writes were refused");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

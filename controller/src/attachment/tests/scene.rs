@@ -37,9 +37,38 @@ pub(super) struct FakeObjects {
     pub(super) vanished: Arc<Mutex<BTreeSet<String>>>,
     /// How many writes are answered before one is not, and whether that is carried out.
     pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
+    /// Which writes are refused.
+    pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
+}
+
+/// Writes that are refused: none of the first so many, then so many in turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusals {
+    pub(super) after: usize,
+    pub(super) times: usize,
+    pub(super) code: u16,
 }
 
 impl FakeObjects {
+    /// The refusal of this write, if it is to be refused.
+    fn refusal(&self) -> Result<(), ObjectError> {
+        let mut refuse = self.refuse.lock().unwrap();
+        let Some(refusals) = refuse.as_mut() else { return Ok(()) };
+        if refusals.after > 0 {
+            refusals.after -= 1;
+            return Ok(());
+        }
+        let code = refusals.code;
+        refusals.times -= 1;
+        if refusals.times == 0 {
+            *refuse = None;
+        }
+        let status =
+            kube::core::Status { code, message: "as the test wants".to_owned(), ..kube::core::Status::default() };
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        Err(ObjectError::Kubernetes { doing: "writing", name: "a".to_owned(), source })
+    }
+
     /// Writes, or never answers.
     async fn write<T>(&self, write: impl FnOnce() -> T) -> T {
         let halt = self.halt.lock().unwrap().take();
@@ -88,10 +117,12 @@ impl Objects for FakeObjects {
         object: &VnicAttachment,
         wanted: bool,
     ) -> Result<Option<VnicAttachment>, ObjectError> {
+        self.refusal()?;
         Ok(self.write(|| self.put_finalizer(object, wanted)).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
+        self.refusal()?;
         self.write(|| self.put_status(object, status)).await;
         Ok(())
     }
@@ -174,6 +205,7 @@ impl Scene {
             statuses: Arc::default(),
             vanished: Arc::default(),
             halt: Arc::default(),
+            refuse: Arc::default(),
         };
         let metrics = Arc::new(Metrics::default());
         let (configurations, read) = watch::channel(configuration(&[]));
@@ -185,6 +217,11 @@ impl Scene {
     pub(super) fn add_instance(&self, number: u32, compartment: &Ocid) {
         let machine = Instance { compartment_id: compartment.clone(), ..machine(number) };
         self.cloud.add_instance(machine, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap(), 4);
+    }
+
+    /// Another instance, with its primary VNIC in this subnet.
+    pub(super) fn add_machine(&self, number: u32, subnet: &Ocid) {
+        self.cloud.add_instance(machine(number), subnet, 2);
     }
 
     /// A subnet without a free address.

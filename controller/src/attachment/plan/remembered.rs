@@ -1,0 +1,52 @@
+//! What a planner is told of earlier looks.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use vcn::Family;
+
+use crate::attachment::forgotten::{Doubt, Known};
+use crate::attachment::verdict::Said;
+
+/// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// How many tokens of VNICs the cloud found spent. Nothing else may count here: another process, which has not heard of
+    /// it, must come to the same token.
+    pub spent_tokens: u32,
+    /// How many tokens of addresses it found spent.
+    pub spent_address_tokens: u32,
+    /// For how long no VNIC of it was listed.
+    pub absent_for: Duration,
+    /// Where the instance is answered 404: what speaks for its end, or against it.
+    pub forgotten: Result<Known, Doubt>,
+    /// The attach or detach of it that was refused last, since one was accepted.
+    pub refused: Option<Refused>,
+    /// Families of which several addresses were asked for at once that are still coming.
+    pub coming: HashSet<Family>,
+    /// Whether several addresses that were asked for at once did not come.
+    pub bulk_failed: bool,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self {
+            spent_tokens: 0,
+            spent_address_tokens: 0,
+            absent_for: Duration::ZERO,
+            forgotten: Err(Doubt::NotLooked),
+            refused: None,
+            coming: HashSet::new(),
+            bulk_failed: false,
+        }
+    }
+}
+
+/// A refusal that is the object's own affair, not the instance's or the cloud's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its place among the refusals of the instance.
+    pub turn: u64,
+    /// What is told of it.
+    pub said: Said,
+}

@@ -1,0 +1,128 @@
+//! An instance ended while no controller ran, and the cloud has forgotten it.
+
+use std::time::Duration;
+
+use api::condition::{ConditionType, find};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+use vcn::Ocid;
+
+use super::scene::Scene;
+use crate::attachment::sample::{instance, subnet};
+
+const RESYNC: Duration = Duration::from_mins(5);
+
+/// An instance with a VNIC and another one in the same subnet, both seen; nobody works any more.
+async fn before() -> Scene {
+    let mut scene = Scene::with(4);
+    scene.add_machine(2, &subnet());
+    scene.wants("a");
+    scene.settle().await;
+    scene.restart();
+    scene
+}
+
+/// Looks for so many regular pauses.
+async fn look_for(scene: &Scene, pauses: u32) {
+    for _ in 0..pauses {
+        scene.look().await;
+        sleep(RESYNC).await;
+    }
+}
+
+/// The day is a calendar's, which tests cannot wait for.
+fn age(scene: &Scene, by: SignedDuration) {
+    let mut objects = scene.store.attachments_mut();
+    let mut object = api::VnicAttachment::clone(objects.get("a").unwrap());
+    for condition in &mut object.status.as_mut().unwrap().conditions {
+        condition.last_transition_time = Time(Timestamp::now() - by);
+    }
+    objects.apply(object);
+}
+
+fn reason(scene: &Scene) -> String {
+    let status = scene.status("a");
+    find(&status.conditions, ConditionType::Attached).unwrap().reason.clone()
+}
+
+async fn a_day_passes(scene: &Scene) {
+    look_for(scene, 2).await;
+    age(scene, SignedDuration::from_hours(25));
+    look_for(scene, 14).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_ended_unseen_holds_nothing_up_for_ever() {
+    let mut scene = before().await;
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    scene.delete("a");
+    look_for(&scene, 1).await;
+    assert_eq!(reason(&scene), "NotAuthorizedOrNotFound", "at first it is a 404 like any other");
+    look_for(&scene, 14).await;
+    assert_eq!(reason(&scene), "InstanceForgotten", "an hour is no day");
+    age(&scene, SignedDuration::from_hours(25));
+    scene.restart();
+    look_for(&scene, 11).await;
+    assert_eq!(reason(&scene), "InstanceForgotten", "another process has not seen it for long");
+    look_for(&scene, 4).await;
+    assert!(!scene.exists("a"));
+    assert_eq!(scene.metrics.forgotten_so_far(), 1);
+    assert_eq!(scene.count("DetachVnic"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wanted_still_says_that_its_instance_is_gone_and_on_what_evidence() {
+    let scene = before().await;
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    a_day_passes(&scene).await;
+    assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
+    let words = "forgotten: for a day 404 for instance and VNIC, in no list of 1 compartments, no Node; other VNICs there are seen";
+    assert_eq!(scene.message("a"), words);
+    let written = scene.statuses();
+    look_for(&scene, 3).await;
+    assert_eq!((scene.statuses(), scene.message("a").as_str()), (written, words), "and stays so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
+    let scene = before().await;
+    let elsewhere: Ocid = "ocid1.compartment.oc1..elsewhere".parse().unwrap();
+    scene.cloud.hide_instance(&instance(1), &elsewhere);
+    scene.store.nodes_mut().delete("node-1");
+    scene.delete("a");
+    a_day_passes(&scene).await;
+    assert!(scene.exists("a"));
+    assert_eq!(reason(&scene), "NotAuthorizedOrNotFound");
+    assert!(scene.message("a").ends_with("its VNIC is seen"), "{}", scene.message("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
+    for doubt in ["a Node names it", "another VNIC", "subnet", "list", "answer"] {
+        let scene = before().await;
+        scene.cloud.forget_instance(&instance(1));
+        if doubt != "a Node names it" {
+            scene.store.nodes_mut().delete("node-1");
+        }
+        if doubt == "another VNIC" {
+            scene.cloud.forget_instance(&instance(2));
+        }
+        scene.delete("a");
+        look_for(&scene, 2).await;
+        age(&scene, SignedDuration::from_hours(25));
+        look_for(&scene, 10).await;
+        match doubt {
+            "subnet" => scene.cloud.fail_next("GetSubnet", (404, "NotAuthorizedOrNotFound"), false),
+            "list" => scene.cloud.fail_next("ListVnicAttachments", (404, "NotAuthorizedOrNotFound"), false),
+            "answer" => scene.cloud.fail_next("GetVnic", (503, "ServiceUnavailable"), false),
+            _ => {}
+        }
+        look_for(&scene, 1).await;
+        assert_eq!(reason(&scene), "NotAuthorizedOrNotFound", "{doubt}");
+        look_for(&scene, 14).await;
+        assert!(scene.exists("a"), "{doubt}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Looks for what speaks for or against an instance's end where the cloud answers 404 for it. Reads, and decides nothing.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use api::VnicAttachment;
+use kube::ResourceExt;
+use oci::{Cloud, Error};
+use resident::logging::chain;
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use super::{AttachmentWorker, Memory};
+use crate::attachment::forgotten::{Doubt, Evidence};
+use crate::attachment::objects::Objects;
+use crate::attachment::observed::visible;
+use crate::attachment::sweep::{self, Swept};
+
+/// So many other VNICs are asked for until one is read.
+const WITNESSES: usize = 5;
+
+/// Lists of these compartments, and when they were made.
+pub(super) type Lists = (Instant, BTreeSet<Ocid>, Arc<Swept>);
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// Asks about each object, and takes note.
+    pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut Memory) {
+        for object in objects {
+            let judged = match self.evidence(object).await {
+                Ok(evidence) => evidence.judge(),
+                Err(error) => {
+                    tracing::warn!(event = "evidence.unanswered", object = object.name_any(), error = chain(&error));
+                    Err(Doubt::NotLooked)
+                }
+            };
+            memory.judged(&object.uid().unwrap_or_default(), judged, Instant::now());
+        }
+    }
+
+    /// What is cheap to ask and a doubt by itself comes first.
+    async fn evidence(&self, object: &VnicAttachment) -> Result<Evidence, Error> {
+        let (spec, mut evidence) = (&object.spec, Evidence::default());
+        evidence.no_node = self.store.nodes().of(&spec.instance_id).is_none();
+        if !evidence.no_node {
+            return Ok(evidence);
+        }
+        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
+        evidence.no_vnic = match told {
+            Some(id) => visible(self.cloud.vnic(id).await)?.is_none(),
+            None => true,
+        };
+        if !evidence.no_vnic {
+            return Ok(evidence);
+        }
+        // Not from the cache: whether it is seen now is the question.
+        let Some(subnet) = visible(self.cloud.subnet(&spec.vnic.subnet_id).await)? else { return Ok(evidence) };
+        evidence.subnet = true;
+        let mut compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        compartments.insert(subnet.compartment_id.clone());
+        let Some(listed) = self.lists(&compartments).await? else { return Ok(evidence) };
+        evidence.compartments = Some(compartments.len());
+        evidence.unlisted = !listed.shows(&spec.instance_id, &object.uid().unwrap_or_default(), told);
+        for id in listed.vnics().take(WITNESSES) {
+            let found = visible(self.cloud.vnic(id).await)?;
+            if found.is_some_and(|vnic| vnic.value.compartment_id == subnet.compartment_id) {
+                evidence.witness = Some(id.clone());
+                break;
+            }
+        }
+        Ok(evidence)
+    }
+
+    /// Lists of compartments, one set for all instances as long as it is fresh; none where one may not be listed.
+    async fn lists(&self, compartments: &BTreeSet<Ocid>) -> Result<Option<Arc<Swept>>, Error> {
+        let resync = self.configurations.borrow().settings.pace.resync;
+        let kept = self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fresh = kept.filter(|(made, of, _)| of == compartments && made.elapsed() < resync);
+        if let Some((_, _, swept)) = fresh {
+            return Ok(Some(swept));
+        }
+        let began = Instant::now();
+        let swept = visible(sweep::whole(&self.cloud, compartments).await)?.map(Arc::new);
+        let kept = swept.clone().map(|swept| (began, compartments.clone(), swept));
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        Ok(swept)
+    }
+}
