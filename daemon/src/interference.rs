@@ -17,6 +17,7 @@ mod network_manager;
 mod networkd;
 mod ocid;
 mod twice;
+mod units;
 
 use std::path::{Path, PathBuf};
 

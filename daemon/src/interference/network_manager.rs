@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::ini::{is_true, value};
+use super::units::is_enabled;
 use super::{Found, Subject, index_of};
 use crate::condition::{Condition, Reason};
 
@@ -29,8 +30,7 @@ pub(super) fn look(root: &Path, subject: Subject<'_>) -> Found {
             conditions.push(Condition::degraded(Reason::NetworkManagerInterferes, message).about(about));
         }
     }
-    let cloud_setup = root.join("etc/systemd/system/timers.target.wants/nm-cloud-setup.timer");
-    if cloud_setup.symlink_metadata().is_ok() {
+    if is_enabled(root, "nm-cloud-setup.timer", "timers.target") {
         let message = "it writes routing rules for every VNIC, on a timer. Disable it: systemctl disable --now \
                        nm-cloud-setup.timer nm-cloud-setup.service";
         conditions.push(Condition::degraded(Reason::NetworkManagerInterferes, message).about("nm-cloud-setup"));

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use super::ini::{is_true, merged, value};
+use super::units::is_enabled;
 use crate::condition::{Condition, Reason};
 
 pub(super) fn look(root: &Path) -> Option<Condition> {
-    let wanted = root.join("etc/systemd/system/multi-user.target.wants/ocid.service");
-    // A link into the host's own file system leads nowhere from here.
-    wanted.symlink_metadata().ok()?;
+    if !is_enabled(root, "ocid.service", "multi-user.target") {
+        return None;
+    }
     let texts = merged(&[], &[root.join("etc/oci-utils.conf.d")]);
     let vnics = texts.iter().rev().find_map(|text| value(text, "vnic", "enabled")).is_none_or(is_true);
     vnics.then(|| {

@@ -163,6 +163,32 @@ fn while_a_pod_has_an_address_nothing_is_taken_away_and_what_to_do_is_said() {
     assert_eq!(agent.events("agent.uninstalled"), [] as [Value; 0]);
 }
 
+#[test]
+fn drop_ins_that_it_wrote_go_with_it() {
+    let scene = Scene::new();
+    let node = &scene.cluster.node;
+    let host = |below: &str| node.path("host").join(below);
+    fs::write(host("run/NetworkManager/devices/1"), "[device]\nmanaged=false\n").unwrap();
+    for directory in ["etc/systemd/networkd.conf.d", "etc/systemd/network", "etc/NetworkManager/conf.d"] {
+        fs::create_dir_all(host(directory)).unwrap();
+    }
+    fs::write(host("etc/NetworkManager/conf.d/theirs.conf"), "theirs").unwrap();
+    let before = looks(node);
+    let mut agent = node.agent_with_drop_ins("allow");
+    node.wait_ready(&mut agent);
+    let ours = host("etc/NetworkManager/conf.d/50-vcn-native.conf");
+    wait_for("the drop-in", || ours.exists(), || agent.log());
+    scene.cluster.delete(OWN);
+    // Not by `stop`, whose next agent could write none.
+    assert!(agent.stop().0.success());
+    while words(&agent, "agent.uninstall_refused") == ["busy"] {
+        agent = node.agent_with_drop_ins("allow");
+        node.wait_ready(&mut agent);
+        assert!(agent.stop().0.success());
+    }
+    same(&looks(node), &before, &agent);
+}
+
 /// What it is in the midst of would put back what is taken away; nobody knows for how long.
 #[test]
 fn while_work_of_the_agent_does_not_end_nothing_is_taken_away() {
