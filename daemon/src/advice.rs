@@ -8,6 +8,14 @@ macro_rules! advice {
             /// Every word there is.
             pub const ALL: &'static [Self] = &[$(Self::$word),*];
 
+            /// The word.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$word => stringify!($word),)*
+                }
+            }
+
             /// When it is said.
             #[must_use]
             pub const fn meaning(self) -> &'static str {

@@ -130,10 +130,18 @@ pub struct Options {
     /// data directory]
     #[arg(long, global = true, env = "NPN_FILE", value_name = "FILE")]
     pub npn_file: Option<PathBuf>,
-    /// What the agent's pod is called, from the downward API: the DaemonSet that made it is asked for when the pod is stopped
-    /// [default: nothing is asked for, and everything stays]
+    /// What the agent's pod is called, from the downward API: the DaemonSet that made it is asked for when the pod is stopped,
+    /// and events are told in its name [default: nothing is asked for, everything stays, no Events]
     #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub pod_name: Option<String>,
+    /// What the agent's Node is called, from the downward API: by its name and the pod's, conditions are told as Kubernetes
+    /// Events about it [default: no Events]
+    #[arg(long, global = true, env = "NODE_NAME", value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// Whether conditions that come and go are told as Kubernetes Events about the Node, where the agent runs in a cluster and
+    /// knows its Node's name and its pod's
+    #[arg(long, global = true, env = "KUBERNETES_EVENTS", value_enum, default_value = "allow", value_name = "WHAT")]
+    pub kubernetes_events: Permission,
     /// Whether everything of ours is taken off the node when the agent is stopped because its DaemonSet was deleted, and no
     /// pod lives by it
     #[arg(

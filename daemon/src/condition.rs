@@ -109,8 +109,8 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The variant's name is the stable word, here as in JSON.
-        fmt::Debug::fmt(self, f)
+        // As in JSON.
+        f.write_str(self.word())
     }
 }
 

@@ -11,6 +11,7 @@
 //!                                  └─▶ interference: who else configures this host
 //!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
 //!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
+//!   Pass ──▶ recorder ──▶ events of Kubernetes about the Node
 //!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
 //! ```
 //!
@@ -50,6 +51,7 @@ pub mod oke_cni;
 pub mod pass;
 pub mod pools;
 pub mod reconcile;
+pub mod recorder;
 pub mod reload;
 pub mod run;
 pub mod settings;

@@ -19,7 +19,8 @@ use crate::pass::Pass;
 use crate::usage::Usage;
 use crate::world::World;
 use labels::{
-    Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Reload, Source, Verb,
+    Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Reload, Source, Told,
+    Verb,
 };
 
 /// A pass takes milliseconds; one that installs binaries, a second.
@@ -56,6 +57,7 @@ pub struct Metrics {
     pools: Number<Pool>,
     conditions: Number<ConditionOf>,
     ready: Gauge,
+    events: Family<Told, Counter>,
 }
 
 impl Default for Metrics {
@@ -82,6 +84,7 @@ impl Default for Metrics {
             pools: Family::default(),
             conditions: Family::default(),
             ready: Gauge::default(),
+            events: Family::default(),
             configurations: Family::default(),
             registry: Registry::default(),
             described: Vec::new(),
@@ -138,6 +141,12 @@ impl Default for Metrics {
             "configuration_readings",
             "Changes of the configuration file that were taken over (ok) or refused (error)",
             &metrics.configurations,
+        );
+        book.family(
+            "kubernetes_events",
+            "Events about the Node: written (ok), not written and tried again (error), never told, for they were over before \
+             they could be or there were too many (dropped)",
+            &metrics.events,
         );
         let Book { registry, described, .. } = book;
         Self { registry, described, ..metrics }
@@ -230,6 +239,19 @@ impl Metrics {
     pub fn configuration_read(&self, right: bool) {
         let result = if right { "ok" } else { "error" };
         self.configurations.get_or_create(&Reload { result }).inc();
+    }
+
+    /// Counts an event of Kubernetes.
+    pub fn event_told(&self, written: bool) {
+        let result = if written { "ok" } else { "error" };
+        self.events.get_or_create(&Told { result }).inc();
+    }
+
+    /// Counts changes that no event told of.
+    pub fn events_dropped(&self, changes: usize) {
+        if changes > 0 {
+            self.events.get_or_create(&Told { result: "dropped" }).inc_by(changes as u64);
+        }
     }
 
     /// Sets the gauges and writes everything in Prometheus' text format.

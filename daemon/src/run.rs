@@ -27,17 +27,19 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::aftercare::Duties;
 use crate::args::{BundleOutput, Command};
+use crate::backoff::chance;
 use crate::board::Board;
 use crate::command_line::Invocation;
 use crate::metrics::Metrics;
 use crate::npn::{Source, Watcher};
 use crate::reconcile::{Reconciler, make_directory};
+use crate::recorder::Recorder;
 use crate::reload::Configuration;
 use crate::settings::Settings;
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, args, bundle, command_line, departure, gather, oke_cni, reload, show, verbs};
+use crate::{aftercare, api_server, args, bundle, command_line, departure, gather, oke_cni, reload, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -163,7 +165,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         recent: recent.clone(),
         metrics: metrics.clone(),
         worlds: worlds.clone(),
-        passes,
+        passes: passes.clone(),
         previews: previews_in,
     });
     let port = TcpListener::bind(settings.listen)
@@ -188,6 +190,13 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         passes: passes_in,
     };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent));
+    let recorder = Recorder {
+        configurations: configurations.clone(),
+        passes: passes.clone(),
+        metrics: metrics.clone(),
+        in_cluster: api_server::in_cluster(),
+        chance,
+    };
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let (oke_cni_in, oke_cni) = watch::channel(None);
     let outlets = gather::Outlets { worlds: worlds_in, plugged, published: published.clone(), oke_cni };
@@ -203,6 +212,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let terminated = tokio::select! {
         _ = term.recv() => true,
         _ = int.recv() => false,
+        () = recorder.run() => bail!("the task that tells events ended"),
         () = watch(watcher) => bail!("the watch of the API server ended"),
         () = oke_cni::run(oke_cni_in, published) => bail!("asking for OKE's own CNI ended"),
         () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),

@@ -25,6 +25,10 @@ pub struct Settings {
     pub npn_file: Option<PathBuf>,
     /// The agent's own pod, where that is known.
     pub pod_name: Option<String>,
+    /// The agent's own Node, where that is known.
+    pub node_name: Option<String>,
+    /// Whether conditions are told as events of Kubernetes.
+    pub kubernetes_events: bool,
     /// Whether the node is uninstalled when the agent's DaemonSet was deleted.
     pub uninstall_when_deleted: bool,
     /// The kernel's settings.
@@ -121,6 +125,8 @@ impl Settings {
         Ok(Self {
             npn_file,
             pod_name: options.pod_name.filter(|name| !name.is_empty()),
+            node_name: options.node_name.filter(|name| !name.is_empty()),
+            kubernetes_events: options.kubernetes_events == Permission::Allow,
             uninstall_when_deleted: options.uninstall_when_deleted == Permission::Allow,
             state_dir: options.state_dir,
             data_dir: options.data_dir,

@@ -7,6 +7,8 @@
 
 #[path = "cluster/departure.rs"]
 mod departure;
+#[path = "cluster/events.rs"]
+mod events;
 #[expect(dead_code, reason = "the same service as for the tests of the agent without a cluster, which do more with it")]
 #[path = "agent/metadata.rs"]
 mod metadata;

@@ -2,6 +2,9 @@
 //! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "admission/events.rs"]
+mod events;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const NAMESPACE: &str = "kube-system";
 const NO_USE: &str = "one must be allowed to \"use\" vnicprofiles";
 const KUBELET: &str = "a kubelet must not change it";
-const OWN_POD: &str = "an agent writes nothing but annotations of its own Pod";
+const OWN_POD: &str = "an agent writes nothing but annotations of its own Pod and events about its own Node";
 const ONLY_OURS: &str = "annotations that begin with oke.oraclecloud.com/agent- and nothing else";
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 

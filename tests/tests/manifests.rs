@@ -173,53 +173,61 @@ fn what_is_referred_to_is_there() {
 }
 
 #[test]
-fn the_account_may_list_and_watch_native_pod_networks_read_its_own_daemonset_and_nothing_else() {
+fn the_account_may_watch_native_pod_networks_read_two_daemonsets_make_events_and_nothing_else() {
     let account = pod().service_account_name;
-    let bindings = objects().into_iter().filter_map(|object| match object {
-        Object::ClusterRoleBinding(binding) => Some(binding),
-        _ => None,
-    });
     let names_agent = |subjects: &Option<Vec<Subject>>| {
         let mut subjects = subjects.iter().flatten();
         subjects.any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
     };
-    let of_agent = |binding: &ClusterRoleBinding| names_agent(&binding.subjects);
-    let [binding] = <[ClusterRoleBinding; 1]>::try_from(bindings.filter(of_agent).collect::<Vec<_>>()).unwrap();
-    let role = objects().into_iter().find_map(|object| match object {
-        Object::ClusterRole(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
-        _ => None,
-    });
-    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let rule = PolicyRule {
-        api_groups: Some(words(&["oci.oraclecloud.com"])),
-        resources: Some(words(&["nativepodnetworks"])),
-        verbs: words(&["list", "watch"]),
+    let (mut everywhere, mut in_namespaces) = (Vec::new(), Vec::new());
+    for object in objects() {
+        match object {
+            Object::ClusterRoleBinding(binding) if names_agent(&binding.subjects) => {
+                everywhere.extend(cluster_role(&binding.role_ref.name));
+            }
+            Object::RoleBinding(binding) if names_agent(&binding.subjects) => {
+                assert_eq!(binding.role_ref.kind, "Role");
+                let namespace = binding.metadata.namespace.unwrap();
+                let rules = role(&namespace, &binding.role_ref.name);
+                in_namespaces.extend(rules.into_iter().map(|rule| (namespace.clone(), rule)));
+            }
+            _ => {}
+        }
+    }
+    let rule = |group: &str, resource: &str, names: Option<&[&str]>, verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        resource_names: names.map(|names| names.iter().map(ToString::to_string).collect()),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
         ..PolicyRule::default()
     };
-    assert_eq!(role.unwrap().rules, Some(vec![rule]));
+    assert_eq!(everywhere, [rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"])]);
+    let names = Some(&[AGENT, "vcn-native-ip-cni"][..]);
+    let daemon_sets = (daemon_set(AGENT).metadata.namespace.unwrap(), rule("apps", "daemonsets", names, &["get"]));
+    // Where those about objects without a namespace are.
+    let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
+    in_namespaces.sort_by(|(one, _), (other, _)| other.cmp(one));
+    assert_eq!(in_namespaces, [daemon_sets, events]);
+}
 
-    let bindings = objects().into_iter().filter_map(|object| match object {
-        Object::RoleBinding(binding) => Some(binding),
+fn cluster_role(name: &str) -> Vec<PolicyRule> {
+    let found = objects().into_iter().find_map(|object| match object {
+        Object::ClusterRole(role) if role.metadata.name.as_deref() == Some(name) => role.rules,
         _ => None,
     });
-    let bindings = bindings.filter(|binding| names_agent(&binding.subjects));
-    let [binding] = <[RoleBinding; 1]>::try_from(bindings.collect::<Vec<_>>()).unwrap();
-    assert_eq!(binding.role_ref.kind, "Role");
-    let role = objects().into_iter().find_map(|object| match object {
-        Object::Role(role) => (role.metadata.name.as_ref() == Some(&binding.role_ref.name)).then_some(role),
+    found.unwrap()
+}
+
+fn role(namespace: &str, name: &str) -> Vec<PolicyRule> {
+    let found = objects().into_iter().find_map(|object| match object {
+        Object::Role(Role { metadata, rules })
+            if metadata.name.as_deref() == Some(name) && metadata.namespace.as_deref() == Some(namespace) =>
+        {
+            rules
+        }
         _ => None,
     });
-    let role = role.unwrap();
-    let namespace = daemon_set(AGENT).metadata.namespace;
-    assert_eq!([role.metadata.namespace, binding.metadata.namespace], [namespace.clone(), namespace]);
-    let rule = PolicyRule {
-        api_groups: Some(words(&["apps"])),
-        resources: Some(words(&["daemonsets"])),
-        resource_names: Some(words(&[AGENT, "vcn-native-ip-cni"])),
-        verbs: words(&["get"]),
-        ..PolicyRule::default()
-    };
-    assert_eq!(role.rules, Some(vec![rule]));
+    found.unwrap()
 }
 
 /// A real API server takes all of them as they are, and every field is one of its own.

@@ -24,6 +24,6 @@ pub use ocid::{Ocid, OcidError};
 pub use owned::{
     CONFLIST_FILE, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, MARK_MASK, METADATA_ADDRESS, METADATA_ADDRESS_V6, NETWORK_NAME,
     NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities,
-    STATE_DIR, TABLE_BASE, vnic_mark,
+    STATE_DIR, TABLE_BASE, TOLD_FILE, vnic_mark,
 };
 pub use vnic::{Purpose, SubnetAddressing, Vnic};

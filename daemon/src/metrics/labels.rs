@@ -14,5 +14,6 @@ labels! {
     Source { source: &'static str }
     Pool { vnic: String, link: String, family: String, state: &'static str }
     ConditionOf { reason: String, subject: String, blocking: String }
+    Told { result: &'static str }
     Reload { result: &'static str }
 }

@@ -15,7 +15,8 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 const STATE_WHOLE: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
 /// Ours in the data directory, in the same manner. The NativePodNetwork that an operator put there is his.
-const DATA: [&str; 5] = ["installer.json", "tables.json", vcn::NPN_COPY_FILE, settings_before::FILE, drop_ins::FILE];
+const DATA: [&str; 6] =
+    ["installer.json", "tables.json", vcn::NPN_COPY_FILE, vcn::TOLD_FILE, settings_before::FILE, drop_ins::FILE];
 
 /// Forgets it all. The directories themselves go too, unless they are mount points or hold something else. The record goes
 /// before what it names: one that names what is no more could never be followed.

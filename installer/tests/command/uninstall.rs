@@ -81,6 +81,7 @@ fn everything_of_ours_goes_and_everything_else_stays() {
     fs::write(node.path("run/pools.json"), "{}").unwrap();
     fs::write(node.path("lib/tables.json"), "{}").unwrap();
     fs::write(node.path("lib").join(vcn::NPN_COPY_FILE), "{}").unwrap();
+    fs::write(node.path("lib").join(vcn::TOLD_FILE), "{}").unwrap();
     fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();
     fs::write(node.path("bin/.oke-cni-installer.00.tmp"), "half").unwrap();
     assert_ne!(host.snapshot(), kernel);

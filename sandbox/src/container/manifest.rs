@@ -15,6 +15,9 @@ const ROOT: i64 = 0;
 /// What the API server puts behind a DaemonSet's name to call a pod of it; any five of its characters.
 const RANDOM: &str = "7k2xp";
 
+/// The Node that every pod is on.
+const NODE: &str = "node";
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DaemonSet {
@@ -261,13 +264,14 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
     })
 }
 
-/// A variable's value; of the downward API only the pod's name is emulated.
+/// A variable's value; of the downward API only the names of the pod and its node are emulated.
 fn variable(Variable { name, value, value_from }: Variable, set: &str) -> Result<(String, String), String> {
     let field = value_from.as_ref().and_then(|from| from.get("fieldRef")).and_then(|field| field.get("fieldPath"));
     match (value, field.map(String::as_str)) {
         (Some(value), None) => Ok((name, value)),
         (None, Some("metadata.name")) => Ok((name, format!("{set}-{RANDOM}"))),
-        _ => Err(format!("the variable {name} has neither a value nor is it the pod's name")),
+        (None, Some("spec.nodeName")) => Ok((name, NODE.to_owned())),
+        _ => Err(format!("the variable {name} has neither a value nor is it the name of the pod or its node")),
     }
 }
 
@@ -332,7 +336,11 @@ mod tests {
             ("optional: true", "optional: false", "must be there"),
             ("- serviceAccountToken:", "- secret:", "something else than a service account"),
             ("name: sysctls, mountPath", "name: others, mountPath", "no volume others"),
-            ("fieldPath: metadata.name }", "fieldPath: spec.nodeName }", "neither a value nor is it the pod's name"),
+            (
+                "fieldPath: metadata.name }",
+                "fieldPath: metadata.uid }",
+                "neither a value nor is it the name of the pod",
+            ),
             ("kind: DaemonSet", "kind: Deployment", "there is none"),
         ] {
             let changed = NODE_AGENT.replacen(from, to, 1);
