@@ -18,7 +18,6 @@ use crate::record::{Before, Configuration, Record, RecordFile};
 use crate::{Conflist, Digest, Error, Report, Step};
 
 /// Whoever takes the steps.
-#[derive(Debug)]
 pub(crate) struct Applier<'a> {
     /// What we did so far.
     pub(crate) record: &'a mut Record,
@@ -26,6 +25,8 @@ pub(crate) struct Applier<'a> {
     pub(crate) file: &'a RecordFile,
     /// Whether what is found in our places is an earlier release's, which remembered nothing.
     pub(crate) inherited: bool,
+    /// Whether it is still decided that the pod network is ours: asked when our configuration is about to appear.
+    pub(crate) still_ours: &'a dyn Fn() -> bool,
     /// The time.
     pub(crate) now: SystemTime,
 }
@@ -132,7 +133,14 @@ impl Applier<'_> {
                 At::Link(now) => Some(&now) == link.as_ref(),
                 At::Unread(_) => false,
             };
-            if same { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
+            // Asking plugins and writing binaries takes seconds; a pod of another network that came since has one of the
+            // addresses that ours would give away.
+            let appears = *purpose == Purpose::Ours && found.is_none() && link.is_none();
+            if same && (!appears || (self.still_ours)()) {
+                Ok(())
+            } else {
+                Err(Error::Raced { target: target.clone() })
+            }
         };
         unless()?;
         let remembered = self.record.configurations.get(name).cloned();

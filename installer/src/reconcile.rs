@@ -89,7 +89,8 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
         (known.written, known.wanted) = (Some(written), Some(wanted));
         report.failures.extend(kept(&file, &record));
     }
-    Applier { record: &mut record, file: &file, inherited, now }.apply(plan.steps, report)
+    let still_ours = || decision(settings, signals).install;
+    Applier { record: &mut record, file: &file, inherited, still_ours: &still_ours, now }.apply(plan.steps, report)
 }
 
 /// Keeps a record; what went wrong with that.

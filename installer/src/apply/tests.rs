@@ -37,7 +37,13 @@ impl Node {
         };
         let decision = Decision { install: true, decided_by: Signal::Setting, against: vec![], reason: String::new() };
         let file = RecordFile::new(&self.path("lib"));
-        let applier = Applier { record: &mut self.record, file: &file, inherited: true, now: SystemTime::now() };
+        let applier = Applier {
+            record: &mut self.record,
+            file: &file,
+            inherited: true,
+            still_ours: &|| true,
+            now: SystemTime::now(),
+        };
         applier.apply(vec![Step::WriteConflist(Box::new(writing))], Report::new(decision))
     }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 
-use crate::node::Node;
+use crate::node::{Node, PORTMAP};
 use crate::uninstall::kernel::Host;
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
@@ -67,6 +67,24 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
     fs::write(node.path("cache/results/vcn-native-0123-eth0"), "{}").unwrap();
     let (_, text) = node.run(&TAKEOVER);
     assert!(text.contains("status: installed"), "our own pods do not undo it: {text}");
+}
+
+/// Between the first look and the moment in which our configuration would appear, plugins are asked, which may take seconds.
+#[test]
+fn a_pod_that_comes_while_the_takeover_is_prepared_is_seen() {
+    let node = node();
+    let pod = node.path("cache/results/oci-0123abcd-eth0");
+    let comes = format!("#!/bin/sh\necho '{{}}' > {}\n", pod.display());
+    node.executable("bin/portmap", &PORTMAP.replace("#!/bin/sh\n", &comes));
+    let (code, text) = node.run_plainly(&TAKEOVER);
+    assert_eq!(code, 0, "{text}");
+    assert!(pod.exists() && text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
+    assert!(!node.conflist().exists());
+    let record = fs::read_to_string(node.path("lib/installer.json")).unwrap();
+    assert!(!record.contains("05-vcn-native.conflist"), "nothing is remembered that was not written: {record}");
+    fs::remove_file(pod).unwrap();
+    node.executable("bin/portmap", PORTMAP);
+    assert!(node.run_plainly(&TAKEOVER).1.contains("status: installed"));
 }
 
 #[test]
