@@ -188,6 +188,6 @@ pub(crate) async fn wait_within(most: Duration, what: &str, mut condition: impl 
     }
 }
 
-fn manifest(file: &str) -> std::path::PathBuf {
+pub(crate) fn manifest(file: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(file)
 }

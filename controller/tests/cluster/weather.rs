@@ -1,8 +1,11 @@
 //! The API server restarts, forgets, and has no time.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::scene::{Scene, wait_for};
+use crate::scene::{Scene, manifest, wait_for};
 
 /// So that the weather does not cost the lease.
 fn patient(scene: &mut Scene) {
@@ -66,4 +69,26 @@ async fn requests_that_priority_and_fairness_refuses_are_made_again() {
     scene.wait_for_reason("storage", "Ready").await;
     assert_eq!(one.ended(), None);
     scene.assert_exact().await;
+}
+
+#[tokio::test]
+async fn a_kind_that_is_missing_is_told_once_and_shown_until_it_is_there() {
+    let mut scene = Scene::new().await;
+    patient(&mut scene);
+    let (kinds, name) =
+        (Api::<CustomResourceDefinition>::all(scene.client.clone()), "vnicprofiles.oke.oraclecloud.com");
+    kinds.delete(name, &DeleteParams::default()).await.unwrap();
+    wait_for("the kind is gone", async || kinds.get_opt(name).await.unwrap().is_none()).await;
+    let one = scene.controller("one");
+    let behind = |what: &str| one.metric(&format!("oke_node_controller_watch_behind_seconds{{watch=\"{what}\"}}"));
+    // It has been tried several times by then.
+    wait_for("it is behind", async || behind("VnicProfiles") > Some(5.0)).await;
+    assert_eq!((behind("Nodes"), one.metric("oke_node_controller_leads ")), (Some(0.0), Some(1.0)));
+    let log = one.log();
+    assert_eq!((log.matches("watch.failed").count(), log.matches("watch.recovered").count()), (1, 0), "{log}");
+    assert!(!one.leads(), "it has the lease, and does not know what to do");
+    scene.kubernetes.apply(&manifest("crds.yaml")).await.unwrap();
+    wait_for("it works", async || one.leads()).await;
+    assert_eq!(behind("VnicProfiles"), Some(0.0));
+    assert!(one.log().contains("watch.recovered"), "{}", one.log());
 }
