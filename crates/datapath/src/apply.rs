@@ -7,7 +7,7 @@ use vcn::PROTOCOL;
 
 use crate::{
     AddressSpec, Change, Error, Failure, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec,
-    Step, SysctlSpec,
+    Step, SysctlSpec, VethPeer,
 };
 
 mod nft;
@@ -73,34 +73,39 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
 
 fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     let mut new = match &link.kind {
-        // A pod's end is born with its address and MTU, but the kernel refuses to raise it before the pair is made.
-        LinkKind::VethPeer => {
-            let LinkSpec { name, kind, up, .. } = link.clone();
-            return change_link(place, &LinkSpec { name, kind, mac: None, mtu: None, up, alias: None }, places);
+        LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
+        LinkKind::Veth(peer) => {
+            add_pair(link, peer, places)?;
+            // What the kernel gives no end at birth, and the peer of a pair not.
+            return change_link(place, &LinkSpec { mac: None, mtu: None, ..link.clone() }, places);
         }
-        LinkKind::Device => return change_link(place, link, places),
         LinkKind::Vlan { parent, tag } => {
             let parent = places.host.index_of(parent)?;
             NewLink::new(link.name.clone(), netlink::LinkKind::Vlan { parent, tag: *tag })
-        }
-        LinkKind::Veth(peer) => {
-            let peer = Peer { name: peer.name.clone(), mac: Some(peer.mac), mtu: link.mtu, netns: None };
-            NewLink::new(link.name.clone(), netlink::LinkKind::Veth(peer))
         }
     };
     new.mac = link.mac;
     new.mtu = link.mtu;
     new.up = link.up;
+    places.host.add_link(&new)
+}
+
+/// One message makes both ends and raises the pod's. That one is asked for in its own namespace, with the host's as the peer:
+/// only the peer is born down, and a host that has an `eth0` too is not in the way of the pod's.
+fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()> {
     let Places { host, pod, .. } = places;
-    if let (netlink::LinkKind::Veth(peer), Some(pod)) = (&mut new.kind, pod.as_ref()) {
-        peer.netns = Some(pod.netns.as_fd());
-    }
-    host.add_link(&new)?;
-    match &link.alias {
-        // The kernel takes no alias at birth.
-        Some(alias) => host.change_link_named(&link.name, &[LinkChange::Alias(alias.clone())]),
-        None => Ok(()),
-    }
+    let mut outside = Peer { name: link.name.clone(), mac: link.mac, mtu: link.mtu, netns: None };
+    let pod = pod.as_mut().map(|pod| (&mut pod.socket, &pod.home));
+    let socket = match pod {
+        Some((socket, home)) => {
+            outside.netns = Some(home.as_fd());
+            socket
+        }
+        None => host,
+    };
+    let mut inside = NewLink::new(peer.name.clone(), netlink::LinkKind::Veth(outside));
+    (inside.mac, inside.mtu, inside.up) = (Some(peer.mac), link.mtu, true);
+    socket.add_link(&inside)
 }
 
 fn change_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {

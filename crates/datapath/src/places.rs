@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use netlink::{Netns, Socket, Sysctls};
+use netlink::{Home, Netns, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
 use vcn::IfName;
 
@@ -38,6 +38,8 @@ pub struct Places {
 pub(crate) struct PodPlace {
     pub(crate) netns: Netns,
     pub(crate) socket: Socket,
+    /// The host's namespace, for what is made from the pod's.
+    pub(crate) home: Home,
 }
 
 impl Places {
@@ -55,8 +57,9 @@ impl Places {
     /// # Errors
     /// When the pod's namespace cannot be entered.
     pub fn with_pod(mut self, netns: Netns) -> Result<Self, netlink::Error> {
-        let socket = Socket::open_in(&netns)?;
-        self.pod = Some(PodPlace { netns, socket });
+        let home = Home::of_this_thread()?;
+        let socket = Socket::open_in_from(&netns, &home)?;
+        self.pod = Some(PodPlace { netns, socket, home });
         Ok(self)
     }
 

@@ -48,16 +48,19 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
             _ => false,
         })
     };
-    let pod_end_dies = doomed.iter().any(|(_, o)| matches!(o, Object::Link(l) if matches!(l.kind, LinkKind::Veth(_))));
+    let pod_end_dies = doomed.iter().any(|(_, object)| is_pair(object));
     let deletions = doomed
         .iter()
         .rev()
         .filter(|(place, object)| !goes_with_its_link(*place, object))
         .filter(|(place, _)| !(pod_end_dies && *place == Place::Pod))
         .map(|(place, object)| Step { place: *place, change: Change::Delete(object.clone()) });
+    let found = |place: Place, object: &Object| observed.iter().find(|(p, o)| *p == place && o.same_slot(object));
+    // With the pair, raised: see `apply`.
+    let pod_end_is_born = desired.iter().any(|(place, object)| is_pair(object) && found(*place, object).is_none());
     let additions = desired.iter().filter_map(|(place, object)| {
-        let found = observed.iter().find(|(p, o)| p == place && o.same_slot(object));
-        let change = match found {
+        let change = match found(*place, object) {
+            None if pod_end_is_born && is_pod_end(object) => return None,
             None => Change::Add(object.clone()),
             Some((_, found)) if object.satisfied_by(found) => return None,
             Some((_, found)) => Change::Replace { from: found.clone(), to: object.clone() },
@@ -105,6 +108,14 @@ impl fmt::Display for Step {
             Change::Replace { to, .. } => write!(f, "{} replace {to}", to.noun()),
         }
     }
+}
+
+const fn is_pair(object: &Object) -> bool {
+    matches!(object, Object::Link(link) if matches!(link.kind, LinkKind::Veth(_)))
+}
+
+const fn is_pod_end(object: &Object) -> bool {
+    matches!(object, Object::Link(link) if matches!(link.kind, LinkKind::VethPeer))
 }
 
 const fn deletable(object: &Object) -> bool {

@@ -43,7 +43,7 @@ pub use error::{Cause, Error, Refusal, Result};
 pub use link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
 pub use monitor::{Change, Event, Groups, Monitor};
 pub use neighbour::{Neighbour, NeighbourFilter};
-pub use netns::{Netns, NetnsId};
+pub use netns::{Home, Netns, NetnsId};
 pub use nix::errno::Errno;
 pub use route::{Route, RouteFilter, RouteKind};
 pub use rule::Rule;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::statfs::{FsType, fstatfs};
+use nix::sys::statfs::fstatfs;
 
 use crate::error::{Cause, Result};
 
@@ -20,6 +20,27 @@ const CURRENT: &str = "/proc/thread-self/ns/net";
 pub struct Netns {
     file: OwnedFd,
     id: NetnsId,
+}
+
+/// The namespace that a thread was in when it left for another: where it comes back to.
+#[derive(Debug)]
+pub struct Home(OwnedFd);
+
+impl Home {
+    /// The calling thread's.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn of_this_thread() -> Result<Self> {
+        let file = OpenOptions::new().read(true).open(CURRENT);
+        Ok(Self(file.map_err(|error| Cause::from(error).during("open network namespace", CURRENT))?.into()))
+    }
+}
+
+impl AsFd for Home {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Which namespace: equal ids are the same namespace, as long as it lives.
@@ -85,25 +106,22 @@ impl Netns {
         .map_err(|cause| cause.during("work in network namespace", self.id))
     }
 
-    /// Opens a socket inside the namespace on this very thread, and comes back: a thread for it costs as much as several
-    /// requests. Nothing else may be done there.
-    pub(crate) fn open_inside<T: Send>(&self, open: fn() -> Result<T>) -> Result<T> {
-        let home = OpenOptions::new().read(true).open(CURRENT);
+    /// Opens a socket inside the namespace on this very thread, and comes back `home`: a thread for it costs as much as
+    /// several requests. Nothing else may be done there.
+    pub(crate) fn open_inside<T: Send>(&self, home: &Home, open: fn() -> Result<T>) -> Result<T> {
         // Whoever may enter the namespace may still not be allowed to come back (a user namespace in the host's network);
         // entering one's own shows it beforehand.
-        match home {
-            Ok(home) if setns(&home, CloneFlags::CLONE_NEWNET).is_ok() => {
-                setns(&self.file, CloneFlags::CLONE_NEWNET)
-                    .map_err(|errno| Cause::from(errno).during("work in network namespace", self.id))?;
-                let opened = open();
-                if setns(&home, CloneFlags::CLONE_NEWNET).is_err() {
-                    // Out of memory. A thread that goes on in the wrong network is worse than none.
-                    std::process::abort();
-                }
-                opened
-            }
-            _ => self.run(open)?,
+        if setns(home, CloneFlags::CLONE_NEWNET).is_err() {
+            return self.run(open)?;
         }
+        setns(&self.file, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| Cause::from(errno).during("work in network namespace", self.id))?;
+        let opened = open();
+        if setns(home, CloneFlags::CLONE_NEWNET).is_err() {
+            // Out of memory. A thread that goes on in the wrong network is worse than none.
+            std::process::abort();
+        }
+        opened
     }
 
     /// Makes the namespace reachable at a path, as container runtimes do: a new file with the namespace mounted on it.
@@ -142,7 +160,9 @@ impl Netns {
     fn open_cause(path: &Path) -> Result<Self, Cause> {
         // Non-blocking, because the path may lead to a pipe.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
-        if fstatfs(&file)?.filesystem_type() != FsType(libc::NSFS_MAGIC) || !is_network(&file) {
+        // C libraries differ in the width of both numbers.
+        let is_nsfs = i128::from(fstatfs(&file)?.filesystem_type().0) == i128::from(libc::NSFS_MAGIC);
+        if !is_nsfs || !is_network(&file) {
             return Err(Cause::NotANamespace);
         }
         let metadata = file.metadata()?;

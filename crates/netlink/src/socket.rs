@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use vcn::IfName;
 
 use crate::error::{Cause, Result};
-use crate::netns::Netns;
+use crate::netns::{Home, Netns};
 use crate::transport::{Request, Transport};
 
 /// A routing socket (NETLINK_ROUTE). It belongs to the network namespace where it was opened and stays there, wherever
@@ -58,7 +58,15 @@ impl Socket {
     /// # Errors
     /// When the namespace cannot be entered (CAP_SYS_ADMIN), and as [`Socket::open`].
     pub fn open_in(netns: &Netns) -> Result<Self> {
-        netns.open_inside(Self::open)
+        Self::open_in_from(netns, &Home::of_this_thread()?)
+    }
+
+    /// As [`Socket::open_in`], for a caller that needs its own namespace anyway: `home` must be it.
+    ///
+    /// # Errors
+    /// As [`Socket::open_in`].
+    pub fn open_in_from(netns: &Netns, home: &Home) -> Result<Self> {
+        netns.open_inside(home, Self::open)
     }
 
     /// A link's index. An ioctl, not a message: RTM_GETLINK right after a link was made waits for its carrier state to

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use ipnetwork::IpNetwork;
-use netlink::{Address, LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
+use netlink::{Address, Home, LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
 use vcn::{Family, IfName, MacAddr, Mtu, POD_GATEWAY_V4, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -34,14 +34,15 @@ fn main() -> anyhow::Result<()> {
     }
 
     let netns = Netns::open(Path::new(&netns))?;
-    let mut pod = Socket::open_in(&netns)?;
-    let peer = Peer { name: pod_link.clone(), mac: Some(POD_MAC), mtu: Some(Mtu::VCN), netns: Some(netns.as_fd()) };
-    let mut veth = NewLink::new(host_link.clone(), LinkKind::Veth(peer));
-    (veth.mac, veth.mtu, veth.up) = (Some(HOST_MAC), Some(Mtu::VCN), true);
-    host.add_link(&veth)?;
-    host.change_link_named(&host_link, &[LinkChange::Alias("vcn-native:vcn-native/0123456789abcdef/eth0".into())])?;
+    let home = Home::of_this_thread()?;
+    let mut pod = Socket::open_in_from(&netns, &home)?;
+    let peer = Peer { name: host_link.clone(), mac: Some(HOST_MAC), mtu: Some(Mtu::VCN), netns: Some(home.as_fd()) };
+    let mut veth = NewLink::new(pod_link.clone(), LinkKind::Veth(peer));
+    (veth.mac, veth.mtu, veth.up) = (Some(POD_MAC), Some(Mtu::VCN), true);
+    pod.add_link(&veth)?;
+    let alias = LinkChange::Alias("vcn-native:vcn-native/0123456789abcdef/eth0".into());
+    host.change_link_named(&host_link, &[alias, LinkChange::Up])?;
 
-    pod.change_link_named(&pod_link, &[LinkChange::Up])?;
     let inside = pod.index_of(&pod_link)?;
     pod.replace_address(&Address::new(inside, address))?;
     pod.replace_neighbour(&Neighbour::permanent(inside, gateway, HOST_MAC))?;
@@ -53,6 +54,7 @@ fn main() -> anyhow::Result<()> {
     pod.add_route(&default)?;
 
     let outside = host.index_of(&host_link)?;
+    host.replace_neighbour(&Neighbour::proxy(outside, gateway))?;
     let mut route = Route::new(address, outside, PODS_TABLE, PROTOCOL);
     route.scope_link = true;
     host.add_route(&route)?;

@@ -67,7 +67,9 @@ pub enum LinkKind<'a> {
     Bridge,
 }
 
-/// The other end of a veth pair. Always born down: the kernel refuses to raise an end before the pair is made.
+/// The other end of a veth pair. Always born down: the kernel refuses to raise it before the pair is made. The name of the
+/// link itself is looked for in the *socket's* namespace before it is made elsewhere (by older kernels), so the end that
+/// is to be up, or to have a common name, is best made there, and the peer in the other one.
 #[derive(Clone, Debug)]
 pub struct Peer<'a> {
     /// Its name.
