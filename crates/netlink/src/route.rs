@@ -21,6 +21,9 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 const RTAX_MTU: u16 = 2;
+// Not every C library's headers have these.
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
 
 /// What the kernel makes of an IPv6 route without a metric (IP6_RT_PRIO_USER).
@@ -155,7 +158,7 @@ impl Route {
                 (libc::RTA_DST, value) => destination = attributes::address_of(value)?,
                 (libc::RTA_GATEWAY, value) => route.gateway = Some(attributes::address_of(value)?),
                 // A family number of two bytes, then the address.
-                (libc::RTA_VIA, value) => {
+                (RTA_VIA, value) => {
                     route.gateway = Some(attributes::address_of(value.get(2..).unwrap_or_default())?);
                 }
                 (libc::RTA_OIF, value) => route.oif = attributes::u32_of(value)?,
@@ -163,7 +166,7 @@ impl Route {
                 (libc::RTA_PREFSRC, value) => route.source = Some(attributes::address_of(value)?),
                 (libc::RTA_PRIORITY, value) => route.priority = Some(attributes::u32_of(value)?),
                 (libc::RTA_METRICS, value) => route.decode_metrics(value)?,
-                (libc::RTA_MULTIPATH | libc::RTA_ENCAP | RTA_NH_ID, _) => route.unmodelled = true,
+                (libc::RTA_MULTIPATH | RTA_ENCAP | RTA_NH_ID, _) => route.unmodelled = true,
                 _ => {}
             }
         }
