@@ -126,5 +126,5 @@ fn a_pod_whose_record_was_lost_is_on_record_again_after_the_next_look() {
     };
     wait_for("its record", || held(&node) == addresses && said(), || format!("{:?}\n{}", held(&node), agent.log()));
     assert_eq!((left(&node), freed(&node)), (whole, Vec::new()));
-    assert!(pod.is_connected());
+    pod.wait_connected();
 }
