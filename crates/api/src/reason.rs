@@ -125,10 +125,10 @@ reasons! {
         "The cloud does not accept the controller's login.",
         "The controller's log names the login. Is the clock right, is the dynamic group or workload policy there: docs/iam.md.";
     Throttled Unknown on OnAttached OnReady:
-        "The cloud answers that there are too many calls. It is asked again, more slowly.",
-        "Wait. If it stays: who else calls the API with the same tenancy, and the call rates of the controller.";
+        "The cloud answers that there are too many calls, or the controller's own budget has no room for them. It is asked again, more slowly.",
+        "Wait. If it stays: who else calls the API with the same tenancy, and the call rates of the controller: docs/controller.md.";
     OciUnavailable Unknown on OnAttached OnReady:
-        "The cloud's API does not answer, or answers with an error of its own. It is asked again for ever.",
+        "The cloud's API does not answer, answers with an error of its own, or leaves out what must be there. It is asked again for ever.",
         "The cloud's status page, and the way to it: routes, service gateway, proxies, port 443 (docs/iam.md).";
 }
 

@@ -25,8 +25,9 @@ pub struct VnicTemplate {
     /// What pods, the agent and people call this VNIC: a DNS label, unique on the instance. Cannot be changed.
     #[schemars(schema_with = "schema::dns_label")]
     pub name: VnicName,
-    /// Whom it serves: Pods (its addresses go to pods), Host (the host's own use) or Attach (kept for pods that ask for
-    /// it by name). Cannot be changed.
+    /// Whom it is for: Pods (its addresses go to pods), Host (the host's own use) or Attach (kept for pods that ask for
+    /// it by name). Cannot be changed. Nodes do not go by it yet: each VNIC is a link of the host's, and pods get addresses of
+    /// those alone that the NativePodNetwork lists.
     pub purpose: Purpose,
     /// The OCID of its subnet. Cannot be changed.
     #[schemars(schema_with = "schema::subnet")]
@@ -50,14 +51,16 @@ pub struct VnicTemplate {
     #[schemars(schema_with = "schema::integer::<0, 255>")]
     pub ipv6_count: u8,
     /// The namespaces whose pods may use it, at most 32; none if absent. With purpose Attach only.
+    /// Nodes do not apply it yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::namespaces")]
     pub allowed_namespaces: Vec<String>,
-    /// What the host reaches by it beside its subnet, at most 16 routes; none if absent.
+    /// What the host reaches by it beside its subnet, at most 16 routes; none if absent. Nodes do not apply
+    /// them yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub routes: Vec<Route>,
-    /// The largest packet in bytes, 1280 to 9000; 9000 if absent.
+    /// The largest packet in bytes, 1280 to 9000; 9000 if absent. Nodes do not apply it yet: all have 9000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::integer::<1280, 9000>")]
     pub mtu: Option<u16>,
