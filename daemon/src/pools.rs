@@ -9,7 +9,7 @@ mod tests;
 use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
-use ipam::{BootId, FamilyPool, Pools, VnicPool};
+use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
 use vcn::{Family, PerFamily, Purpose};
 
 use crate::condition::{Condition, Reason};
@@ -30,7 +30,7 @@ pub fn next(
     world: &World,
     hosted: Hosted<'_>,
     current: Option<&Pools>,
-    boot: &BootId,
+    (boot, now): (&BootId, BootTime),
     troubles: &[Condition],
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();
@@ -48,7 +48,21 @@ pub fn next(
     if let Some(current) = current {
         pools.extra.clone_from(&current.extra);
     }
-    (pools, conditions)
+    pools.pod_families = match finished {
+        Some(npn) => Some(families(npn, hosted.ipv6)),
+        None => current.and_then(|pools| pools.pod_families.clone()),
+    };
+    (pools.following(current, now), conditions)
+}
+
+/// The families that OKE made addresses for pods of: a VNIC that is in trouble for a moment must not make IPv4 pods where all
+/// the others have both.
+fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
+    let made = |family: Family| {
+        let has = |vnic: &&NpnVnic| vnic.addressing.of(family).is_some_and(|addressing| !addressing.pods.is_empty());
+        npn.vnics.iter().filter(|vnic| vnic.serves_all_pods()).any(|vnic| has(&vnic))
+    };
+    Family::ALL.into_iter().filter(|&family| (family == Family::Ipv4 || ipv6) && made(family)).collect()
 }
 
 /// Why there are no addresses yet, or none of the newest; `None` when OKE is done.

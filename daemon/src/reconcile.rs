@@ -18,14 +18,14 @@ mod stages;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use datapath::host::HostVnic;
 use installer::SettingChange;
-use ipam::{BootId, Pools, Store};
+use ipam::{BootId, BootTime, Pools, Store};
 use resident::logging::chain;
 
 use crate::condition::{Condition, Reason};
@@ -65,6 +65,8 @@ pub struct Reconciler {
     since: Instant,
     /// What is wrong with the configuration.
     misconfigured: Vec<Condition>,
+    /// Which directory the state directory was at the start.
+    state_is: Option<(u64, u64)>,
 }
 
 /// A pass in the making.
@@ -100,6 +102,7 @@ impl Reconciler {
             failed: Vec::new(),
             since: Instant::now(),
             misconfigured: Vec::new(),
+            state_is: identity(&settings.state_dir),
             settings,
         })
     }
@@ -112,6 +115,13 @@ impl Reconciler {
         self.interference.allow(settings.may_write_drop_ins);
         self.settings = settings;
         self.misconfigured = conditions;
+    }
+
+    /// Whether somebody removed the state directory, or put another in its place. Ours may be a mount of it: then what is
+    /// written here is seen by nobody, and nothing can be. The sockets went with it, too.
+    #[must_use]
+    pub fn has_lost_its_state(&self) -> bool {
+        self.state_is.is_some_and(|was| identity(&self.settings.state_dir) != Some(was))
     }
 
     /// Makes the node as it should be, as far as that is known and can be done.
@@ -225,7 +235,8 @@ impl Reconciler {
             return false;
         }
         let hosted = Hosted { vnics: hosted, ipv6: self.host.speaks_ipv6() };
-        let (pools, conditions) = pools::next(world, hosted, current.as_ref(), &self.boot, &findings.conditions);
+        let now = BootTime::now().unwrap_or_default();
+        let (pools, conditions) = pools::next(world, hosted, current.as_ref(), (&self.boot, now), &findings.conditions);
         findings.conditions.extend(conditions);
         if current.as_ref() == Some(&pools) {
             return Usage::offers_any(&pools);
@@ -300,8 +311,14 @@ impl Reconciler {
     pub fn usage(state_dir: &Path, boot: &BootId) -> Result<Usage, ipam::Error> {
         let pools = Pools::read(state_dir, boot)?;
         let allocations = Store::new(state_dir, boot.clone()).read()?;
-        Ok(Usage::of(&pools, &allocations, ipam::BootTime::now()?))
+        Ok(Usage::of(&pools, &allocations, BootTime::now()?))
     }
+}
+
+/// Which directory this is; `None` where there is none, or it is a removed one that somebody keeps open.
+fn identity(directory: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(directory).ok().filter(|found| found.nlink() > 0)?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::environment::ProcessEnvironment;
 use crate::input::DeadlineStdin;
-use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, StatusRequest, panic, run};
+use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest, panic, run};
 
 /// A CNI plugin.
 pub trait Plugin {
@@ -15,6 +15,10 @@ pub trait Plugin {
 
     /// One line about the plugin, for whoever starts it by hand.
     const ABOUT: &'static str;
+
+    /// Hears of a call that is answered with an error without any of the others having been asked: its variables or its
+    /// configuration were wrong. For a line in the log.
+    fn refused(&self, _refusal: &Refusal<'_>) {}
 
     /// Attaches the container. Idempotent per key, and without a trace after a failure.
     ///

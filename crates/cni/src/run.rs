@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::environment::{Call, Target};
 use crate::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
-    Plugin, StatusRequest, TraceContext, Verb, Version, input, netns, panic,
+    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version, input, netns, panic,
 };
 
 /// How the process ends. A failure is always status 1; what failed is in the reply.
@@ -18,6 +18,20 @@ pub enum Exit {
     Success,
     /// Status 1.
     Failure,
+}
+
+/// Who says that a call failed.
+enum Failed {
+    /// We do; the plugin has not been asked.
+    Refused(Error),
+    /// The plugin.
+    Answered(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl From<Exit> for ExitCode {
@@ -39,6 +53,7 @@ pub fn run<P: Plugin>(
     stderr: &mut dyn Write,
 ) -> Exit {
     let mut version = Version::NEWEST;
+    let mut document = Vec::new();
     let answer = match Call::read(env) {
         Ok(Call::About) => {
             // Whoever reads this is a person; there is nothing to do about a closed stderr.
@@ -50,9 +65,19 @@ pub fn run<P: Plugin>(
             "cniVersion": Version::NEWEST.as_str(),
             "supportedVersions": Version::ALL.map(Version::as_str),
         }))),
-        Ok(call) => answer(plugin, call, env, stdin, &mut version),
-        Err(error) => Err(error),
+        Ok(call) => input::read(stdin).map_err(Failed::Refused).and_then(|read| {
+            document = read;
+            answer(plugin, call, env, &document, &mut version)
+        }),
+        Err(error) => Err(Failed::Refused(error)),
     };
+    let answer = answer.map_err(|failed| match failed {
+        Failed::Refused(error) => {
+            plugin.refused(&Refusal::of(env, &document, &error));
+            error
+        }
+        Failed::Answered(error) => error,
+    });
     panic::note_answered();
     let (reply, exit) = match answer {
         Ok(None) => return Exit::Success,
@@ -73,21 +98,21 @@ fn answer<P: Plugin>(
     plugin: &P,
     call: Call,
     env: &dyn Environment,
-    stdin: &mut dyn Read,
+    document: &[u8],
     version: &mut Version,
-) -> Result<Option<Value>, Error> {
-    let document = Config::document(&input::read(stdin)?)?;
+) -> Result<Option<Value>, Failed> {
+    let document = Config::document(document)?;
     *version = Config::version_of(&document)?;
     panic::note_version(*version);
     let verb = call.verb();
     if *version < Version::introduced(verb) {
-        return Err(Error::new(
+        return Err(Failed::Refused(Error::new(
             ErrorCode::INCOMPATIBLE_VERSION,
             format!(
                 "the configuration has cniVersion {version}, {verb} needs {} or later: raise it, or do not ask",
                 Version::introduced(verb)
             ),
-        ));
+        )));
     }
     let config = Config::read(document, verb)?;
     let trace = TraceContext::read(env);
@@ -95,35 +120,37 @@ fn answer<P: Plugin>(
         Call::Add(target, netns) => {
             refuse_own(&target, &netns)?;
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
-            let result: AddResult = plugin.add(&AddRequest { key, netns, args, config, conf, trace })?;
+            let request = AddRequest { key, netns, args, config, conf, trace };
+            let result: AddResult = plugin.add(&request).map_err(Failed::Answered)?;
             return Ok(Some(result.to_json(*version)));
         }
         Call::Check(target, netns) => {
             refuse_own(&target, &netns)?;
             let Some(prev_result) = config.prev_result.clone() else {
-                return Err(Error::new(
+                return Err(Failed::Refused(Error::new(
                     ErrorCode::INVALID_CONFIG,
                     "CHECK without prevResult: give it what ADD answered, there is nothing to compare with otherwise",
-                ));
+                )));
             };
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
-            plugin.check(&CheckRequest { key, netns, prev_result, args, config, conf, trace })?;
+            let request = CheckRequest { key, netns, prev_result, args, config, conf, trace };
+            plugin.check(&request).map_err(Failed::Answered)?;
         }
         Call::Del(target, netns) => {
             // Nothing of a container's is in our own namespace: clean up as if its own were gone.
             let netns = netns.filter(|netns| target.own_netns_allowed || !netns::is_own(netns));
             let (key, args, conf) = (target.key(&config), target.args, config.own());
             let request = DelRequest { key, netns, args, config, conf, trace };
-            plugin.del(&request).map_err(Error::in_words_for_del)?;
+            plugin.del(&request).map_err(Error::in_words_for_del).map_err(Failed::Answered)?;
         }
         Call::Status => {
             let conf = config.own()?;
-            plugin.status(&StatusRequest { config, conf, trace })?;
+            plugin.status(&StatusRequest { config, conf, trace }).map_err(Failed::Answered)?;
         }
         Call::Gc if config.disable_gc => {}
         Call::Gc => {
             let (valid, conf) = (config.valid_attachments()?, config.own());
-            plugin.gc(&GcRequest { valid, config, conf, trace })?;
+            plugin.gc(&GcRequest { valid, config, conf, trace }).map_err(Failed::Answered)?;
         }
         // Answered before stdin was touched.
         Call::About | Call::Version => {}

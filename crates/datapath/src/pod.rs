@@ -14,7 +14,7 @@ use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE,
-    RulePriorities, TableId,
+    RulePriorities, TableId, fnv1a,
 };
 
 use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, RouteSpec, RuleSpec, SysctlSpec, VethPeer};
@@ -69,7 +69,7 @@ impl LinkEnds {
     /// The ends of the link of `pod_link` in the attachment that `identity` names (network, container id, link name).
     #[must_use]
     pub fn of(identity: &str, pod_link: IfName) -> Self {
-        let hash = fnv1a(identity.as_bytes());
+        let hash = fnv1a(identity.bytes());
         let digits = format!("{HOST_LINK_PREFIX}{:012x}", hash & 0xffff_ffff_ffff);
         Self {
             // Three letters and twelve digits: always a valid name; the pod's own is as good a fallback as any.
@@ -209,8 +209,3 @@ const EVERYTHING_V6: Ipv6Network = match Ipv6Network::new_checked(Ipv6Addr::UNSP
     Some(net) => net,
     None => panic!(),
 };
-
-/// FNV-1a, 64 bit: stable across versions and machines, which the standard library's hasher is not.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}

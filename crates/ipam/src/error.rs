@@ -68,6 +68,14 @@ pub enum Error {
     /// No address is to be had.
     #[error("no address is free: {0}")]
     Exhausted(Shortage),
+    /// No VNIC has addresses of a family that every pod gets.
+    #[error("every pod gets {}, and no VNIC has any of it now{}", names(families), because(reason))]
+    FamilyMissing {
+        /// The families.
+        families: Vec<Family>,
+        /// What the agent says of the pools, where it says something.
+        reason: Option<String>,
+    },
     /// The attachment has no allocation.
     #[error("no allocation for {0}")]
     NoAllocation(String),
@@ -131,7 +139,6 @@ pub struct Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = |families: &[Family]| families.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
         match self.vnics {
             0 => f.write_str("no VNIC of this node serves pods")?,
             n => write!(f, "{n} VNIC(s) serve pods ({}), {} address(es) in use", names(&self.families), self.in_use)?,
@@ -141,9 +148,14 @@ impl fmt::Display for Shortage {
             lacking if lacking.len() < self.families.len() => write!(f, ", and no {} is left", names(lacking))?,
             _ => {}
         }
-        match &self.reason {
-            Some(reason) => write!(f, "; {reason}"),
-            None => Ok(()),
-        }
+        f.write_str(&because(&self.reason))
     }
+}
+
+fn names(families: &[Family]) -> String {
+    families.iter().map(ToString::to_string).collect::<Vec<_>>().join("+")
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason.as_ref().map(|reason| format!("; {reason}")).unwrap_or_default()
 }

@@ -15,11 +15,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
 
-use crate::{BootId, Error, write_atomically};
+use crate::{BootId, BootTime, Error, write_atomically};
 
 /// The file's format. A reader takes any version up to its own; unknown fields are kept.
 const VERSION: u32 = 1;
 const FILE: &str = "pools.json";
+
+/// The moment when pools are said to have become empty that never were anything else in this boot.
+const NEVER: BootTime = BootTime(0);
 
 /// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
 const VNIC_FIELDS: [&str; 8] = ["vnicId", "link", "mac", "mtu", "table", "purpose", "ipv4", "ipv6"];
@@ -36,6 +39,12 @@ pub struct Pools {
     /// What the agent says when the pools are empty or short ("NativePodNetwork is BACKOFF: …").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Since when no VNIC has had addresses for pods; 0 where none has had any in this boot. An older agent does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_since: Option<BootTime>,
+    /// The families that every pod gets, whatever the VNICs can give at this moment. An older agent does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_families: Option<Vec<Family>>,
     /// The VNICs, in attachment order.
     pub vnics: Vec<VnicPool>,
     /// Fields of a newer version.
@@ -82,7 +91,7 @@ impl Pools {
     /// Pools of this boot.
     #[must_use]
     pub fn new(boot_id: BootId, vnics: Vec<VnicPool>, reason: Option<String>) -> Self {
-        Self { version: VERSION, boot_id, reason, vnics, extra: Map::new() }
+        Self { version: VERSION, boot_id, reason, empty_since: None, pod_families: None, vnics, extra: Map::new() }
     }
 
     /// Reads `pools.json` in `state_dir`.
@@ -132,16 +141,41 @@ impl Pools {
         self.vnics.iter().filter(|vnic| vnic.purpose == Purpose::Pods && !vnic.families.is_empty())
     }
 
-    /// For how long the file has been as it is, by the wall clock; `None` where nobody can tell. One from the future is new.
+    /// For how long no VNIC has had addresses for pods; `None` where none has had any in this boot. Where the agent does not
+    /// say it is as long as the file in `state_dir` has been as it is, by the wall clock.
     #[must_use]
-    pub fn unchanged_for(state_dir: &Path) -> Option<Duration> {
-        let written = fs::metadata(state_dir.join(FILE)).and_then(|file| file.modified()).ok()?;
-        Some(SystemTime::now().duration_since(written).unwrap_or_default())
+    pub fn empty_for(&self, state_dir: &Path, now: BootTime) -> Option<Duration> {
+        match self.empty_since {
+            Some(NEVER) => None,
+            Some(since) => Some(now.since(since)),
+            None => {
+                let written = fs::metadata(state_dir.join(FILE)).and_then(|file| file.modified()).ok()?;
+                Some(SystemTime::now().duration_since(written).unwrap_or_default())
+            }
+        }
     }
 
-    /// The families a pod gets: those that any VNIC of the general pool has addresses of.
+    /// The same pools, which were `before` until `now`: their emptiness is as old as it is.
+    #[must_use]
+    pub fn following(mut self, before: Option<&Self>, now: BootTime) -> Self {
+        self.empty_since = match before {
+            _ if !self.offered().is_empty() => None,
+            None => Some(NEVER),
+            Some(before) if !before.offered().is_empty() => Some(now),
+            Some(before) => before.empty_since.or(Some(now)),
+        };
+        self
+    }
+
+    /// The families a pod gets.
     #[must_use]
     pub fn families(&self) -> Vec<Family> {
+        self.pod_families.clone().filter(|families| !families.is_empty()).unwrap_or_else(|| self.offered())
+    }
+
+    /// The families that any VNIC of the general pool has addresses of.
+    #[must_use]
+    pub fn offered(&self) -> Vec<Family> {
         let offers = |family| self.for_pods().any(|vnic| vnic.families.of(family).is_some_and(FamilyPool::has_any));
         Family::ALL.into_iter().filter(|&family| offers(family)).collect()
     }

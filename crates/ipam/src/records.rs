@@ -14,6 +14,7 @@ use cni::AttachmentKey;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vcn::fnv1a_32;
 
 use crate::file::stage;
 use crate::{Allocation, Allocations, BootId, Error};
@@ -56,7 +57,7 @@ struct Record {
 pub(crate) fn name_of(key: &AttachmentKey) -> String {
     let parts = [key.network.as_str(), "/", key.container_id.as_str(), "/", key.ifname.as_str()];
     let bytes = parts.iter().flat_map(|part| part.bytes());
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = fnv1a_32(bytes);
     let id = key.container_id.as_str();
     format!("{}-{hash:08x}", id.get(..ID_SHOWN).unwrap_or(id))
 }
@@ -148,7 +149,10 @@ impl Records {
     /// Puts a staged record in its place, and in that of `before`.
     pub(crate) fn publish(&self, after: &Allocation, before: Option<&Allocation>) -> Result<(), Error> {
         let name = name_of(&after.key);
-        self.rename(&name, STAGED, state_of(after))?;
+        if !self.rename(&name, STAGED, state_of(after))? {
+            // Somebody emptied the folder meanwhile.
+            return Err(Error::Write { path: self.path_of(after), source: io::ErrorKind::NotFound.into() });
+        }
         match before.map(state_of).filter(|before| *before != state_of(after)) {
             Some(before) => self.unlink(&name, before),
             None => Ok(()),

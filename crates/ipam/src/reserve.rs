@@ -60,19 +60,17 @@ pub struct Reservation {
 }
 
 impl Allocations {
-    /// Reserves one address of every family the pools offer, all on one VNIC, for an attachment.
+    /// Reserves one address of every family that pods get, all on one VNIC, for an attachment.
     ///
     /// Among VNICs that can serve every family: those with a rested address first, or else the one whose address has rested
     /// longest; then the one with the fewest addresses in use, then the one whose address was freed first. On it, per family: an address never used in
     /// this boot, else the one freed longest ago.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] with the numbers behind it.
+    /// [`Error::Exhausted`] with the numbers behind it; [`Error::FamilyMissing`] when no VNIC has addresses of a family now.
     pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
         self.trim(pools, now);
-        if self.lacks_record(&request.key) {
-            self.release_unrecorded(&name_of(&request.key), now);
-        }
+        self.release_unrecorded(&name_of(&request.key), now);
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
             // The namespace may be a new one under the same key; the addresses stay.
             existing.netns = request.netns;
@@ -101,6 +99,11 @@ impl Allocations {
                 (cooling.is_some(), Reverse(cooling), choice.load, choice.newest())
             });
         let Some(choice) = choice else {
+            let offered = pools.offered();
+            let missing: Vec<Family> = families.iter().copied().filter(|family| !offered.contains(family)).collect();
+            if !offered.is_empty() && !missing.is_empty() {
+                return Err(Error::FamilyMissing { families: missing, reason: pools.reason.clone() });
+            }
             return Err(Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
                 in_use: in_use.len(),

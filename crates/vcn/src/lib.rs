@@ -9,6 +9,7 @@
 //! ```
 
 mod family;
+mod hash;
 mod instance;
 mod linux;
 mod mac;
@@ -17,6 +18,7 @@ mod owned;
 mod vnic;
 
 pub use family::{Family, PerFamily};
+pub use hash::{fnv1a, fnv1a_32};
 pub use instance::{Instance, MachineKind};
 pub use linux::{IfName, IfNameError, Mark, Mtu, Priority, TableId, VlanTag, VlanTagError};
 pub use mac::{MacAddr, MacAddrError};

@@ -25,8 +25,7 @@ pub struct Worker {
     state_dir: PathBuf,
     boot: BootId,
     store: Store,
-    /// How many connections the kernel tracks; absent where it tracks none.
-    tracked: PathBuf,
+    sysctl_root: PathBuf,
     metrics: Arc<Metrics>,
     announcer: Option<Announcer>,
     conntrack: Option<conntrack::Socket>,
@@ -43,7 +42,7 @@ impl Worker {
             store: Store::new(state_dir, boot.clone()),
             state_dir: state_dir.to_owned(),
             boot,
-            tracked: sysctl_root.join("net/netfilter/nf_conntrack_count"),
+            sysctl_root: sysctl_root.to_owned(),
             metrics,
             announcer: None,
             conntrack: None,
@@ -128,9 +127,7 @@ impl Worker {
     }
 
     fn flush(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
-        // A kernel that tracks nothing has nothing to forget, and going through nothing costs milliseconds too.
-        let tracked = std::fs::read_to_string(&self.tracked).unwrap_or_default();
-        if addresses.is_empty() || matches!(tracked.trim(), "" | "0") {
+        if addresses.is_empty() || conntrack::is_idle(&self.sysctl_root) {
             return Ok(());
         }
         let mut socket = match self.conntrack.take() {

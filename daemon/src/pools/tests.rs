@@ -8,6 +8,8 @@ use vcn::{Mtu, TableId};
 use super::*;
 use crate::fixture::{npn, vm_vnics};
 
+const NOW: BootTime = BootTime(90_000);
+
 fn boot() -> BootId {
     BootId::from_text("this-boot")
 }
@@ -29,7 +31,7 @@ fn on(vnics: &[HostVnic]) -> Hosted<'_> {
 }
 
 fn pools(world: &World, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
-    next(world, on(hosted), current, &boot(), &[]).0
+    next(world, on(hosted), current, (&boot(), NOW), &[]).0
 }
 
 fn addresses(pools: &Pools) -> Vec<String> {
@@ -81,7 +83,7 @@ fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
 fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
     let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
     let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
-    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), on(&[]), None, &boot(), &[trouble, other]);
+    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), on(&[]), None, (&boot(), NOW), &[trouble, other]);
     assert_eq!(pools.vnics, []);
     assert_eq!(pools.reason.as_deref(), Some("LinkMissing (ocid1.vnic.oc1.iad.pods): no link"));
 }
@@ -90,7 +92,7 @@ fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
 fn a_family_without_routes_on_the_host_is_left_out_and_said() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
-    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), on(&hosted), None, &boot(), &[]);
+    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), on(&hosted), None, (&boot(), NOW), &[]);
     assert!(pools.vnics[0].families.is_empty());
     assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
@@ -118,8 +120,41 @@ fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
     let offered = world(Ok(Some(npn)));
     let vnics = hosted();
-    let (_, conditions) = next(&offered, on(&vnics), None, &boot(), &[]);
+    let (_, conditions) = next(&offered, on(&vnics), None, (&boot(), NOW), &[]);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
-    let (pools, conditions) = next(&offered, Hosted { vnics: &vnics, ipv6: false }, None, &boot(), &[]);
+    let (pools, conditions) = next(&offered, Hosted { vnics: &vnics, ipv6: false }, None, (&boot(), NOW), &[]);
     assert_eq!((conditions, pools.reason), (vec![], None));
+}
+
+#[test]
+fn how_long_the_pools_have_been_empty_is_kept_whatever_else_changes() {
+    let (full, waiting) = (world(Ok(Some(npn("SUCCESS")))), world(Ok(Some(npn("BACKOFF")))));
+    let at = |world: &World, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
+        next(world, on(hosted), current, (&boot(), BootTime(now)), &[]).0
+    };
+    let first = at(&waiting, &hosted(), None, 500);
+    assert_eq!(first.empty_since, Some(BootTime(0)), "none in this boot");
+    assert_eq!(at(&world(Ok(None)), &hosted(), Some(&first), 600).empty_since, Some(BootTime(0)));
+    let published = at(&full, &hosted(), Some(&first), 700);
+    assert_eq!(published.empty_since, None);
+    let emptied = at(&full, &[], Some(&published), 800);
+    assert_eq!(emptied.empty_since, Some(BootTime(800)));
+    let reasons = at(&world(Err("no answer".into())), &[], Some(&emptied), 900);
+    assert!(reasons.reason != emptied.reason && reasons.empty_since == Some(BootTime(800)));
+    let older = Pools { empty_since: None, ..emptied };
+    assert_eq!(at(&full, &[], Some(&older), 950).empty_since, Some(BootTime(950)), "an older agent did not say");
+}
+
+#[test]
+fn pods_get_the_families_that_oke_made_addresses_of_whatever_the_host_lacks_for_a_moment() {
+    let mut npn = npn("SUCCESS");
+    npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
+    let both = world(Ok(Some(npn)));
+    let vnics = hosted();
+    let pools = pools(&both, &vnics, None);
+    assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
+    let (deaf, _) = next(&both, Hosted { vnics: &vnics, ipv6: false }, None, (&boot(), NOW), &[]);
+    assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
+    let later = next(&world(Ok(None)), on(&vnics), Some(&pools), (&boot(), NOW), &[]).0;
+    assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }

@@ -158,6 +158,7 @@ fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
         serde_json::json!({
             "version": 1,
             "bootId": null,
+            "podFamilies": ["ipv4"],
             "vnics": [{
                 "vnicId": "ocid1.vnic.oc1.iad.pods",
                 "link": "ens5",

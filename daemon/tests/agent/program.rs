@@ -11,6 +11,7 @@ use vcn::Family;
 use crate::aftercare::dual_stack_node;
 use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
+use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
 
 pub(crate) fn node_with_pods() -> Node {
@@ -272,6 +273,42 @@ fn metrics_tell_pools_sources_changes_and_decisions() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
+}
+
+/// Two pods of which one has gone, of 16 addresses of each family.
+#[test]
+fn the_gauges_of_pools_tell_what_is_held_and_what_rests_in_both_families() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let (_stays, goes) = (Pod::add(&node, "stays"), Pod::add(&node, "goes"));
+    goes.del(&node);
+    let gauge = |family: &str, state: &str| {
+        let series = format!(
+            r#"oke_node_agent_pool_addresses{{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="{family}",state="{state}"}} "#
+        );
+        let metrics = node.get("/metrics").1;
+        metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
+    };
+    let all = |family: &str| ["total", "in_use", "cooling", "free"].map(|state| gauge(family, state));
+    for family in ["IPv4", "IPv6"] {
+        assert_eq!(all(family), [16.0, 1.0, 1.0, 14.0].map(Some), "{family}");
+    }
+}
+
+/// As seen from a container, whose mount stays on the directory that was removed.
+#[test]
+fn an_agent_whose_state_directory_was_removed_ends_and_the_next_one_publishes_again() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let state = node.path("run");
+    fs::remove_dir_all(&state).unwrap();
+    wait_for("its end", || agent.log().contains("was removed while it was in use"), || agent.log());
+    assert_eq!(agent.stop().0.code(), Some(1));
+    let mut next = node.agent(&[]);
+    node.wait_ready(&mut next);
+    assert!(state.join("pools.json").exists());
 }
 
 #[test]

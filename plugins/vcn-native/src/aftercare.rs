@@ -4,14 +4,13 @@
 //! connection table, or a packet socket, which the kernel closes only after a grace period.
 
 use std::collections::HashSet;
-use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 
 use ipam::Assigned;
 use netlink::{Announcer, Socket, conntrack};
 
-/// How many connections the kernel tracks in this namespace.
-const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
+use crate::node::SYSCTL_ROOT;
 
 /// What is left to do after a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +49,7 @@ fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
 /// wrong.
 pub(crate) fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Option<String> {
     let addresses: HashSet<IpAddr> = addresses.into_iter().collect();
-    // Going through an empty table costs as much as through a full one.
-    if addresses.is_empty() || fs::read(TRACKED).is_ok_and(|count| count.trim_ascii() == b"0") {
+    if addresses.is_empty() || conntrack::is_idle(Path::new(SYSCTL_ROOT)) {
         return None;
     }
     let outcome = conntrack::Socket::open().and_then(|mut socket| socket.delete_by_addresses(&addresses));

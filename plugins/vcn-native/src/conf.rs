@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cni::{Config, Error};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use vcn::{Mtu, STATE_DIR};
 
 /// What the conflist may say to this plugin.
@@ -37,6 +38,11 @@ impl Conf {
             },
         }
     }
+}
+
+/// The state directory that a configuration names of which nothing else is sound, perhaps.
+pub(crate) fn state_dir_of(document: Option<&Value>) -> PathBuf {
+    document.and_then(|document| document.get("stateDir")).and_then(|it| absolute(it).ok()).unwrap_or_else(state_dir)
 }
 
 fn state_dir() -> PathBuf {

@@ -36,6 +36,10 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
             ErrorCode::TRY_AGAIN_LATER,
             "wait, or look at the node agent: `oke-node-agent status` on the node says what it waits for",
         ),
+        ipam::Error::FamilyMissing { .. } => (
+            ErrorCode::TRY_AGAIN_LATER,
+            "wait, or look at the node agent: `oke-node-agent status` on the node says what the VNICs lack",
+        ),
         ipam::Error::Exhausted(shortage) if shortage.vnics == 0 => {
             (code::NO_ADDRESS, "`oke-node-agent status` on the node says which VNICs there are and whom they serve")
         }

@@ -24,7 +24,7 @@ mod unsupported;
 pub use conf::Conf;
 pub use failure::code;
 
-use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, StatusRequest};
+use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, Refusal, StatusRequest};
 
 use crate::aftercare::Aftercare;
 use crate::report::Report;
@@ -38,6 +38,11 @@ impl Plugin for VcnNative {
 
     const ABOUT: &'static str =
         concat!("vcn-native ", env!("CARGO_PKG_VERSION"), ": gives pods VCN addresses of the node's secondary VNICs");
+
+    fn refused(&self, refusal: &Refusal<'_>) {
+        let state_dir = conf::state_dir_of(refusal.document.as_ref());
+        Report::of_refusal(refusal).send(&state_dir, Some(refusal.error), None);
+    }
 
     fn add(&self, request: &AddRequest<Conf>) -> Result<AddResult, Error> {
         let mut report = Report::of_attachment("ADD", &request.key, &request.args, &request.trace);

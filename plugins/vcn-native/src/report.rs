@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use cni::{Args, AttachmentKey, Error, NetworkName, TraceContext};
+use cni::{Args, AttachmentKey, Error, NetworkName, Refusal, TraceContext, Verb};
 use ipam::Assigned;
 use telemetry::{Phases, Sink, VerbRecord};
 
@@ -26,8 +26,25 @@ impl Report {
     }
 
     pub(crate) fn of_network(verb: &str, network: &NetworkName, trace: &TraceContext) -> Self {
+        let mut report = Self::begin(verb, trace);
+        report.record.network = network.to_string();
+        report
+    }
+
+    /// Of a call that was refused, as far as it is known whom it was about.
+    pub(crate) fn of_refusal(refusal: &Refusal<'_>) -> Self {
+        let text = |part: Option<String>| part.unwrap_or_default();
+        let mut report = Self::begin(refusal.verb.map_or("unknown", Verb::as_str), &refusal.trace);
+        report.record.network = text(refusal.network.as_ref().map(ToString::to_string));
+        report.record.container_id = text(refusal.container_id.as_ref().map(ToString::to_string));
+        report.record.ifname = text(refusal.ifname.as_ref().map(ToString::to_string));
+        report.record.pod_namespace.clone_from(&refusal.args.pod_namespace);
+        report.record.pod_name.clone_from(&refusal.args.pod_name);
+        report
+    }
+
+    fn begin(verb: &str, trace: &TraceContext) -> Self {
         let mut record = VerbRecord::begin("vcn-native", env!("CARGO_PKG_VERSION"), verb);
-        record.network = network.to_string();
         if let Some(parent) = trace.parent() {
             record.continue_trace(parent.trace_id, parent.span_id);
         }
@@ -67,16 +84,24 @@ impl Report {
             self.record.code = error.code.0;
             self.note(error.to_string());
         }
-        self.record.total_micros = self.phases.total_micros();
-        self.record.phases = std::mem::replace(&mut self.phases, Phases::start()).into_phases();
+        self.close();
         let sink = Sink::new(state_dir);
         if sink.hand_over(&self.record) {
             return;
         }
-        if let Some(trouble) = aftercare.and_then(|aftercare| aftercare.perform(&self.assigned, &self.record.addresses))
-        {
-            self.note(trouble);
+        if let Some(aftercare) = aftercare {
+            let trouble = aftercare.perform(&self.assigned, &self.record.addresses);
+            self.mark("aftercare");
+            self.close();
+            trouble.into_iter().for_each(|trouble| self.note(trouble));
         }
         sink.keep(&self.record);
+    }
+
+    /// Puts down where the time went since it was last closed.
+    fn close(&mut self) {
+        let phases = std::mem::replace(&mut self.phases, Phases::start());
+        self.record.total_micros = self.record.total_micros.saturating_add(phases.total_micros());
+        self.record.phases.extend(phases.into_phases());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cni::{AttachmentKey, ContainerId, NetworkName};
 use proptest::prelude::*;
-use vcn::{IfName, Mtu, PerFamily, Purpose, TableId};
+use vcn::{Family, IfName, Mtu, PerFamily, Purpose, TableId};
 
 use super::{COOLDOWN, Request, TENTATIVE_LIFETIME};
 use crate::{Allocation, Allocations, BootId, BootTime, Error, FamilyPool, Freed, Pools, VnicPool};
@@ -366,6 +366,21 @@ fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
     assert_eq!(early.unforgotten, ["10.0.1.8".parse::<IpAddr>().unwrap()]);
     let rested = held.reserve(&three, request("d"), START.after(COOLDOWN)).unwrap();
     assert_eq!((rested.rested, rested.unforgotten.len()), (None, 1));
+}
+
+#[test]
+fn a_family_that_pods_get_and_no_vnic_has_now_is_waited_for() {
+    let mut two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
+    two.pod_families = Some(vec![Family::Ipv4, Family::Ipv6]);
+    two.reason = Some("LinkMissing".into());
+    let error = none().reserve(&two, request("a"), START).unwrap_err();
+    assert!(matches!(&error, Error::FamilyMissing { families, .. } if *families == [Family::Ipv6]), "{error}");
+    assert_eq!(error.to_string(), "every pod gets IPv6, and no VNIC has any of it now; LinkMissing");
+    two.vnics[0] = vnic(1, &["10.0.1.8/31"], &["2001:db8::8/127"]);
+    assert_eq!(none().reserve(&two, request("a"), START).unwrap().allocation.addresses.len(), 2);
+    // An older agent's: as it is at the moment.
+    two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
+    assert_eq!(none().reserve(&two, request("a"), START).unwrap().allocation.addresses.len(), 1);
 }
 
 #[derive(Clone, Debug)]

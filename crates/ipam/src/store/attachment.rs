@@ -9,6 +9,7 @@ use cni::AttachmentKey;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
+use vcn::fnv1a;
 
 use super::{Store, lock};
 use crate::Error;
@@ -78,10 +79,7 @@ fn act(file: &File, at: i64, ask: Ask) -> io::Result<bool> {
 
 /// The byte of an attachment: FNV-1a of its key, 63 bits. Two of one byte only wait for each other.
 fn offset(key: &AttachmentKey) -> i64 {
-    let hash = key
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = fnv1a(key.to_string().bytes());
     // The last byte of all has no place behind it.
     i64::try_from(hash >> 2).unwrap_or_default()
 }

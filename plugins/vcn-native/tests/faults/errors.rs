@@ -1,11 +1,12 @@
 //! Any one system call of a verb fails: the request is refused, or done and its answer lost; a file cannot be opened,
 //! read, written or renamed. Either the verb copes, or it answers one error and the node is as it was.
 
+use ipam::{BootId, BootTime, Store};
 use netlink::Sysctls;
 
-use crate::node::{Pod, assert_success};
+use crate::node::{Families, Node, Pod, assert_success};
 use crate::scene::{End, Scene, end};
-use crate::traced::{Call, Fault, on_each, sample};
+use crate::traced::{Call, Fault, Run, on_each, sample};
 
 /// What the thread that visits the pod writes.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
@@ -192,4 +193,48 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
         scene.delete(&pod, case);
         outcome.hit
     });
+}
+
+/// A node whose two addresses are held by ADDs that were killed long ago; nobody has sent a DEL.
+fn full_of_halves() -> Node {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.8/31".parse().unwrap()];
+    node.write_pools(vnics);
+    for id in ["a", "b"] {
+        node.add(&Pod::new(id));
+    }
+    let killed = Store::new(node.state.path(), BootId::current().unwrap()).update(|held| {
+        held.allocations.iter_mut().for_each(|held| held.tentative_until = Some(BootTime(1)));
+        Ok::<_, ipam::Error>(())
+    });
+    killed.unwrap();
+    node
+}
+
+#[test]
+fn one_killed_add_that_resists_keeps_nobody_from_what_another_left() {
+    let next = Pod::new("next");
+    let add = |node| {
+        let netns = next.path().to_str().unwrap().to_owned();
+        let environment =
+            vec![("CNI_COMMAND", "ADD".to_owned()), ("CNI_CONTAINERID", next.id.clone()), ("CNI_NETNS", netns)];
+        Run { node, environment, conf: node.conf("1.1.0") }
+    };
+    let node = full_of_halves();
+    let calls = add(&node).calls(None);
+    node.del(&next);
+    let removal = calls.iter().find(|call| call.line.contains("RTM_DELLINK")).unwrap();
+    let node = full_of_halves();
+    let outcome = add(&node).with(removal, Fault::Error("EPERM"));
+    assert!(outcome.hit);
+    assert_success(&outcome.output);
+    assert!(next.reaches("10.0.0.1"));
+    let held = node.allocations().allocations;
+    assert_eq!(
+        held.iter().filter(|held| held.tentative_until.is_some()).count(),
+        1,
+        "the other is still to be taken down"
+    );
 }

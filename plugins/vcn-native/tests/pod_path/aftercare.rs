@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::node::{Families, Node, PATIENCE, Pod, ip, name};
+use ipnetwork::IpNetwork;
 use netlink::{Neighbour, NeighbourFilter, Netns, Socket};
 use vcn::MacAddr;
 
@@ -40,38 +41,72 @@ enum ServiceChanges {
     AfterDel,
 }
 
+/// What the two families call the same things.
+struct Words {
+    families: Families,
+    /// The only two addresses for pods.
+    pods: [&'static str; 2],
+    /// The node's own.
+    node: &'static str,
+    /// The router of what is the primary VNIC here.
+    primary: &'static str,
+    any: &'static str,
+    /// nft's.
+    table: &'static str,
+}
+
+const V4: Words = Words {
+    families: Families::V4,
+    pods: ["10.0.0.8", "10.0.0.9"],
+    node: "10.0.0.2",
+    primary: "10.0.1.1",
+    any: "0.0.0.0",
+    table: "ip",
+};
+
+const V6: Words = Words {
+    families: Families::V6,
+    pods: ["2001:db8::8", "2001:db8::9"],
+    node: "2001:db8::2",
+    primary: "2001:db8:1::1",
+    any: "::",
+    table: "ip6",
+};
+
 /// A client's first packet is turned to a pod that does not answer. The pod goes, another gets its address, and the client
 /// tries again by the same connection: it must reach the Service's present pod, not whoever has the address now.
-fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: ServiceChanges) {
-    let node = Node::new(Families::V4);
+fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &Words, when: ServiceChanges) {
+    let node = Node::new(words.families);
     let mut vnics = node.pools().vnics;
     vnics.truncate(1);
-    vnics[0].families.ipv4.as_mut().unwrap().addresses =
-        vec!["10.0.0.8/32".parse().unwrap(), "10.0.0.9/32".parse().unwrap()];
+    let families = &mut vnics[0].families;
+    let pool = if words.families == Families::V6 { families.ipv6.as_mut() } else { families.ipv4.as_mut() };
+    pool.unwrap().addresses = words.pods.map(|address| IpNetwork::from(ip(address))).into();
     node.write_pools(vnics);
     let (old, present) = (Pod::new("old"), Pod::new("present"));
-    assert_eq!(node.add(&old)["ips"][0]["address"], "10.0.0.8/32");
-    assert_eq!(node.add(&present)["ips"][0]["address"], "10.0.0.9/32");
+    let [first, second] = words.pods;
+    let address = |pod: &Pod| node.add(pod)["ips"][0]["address"].as_str().unwrap().parse::<IpNetwork>().unwrap().ip();
+    assert_eq!((address(&old), address(&present)), (ip(first), ip(second)));
     shell(&old.netns, "ip link set eth0 down");
-    service(&node, "10.0.0.8");
+    service(&node, words, first);
     // What has no pod leaves by the primary VNIC and is dropped by the fabric.
-    shell(&node.host, "ip route add default via 10.0.1.1 dev ens6 onlink");
+    shell(&node.host, &format!("ip route add default via {} dev ens6 onlink", words.primary));
     std::thread::scope(|scope| {
         let connecting =
-            scope.spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(), 2 * PATIENCE)).unwrap());
+            scope.spawn(|| node.routers[0].run(|| TcpStream::connect_timeout(&target(words), 2 * PATIENCE)).unwrap());
         wait(|| tracked(&node).contains("SYN_SENT"));
         if when == ServiceChanges::BeforeDel {
-            service(&node, "10.0.0.9");
+            service(&node, words, second);
         }
         node.del(&old);
         let next = Pod::new("next");
         if when == ServiceChanges::AfterDel {
             // The client's next try, 1 s after the first, finds the address without pod.
             wait(|| tracked(&node).contains("SYN_SENT"));
-            service(&node, "10.0.0.9");
+            service(&node, words, second);
         }
-        assert_eq!(node.add(&next)["ips"][0]["address"], "10.0.0.8/32", "nothing else is free");
-        let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind("0.0.0.0:80").unwrap()).unwrap();
+        assert_eq!(address(&next), ip(first), "nothing else is free");
+        let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind((words.any, 80)).unwrap()).unwrap();
         let listeners = [(listen(&next), "next"), (listen(&present), "present")];
         let mut connection = connecting.join().unwrap().unwrap();
         listeners.iter().for_each(|(listener, _)| listener.set_nonblocking(true).unwrap());
@@ -88,25 +123,30 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(when: Se
 
 #[test]
 fn a_connection_to_the_old_owner_of_an_address_is_forgotten_when_it_goes() {
-    a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(ServiceChanges::BeforeDel);
+    for words in [V4, V6] {
+        a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::BeforeDel);
+    }
 }
 
 #[test]
 fn a_connection_to_a_free_address_is_forgotten_before_somebody_gets_it() {
-    a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(ServiceChanges::AfterDel);
+    for words in [V4, V6] {
+        a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::AfterDel);
+    }
 }
 
 /// A port of the node that leads to a pod, as kube-proxy makes one.
-fn service(node: &Node, pod: &str) {
+fn service(node: &Node, words: &Words, pod: &str) {
+    let (table, to) = (words.table, SocketAddr::new(ip(pod), 80));
     let rules = format!(
-        "table ip service; delete table ip service; table ip service {{ chain in {{ \
-         type nat hook prerouting priority -100; tcp dport 30080 dnat to {pod}:80; }}; }}"
+        "table {table} service; delete table {table} service; table {table} service {{ chain in {{ \
+         type nat hook prerouting priority -100; tcp dport 30080 dnat to {to}; }}; }}"
     );
     shell(&node.host, &format!("nft '{rules}'"));
 }
 
-fn target() -> SocketAddr {
-    "10.0.0.2:30080".parse().unwrap()
+fn target(words: &Words) -> SocketAddr {
+    SocketAddr::new(ip(words.node), 30080)
 }
 
 fn tracked(node: &Node) -> String {

@@ -60,6 +60,20 @@ fn a_full_nodes_add_takes_nothing_from_a_pod_whose_record_was_lost() {
 }
 
 #[test]
+fn a_full_node_says_that_it_is_full_although_somebodys_record_is_damaged() {
+    let node = node_with(&["10.0.0.9/32"]);
+    let running = Pod::new("running");
+    node.add(&running);
+    for entry in fs::read_dir(node.state.path().join("allocations")).unwrap() {
+        fs::write(entry.unwrap().path(), "{").unwrap();
+    }
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("next"), &node.conf("1.0.0")));
+    assert_eq!(code, 102, "{text}");
+    assert!(goes_out(&running));
+    assert_eq!(node.allocations().allocations.len(), 1, "and it is on record again");
+}
+
+#[test]
 fn a_gc_frees_nothing_of_a_pod_whose_record_was_lost() {
     let node = node_with(&["10.0.0.9/32"]);
     let running = Pod::new("running");

@@ -55,7 +55,18 @@ impl Node {
             Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", "all", "forwarding"], "1").unwrap();
         });
         node.write_pools(vnics);
+        assert!(
+            within(PATIENCE, || node.hears_its_addresses()),
+            "the kernel never made the routes of the node's addresses"
+        );
         node
+    }
+
+    /// The kernel makes the local routes of IPv6 addresses a moment after them.
+    fn hears_its_addresses(&self) -> bool {
+        let routes = self.in_host(|socket| socket.routes(&RouteFilter::all(Family::Ipv6)).unwrap());
+        let own = ["2001:db8::2", "2001:db8:1::2"].map(ip);
+        own.iter().all(|own| routes.iter().any(|it| it.destination.ip() == *own && it.table == TableId(255)))
     }
 
     pub(crate) fn write_pools(&self, vnics: Vec<VnicPool>) {

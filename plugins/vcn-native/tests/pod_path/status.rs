@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
+use ipam::BootTime;
+
 use crate::node::{Families, Node, Pod, assert_success, error_of};
 
 fn status(node: &Node) -> std::process::Output {
@@ -57,6 +59,26 @@ fn damaged_or_unreadable_pools_and_those_of_another_boot_make_it_unavailable() {
         let (code, text) = error_of(&status(&node));
         assert!(code == 50 && text.contains("pools.json") && text.contains("oke-node-agent why-not-ready"), "{text}");
         assert!(!text.contains("\\n"), "kubelet shows one line: {text}");
+    }
+}
+
+/// Whatever the wall clock and the file's age say.
+#[test]
+fn a_node_without_vnics_has_its_grace_once_and_only_where_there_was_one() {
+    let node = Node::new(Families::V4);
+    let now = BootTime::now().unwrap().0;
+    let file = node.state.path().join("pools.json");
+    for (since, healthy) in [(0, false), (now.saturating_sub(31_000).max(1), false), (now, true), (u64::MAX, true)] {
+        let mut pools = node.pools();
+        pools.vnics.clear();
+        pools.empty_since = Some(BootTime(since));
+        pools.write(node.state.path()).unwrap();
+        for written in [0, 4_000_000_000] {
+            let written = std::time::UNIX_EPOCH + Duration::from_secs(written);
+            File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
+            let answer = status(&node);
+            assert_eq!(answer.status.success(), healthy, "{since} at {now}");
+        }
     }
 }
 

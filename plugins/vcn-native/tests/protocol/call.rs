@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use netlink::Netns;
 use serde_json::{Value, json};
+use telemetry::VerbRecord;
 
 /// The verbs, in the order of every table's columns.
 pub(crate) const VERBS: [&str; 6] = ["ADD", "DEL", "CHECK", "STATUS", "GC", "VERSION"];
@@ -57,6 +58,11 @@ impl Machine {
             "prevResult": {"cniVersion": "1.1.0", "interfaces": [], "ips": []},
             "cni.dev/valid-attachments": [],
         })
+    }
+
+    /// What the plugin left for the agent to read.
+    pub(crate) fn said(&self) -> Vec<VerbRecord> {
+        telemetry::read_log(self.state.path()).unwrap()
     }
 
     pub(crate) fn call(&self, verb: &str) -> Call {

@@ -15,5 +15,6 @@ mod documents;
 #[path = "../pod_path/node.rs"]
 mod node;
 mod previous;
+mod refused;
 mod streams;
 mod variables;
