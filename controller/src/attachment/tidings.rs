@@ -5,6 +5,7 @@ use api::condition::{Condition, ConditionType, find};
 use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use k8s_openapi::api::core::v1::ObjectReference;
 
+use super::forgotten::is_about;
 use super::verdict::{Facts, Said, Verdict};
 use crate::events::{Level, News};
 
@@ -40,6 +41,13 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
 pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
     let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
+}
+
+/// Whether it was seen, and not only taken for terminated because the cloud has forgotten it.
+#[must_use]
+pub fn was_seen_terminated(status: Option<&VnicAttachmentStatus>) -> bool {
+    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+    is_gone(status) && !conditions.any(|condition| is_about(&condition.message))
 }
 
 /// What a status says of the VNIC, as a verdict to add a failure to.

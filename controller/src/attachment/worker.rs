@@ -200,7 +200,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         objects: &[Arc<VnicAttachment>],
         memory: &mut Memory,
     ) -> Result<Observed, Unread> {
-        if objects.iter().all(|object| tidings::is_gone(object.status.as_ref())) {
+        if objects.iter().all(|object| tidings::was_seen_terminated(object.status.as_ref())) {
             // It does not come back, and asking for ever would look as if a policy were missing.
             return Ok(Observed::not_seen());
         }

@@ -81,9 +81,10 @@ async fn what_is_wanted_still_says_that_its_instance_is_gone_and_on_what_evidenc
     assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
     let words = "forgotten: for a day 404 for instance and VNIC, in no list of 1 compartments, no Node; other VNICs there are seen";
     assert_eq!(scene.message("a"), words);
-    let written = scene.statuses();
+    let (written, asked) = (scene.statuses(), scene.count("GetInstance"));
     look_for(&scene, 3).await;
     assert_eq!((scene.statuses(), scene.message("a").as_str()), (written, words), "and stays so");
+    assert_eq!(scene.count("GetInstance"), asked + 3, "nobody saw it end: it may come back");
 }
 
 #[tokio::test(start_paused = true)]
