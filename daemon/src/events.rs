@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::AsFd;
 
 use netlink::{Event, Groups, Monitor, Socket, nft};
-use resident::logging::chain;
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
@@ -27,15 +26,13 @@ pub struct Events {
     readable: Readable,
     signs: Suspects,
     sizes: Sizes,
-    /// Nothing where the kernel has no nf_tables.
-    nft: Option<Nft>,
 }
 
 /// Who touches our nft table is heard: a firewall that starts flushes everybody's.
 #[derive(Debug)]
-struct Nft {
-    watch: nft::Watch,
-    readable: Readable,
+pub struct Nft {
+    /// Nothing where the kernel has no nf_tables.
+    watch: Option<(nft::Watch, Readable)>,
 }
 
 impl Events {
@@ -47,13 +44,11 @@ impl Events {
         let monitor = Monitor::open(Groups::CONFIGURATION).map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
-        let nft = Nft::open()?;
         Ok(Self {
             readable: Readable::new(monitor.as_fd())?,
             monitor,
             signs: Suspects::default(),
             sizes: Sizes::of(&links),
-            nft,
         })
     }
 
@@ -63,11 +58,8 @@ impl Events {
     /// # Errors
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { monitor, signs, sizes, readable, nft } = self;
-        tokio::select! {
-            concern = readable.wait(|| read(monitor, (signs, sizes))) => concern,
-            touched = Nft::touched(nft) => touched.map(|()| Concern { host: true, links: false }),
-        }
+        let Self { monitor, signs, sizes, readable } = self;
+        readable.wait(|| read(monitor, (signs, sizes))).await
     }
 
     /// Takes in what was told since, for a pass that is about to look at everything. Says whether links were concerned.
@@ -76,9 +68,6 @@ impl Events {
     /// When a socket is broken: open another.
     pub fn gathered(&mut self) -> io::Result<bool> {
         let concern = read(&mut self.monitor, (&mut self.signs, &mut self.sizes))?;
-        if let Some(nft) = &mut self.nft {
-            nft.watch.drain().map_err(io::Error::other)?;
-        }
         Ok(concern.is_some_and(|concern| concern.links))
     }
 
@@ -113,23 +102,36 @@ fn read(monitor: &mut Monitor, (signs, sizes): (&mut Suspects, &mut Sizes)) -> i
 }
 
 impl Nft {
-    fn open() -> io::Result<Option<Self>> {
+    /// Listens in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// When there is no socket to be had.
+    pub fn open() -> io::Result<Self> {
         match nft::Watch::open(NFT_TABLE) {
-            Ok(watch) => Ok(Some(Self { readable: Readable::new(watch.as_fd())?, watch })),
-            Err(error) if error.is_unsupported() => Ok(None),
-            // The timer looks, too.
-            Err(error) => {
-                tracing::warn!(event = "kernel.nft_not_watched", error = chain(&error));
-                Ok(None)
+            Ok(watch) => {
+                let readable = Readable::new(watch.as_fd())?;
+                Ok(Self { watch: Some((watch, readable)) })
             }
+            Err(error) if error.is_unsupported() => Ok(Self { watch: None }),
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 
-    /// Waits until our table was touched; for ever where there can be none.
-    async fn touched(nft: &mut Option<Self>) -> io::Result<()> {
-        let Some(Self { watch, readable }) = nft else { return std::future::pending().await };
+    /// Waits until our table was touched; for ever where there can be none. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// When the socket is broken: open another.
+    pub async fn touched(&mut self) -> io::Result<()> {
+        let Some((watch, readable)) = &mut self.watch else { return std::future::pending().await };
         while !readable.wait(|| watch.drain().map_err(io::Error::other)).await? {}
         Ok(())
+    }
+
+    /// Takes in what was told since, for a pass that is about to look. What is broken is found the next time.
+    pub fn gathered(&mut self) {
+        if let Some((watch, _)) = &mut self.watch {
+            let _ = watch.drain();
+        }
     }
 }
 

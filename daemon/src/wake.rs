@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::aftercare::Duties;
 use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
 use crate::condition::{Condition, Reason};
-use crate::events::{Concern, Events};
+use crate::events::{Concern, Events, Nft};
 use crate::files::{Files, News};
 use crate::listening::Listening;
 use crate::metrics::Metrics;
@@ -69,6 +69,7 @@ impl Loop {
         let mut settings = configurations.borrow_and_update().settings.clone();
         let mut since = Since::default();
         let mut events = Listening::begin("kernel", chance, Events::open);
+        let mut nft = Listening::begin("nft", chance, Nft::open);
         let mut files = Listening::begin("files", chance, || Files::watch(&settings));
         let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
@@ -91,7 +92,7 @@ impl Loop {
             reconciler = returned;
             repairs.note(&pass, Instant::now());
             pass.conditions.extend(repairs.undone(Instant::now()));
-            pass.conditions.extend(events.condition().into_iter().chain(files.condition()));
+            pass.conditions.extend([events.condition(), nft.condition(), files.condition()].into_iter().flatten());
             since.note(&mut pass);
             let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
@@ -141,13 +142,20 @@ impl Loop {
                             }
                             Some(concern) => {
                                 sleep(repairs.debounce(Instant::now())).await;
-                                // What came meanwhile needs no pass of its own; what is broken is found so the next time.
-                                let links = events.source().is_none_or(|events| events.gathered().unwrap_or(true));
-                                if links || concern.links {
+                                if gathered(&mut events, &mut nft) || concern.links {
                                     plugged.notify_one();
                                 }
                             }
                             None => plugged.notify_one(),
+                        }
+                        break Cause::Kernel;
+                    }
+                    touched = nft.news(Nft::open, Nft::touched) => {
+                        if touched.is_some() {
+                            sleep(repairs.debounce(Instant::now())).await;
+                        }
+                        if gathered(&mut events, &mut nft) {
+                            plugged.notify_one();
                         }
                         break Cause::Kernel;
                     }
@@ -186,6 +194,14 @@ impl Loop {
             };
         }
     }
+}
+
+/// Takes in what came meanwhile, which needs no pass of its own. Says whether links were concerned, or might be.
+fn gathered(events: &mut Listening<Events>, nft: &mut Listening<Nft>) -> bool {
+    if let Some(nft) = nft.source() {
+        nft.gathered();
+    }
+    events.source().is_none_or(|events| events.gathered().unwrap_or(true))
 }
 
 async fn run_pass(reconciler: Reconciler, world: World, cause: Cause) -> io::Result<(Reconciler, Pass)> {

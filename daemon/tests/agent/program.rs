@@ -111,6 +111,24 @@ fn what_nobody_tells_of_is_put_back_by_the_slow_look_and_counted_as_its_repair()
     assert!(agent.events("host.repaired").iter().any(|line| line["cause"] == "timer"), "{}", agent.log());
 }
 
+/// Without its capability the agent hears of links and routes, but not of nft tables.
+#[test]
+fn what_cannot_be_heard_is_told_once_however_often_it_is_tried() {
+    let node = node_with_pods();
+    let agent = node.agent_without("NET_ADMIN");
+    let raised = || {
+        let raised = agent.events("condition.raised");
+        raised.into_iter().filter(|line| line["reason"] == "ChangesUnheard").collect::<Vec<_>>()
+    };
+    wait_for("it to be told", || !raised().is_empty(), || agent.log());
+    // Each try is a look, too.
+    let tries = node.passes("kernel");
+    wait_for("further tries", || node.passes("kernel") >= tries + 3, || agent.log());
+    let [told] = &raised()[..] else { panic!("{}", agent.log()) };
+    assert_eq!((&told["subject"], &told["blocking"]), (&"nft".into(), &false.into()), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("Operation not permitted"), "{told}");
+}
+
 /// A script that runs on a timer, say.
 #[test]
 fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
