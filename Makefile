@@ -60,8 +60,8 @@ bench: setup build ## Race the pod path against the reference plugins
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
 	$(BENCH)
 
-# On paper: a cloud that answers and a real API server with the objects of 10,000 nodes (SCALE=n for fewer).
-scale: setup ## Measure the controller with 20,000 VnicAttachments: memory, writes at rest
+# On paper: a cloud that answers, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).
+scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watches, writes at rest
 	$(STATIC_BUILD) --bin oke-node-controller
 	CONTROLLER=$(abspath $(RELEASE))/oke-node-controller cargo test --package oke-node-controller --test cluster -- \
 	    --ignored --nocapture scale

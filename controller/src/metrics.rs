@@ -71,6 +71,7 @@ pub struct Metrics {
     unlisted: Gauge,
     abandoned: Gauge,
     looks: Counter,
+    look_seconds: Histogram,
     profile_nodes: Family<ProfileNodes, Gauge>,
     node_problems: Family<Problem, Gauge>,
     events_lost: Counter,
@@ -108,6 +109,7 @@ impl Default for Metrics {
             unlisted: Gauge::default(),
             abandoned: Gauge::default(),
             looks: Counter::default(),
+            look_seconds: Histogram::new(PASS_SECONDS),
             profile_nodes: Family::default(),
             node_problems: Family::default(),
             events_lost: Counter::default(),
@@ -183,6 +185,7 @@ impl Default for Metrics {
             &metrics.unlisted,
         );
         book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);
+        book.single("profile_look_seconds", "How long it took to decide on them", &metrics.look_seconds);
         book.family(
             "profile_nodes",
             "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
@@ -284,8 +287,10 @@ impl Metrics {
         &self,
         profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
         problems: impl Iterator<Item = &'static str>,
+        took: Duration,
     ) {
         self.looks.inc();
+        self.look_seconds.observe(took.as_secs_f64());
         // What is gone must not be told for ever.
         let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         self.profile_nodes.clear();
@@ -386,10 +391,14 @@ mod tests {
     fn a_profile_that_is_gone_is_told_no_more() {
         let metrics = Metrics::default();
         let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
-        metrics.looked([("gone", sum), ("here", sum)].into_iter(), ["UnknownVnicProfile"; 2].into_iter());
+        metrics.looked(
+            [("gone", sum), ("here", sum)].into_iter(),
+            ["UnknownVnicProfile"; 2].into_iter(),
+            Duration::ZERO,
+        );
         let line = r#"oke_node_controller_node_problems{reason="UnknownVnicProfile"} 2"#;
         assert!(metrics.text().contains(line), "{}", metrics.text());
-        metrics.looked([("here", sum)].into_iter(), std::iter::empty());
+        metrics.looked([("here", sum)].into_iter(), std::iter::empty(), Duration::ZERO);
         let text = metrics.text();
         assert!(text.contains(r#"oke_node_controller_profile_nodes{profile="here",state="ready"} 1"#), "{text}");
         assert!(!text.contains("gone") && !text.contains("UnknownVnicProfile"), "{text}");

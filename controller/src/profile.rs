@@ -10,6 +10,7 @@
 
 pub mod apply;
 pub mod claims;
+mod decide;
 pub mod failures;
 pub mod observed;
 pub mod plan;

@@ -4,29 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
-use kube::{Client, Resource, ResourceExt};
+use kube::Client;
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::apply::{apply, write_status};
-use super::failures::{Failure, Quiet, failures};
-use super::observed::Observed;
-use super::plan::{Plan, Step, plan};
-use super::problems::Problems;
-use super::removal::Unwanted;
-use super::rests::Rests;
-use super::selection::select;
-use super::status;
+use super::decide::{Decided, Look, Memory};
+use super::failures::{Failure, failures};
+use super::plan::Step;
 use crate::events::{Events, Level, News};
 use crate::metrics::Metrics;
 use crate::store::Store;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
 const PACE: Duration = Duration::from_secs(1);
-/// What was made is told by the watch within this time, or not at all.
-const TOLD_BY: Duration = Duration::from_mins(5);
 /// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
@@ -51,32 +42,13 @@ pub struct Profiles {
     pub chance: fn() -> f64,
 }
 
-/// What remains from one pass to the next. All of it may be lost.
-#[derive(Debug, Default)]
-struct Memory {
-    unwanted: Unwanted,
-    problems: Problems,
-    /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
-    made: BTreeMap<String, Instant>,
-    /// What was refused, or not answered.
-    rests: Rests,
-    /// Profiles whose failures were told of.
-    quiet: Quiet,
-}
-
-impl Memory {
-    /// Whether something was made from a profile that the watch has not told yet.
-    fn has_made(&self, profile: &str) -> bool {
-        self.made.keys().any(|name| name.split('.').next() == Some(profile))
-    }
-}
-
 impl Profiles {
     /// Works until dropped.
     pub async fn run(self) {
         let mut memory = Memory::default();
         loop {
-            let next = self.pass(&Observed::of(&self.store), &mut memory).await;
+            let next;
+            (next, memory) = self.pass(memory).await;
             sleep(PACE).await;
             tokio::select! {
                 () = self.store.changed().notified() => {}
@@ -86,24 +58,19 @@ impl Profiles {
     }
 
     /// One look, and all that follows from it. Returns when the next one is due.
-    async fn pass(&self, observed: &Observed, memory: &mut Memory) -> Instant {
+    async fn pass(&self, memory: Memory) -> (Instant, Memory) {
         let now = Instant::now();
-        let selections = select(observed);
-        let mut plan = plan(observed, &selections, (&memory.unwanted, self.grace, now));
-        memory.made.retain(|_, made| made.elapsed() < TOLD_BY);
-        for object in &observed.attachments {
-            memory.made.remove(&object.name_any());
-        }
-        plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
-        plan.steps.retain(|step| !memory.rests.has(step.object(), now));
-        memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
-        let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
-        self.metrics.abandoned(plan.abandoned);
-        self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason));
-        for step in &plan.steps {
+        let look = Look {
+            store: self.store.clone(),
+            metrics: self.metrics.clone(),
+            events: self.events.clone(),
+            grace: self.grace,
+        };
+        let (decided, mut memory) = look.decide_aside(memory).await;
+        for step in &decided.steps {
             tracing::info!(event = "profile.step", %step);
         }
-        let outcomes = apply(&self.client, &plan.steps).await;
+        let outcomes = apply(&self.client, &decided.steps).await;
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
             memory.rests.note(step.object(), outcome.is_ok(), (Instant::now(), (self.chance)()));
@@ -113,33 +80,32 @@ impl Profiles {
                 (_, Err(error)) => tracing::debug!(event = "profile.step_failed", %step, error = chain(error)),
             }
         }
-        self.complain(&plan, &failures(&outcomes), memory);
-        for (profile, report) in &plan.reports {
-            let Some(status) = status::changed(report, Time(Timestamp::now())) else { continue };
-            let key = format!("{profile}/status");
+        self.complain(&decided, &failures(&outcomes), &mut memory);
+        for (profile, told) in &decided.profiles {
+            let Some(status) = &told.status else { continue };
+            let key = status_key(profile);
             if memory.rests.has(&key, now) {
                 continue;
             }
-            let written = write_status(&self.client, profile, &status).await;
+            let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
             memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
             if let Err(error) = written {
                 tracing::warn!(event = "profile.status", profile, error = chain(&error));
             }
         }
-        memory.unwanted = plan.unwanted;
-        let due = [plan.next, memory.rests.next(Instant::now())];
-        due.into_iter().flatten().fold(now + RESYNC, Instant::min)
+        let due = [decided.next, memory.rests.next(Instant::now())];
+        (due.into_iter().flatten().fold(now + RESYNC, Instant::min), memory)
     }
 
     /// Tells of steps that failed: a line and an event per profile, whatever their number.
-    fn complain(&self, plan: &Plan<'_>, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
+    fn complain(&self, decided: &Decided, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
         for (profile, failure) in failures {
             tracing::warn!(event = "profile.steps_failed", profile, %failure);
-            let Some(report) = profile.and_then(|profile| plan.reports.get(profile)) else { continue };
+            let Some(told) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
             if memory.quiet.is_over(profile.unwrap_or_default(), Instant::now()) {
                 self.events.tell(News {
-                    regarding: report.profile.object_ref(&()),
+                    regarding: told.regarding.clone(),
                     level: Level::Warning,
                     reason: "StampingFailed",
                     action: "Stamp",
@@ -148,4 +114,9 @@ impl Profiles {
             }
         }
     }
+}
+
+/// What the writing of a profile's status is called among what rests.
+fn status_key(profile: &str) -> String {
+    format!("{profile}/status")
 }

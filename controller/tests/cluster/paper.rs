@@ -1,16 +1,16 @@
-//! A cloud on paper: as many instances as one likes, each with two VNICs that are there already. It answers what the
-//! controller reads, checks nothing and changes nothing.
+//! A cloud on paper: as many instances as one likes, and the VNICs that were asked for, at once. It answers what the controller
+//! reads, and checks nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, RwLock};
 
-use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -19,16 +19,8 @@ pub(crate) const CLUSTER: &str = "paper";
 pub(crate) const SUBNET: &str = "ocid1.subnet.oc1.iad.paper";
 const COMPARTMENT: &str = "ocid1.compartment.oc1..paper";
 
-/// How many VNICs each instance has beside its own.
-pub(crate) const EACH: usize = 2;
-
-/// The uids of the objects, by their names.
-pub(crate) type Uids = Arc<RwLock<HashMap<String, String>>>;
-
-/// The object of a VNIC.
-pub(crate) fn name(instance: usize, vnic: usize) -> String {
-    format!("v-{instance}-{vnic}")
-}
+/// What was asked for, by instance.
+pub(crate) type Attached = Arc<RwLock<HashMap<String, Vec<Value>>>>;
 
 pub(crate) fn instance(number: usize) -> String {
     format!("ocid1.instance.oc1.iad.i{number}")
@@ -61,52 +53,71 @@ pub(crate) fn node(number: usize) -> Value {
 }
 
 /// Answers for ever.
-pub(crate) async fn serve(listener: TcpListener, uids: Uids) {
+pub(crate) async fn serve(listener: TcpListener, attached: Attached) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let uids = uids.clone();
+        let attached = attached.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
-            let answer = answer(&request, &uids);
-            async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer.to_string())))) }
+            let attached = attached.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let answer = answer(&head, &body, &attached);
+                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer.to_string()))))
+            }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
     }
 }
 
-fn answer(request: &Request<Incoming>, uids: &Uids) -> Value {
-    let path: Vec<&str> = request.uri().path().split('/').skip(2).collect();
-    let query = request.uri().query().unwrap_or_default();
+fn answer(request: &Parts, body: &[u8], attached: &Attached) -> Value {
+    let path: Vec<&str> = request.uri.path().split('/').skip(2).collect();
+    let query = request.uri.query().unwrap_or_default();
     let asked =
         |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
     match path.as_slice() {
         ["instances", id] => json!({ "id": id, "compartmentId": COMPARTMENT, "lifecycleState": "RUNNING",
             "shape": "VM.Standard.E5.Flex", "shapeConfig": { "ocpus": 8.0, "maxVnicAttachments": 8 } }),
+        ["vnicAttachments"] if request.method == Method::POST => {
+            let wish: Value = serde_json::from_slice(body).unwrap();
+            let id = wish["instanceId"].as_str().unwrap().to_owned();
+            let mut all = attached.write().unwrap();
+            let own = all.entry(id.clone()).or_default();
+            own.push(wish);
+            attachment(&id, own.len(), own.last())
+        }
         ["vnicAttachments"] => match asked("instanceId") {
             "" => json!([]),
-            id => (0..=EACH).map(|vnic| attachment(id, vnic)).collect(),
+            id => {
+                let all = attached.read().unwrap();
+                let own = all.get(id).into_iter().flatten().enumerate();
+                let own = own.map(|(index, wish)| attachment(id, index + 1, Some(wish)));
+                std::iter::once(attachment(id, 0, None)).chain(own).collect()
+            }
         },
-        ["vnics", id] => vnic(id, uids),
+        ["vnics", id] => vnic(id, attached),
         ["privateIps"] => json!([]),
         ["subnets", id] => json!({ "id": id, "compartmentId": COMPARTMENT, "cidrBlock": "10.0.0.0/8" }),
-        other => panic!("nobody reads {other:?}"),
+        other => panic!("nobody asks for {other:?}"),
     }
 }
 
 /// 0 is the primary one.
-fn attachment(id: &str, vnic: usize) -> Value {
+fn attachment(id: &str, vnic: usize, wish: Option<&Value>) -> Value {
     let number = id.rsplit(".i").next().unwrap_or_default();
     json!({ "id": format!("ocid1.vnicattachment.oc1.iad.a{number}-{vnic}"), "compartmentId": COMPARTMENT, "instanceId": id,
-        "lifecycleState": "ATTACHED", "vnicId": format!("ocid1.vnic.oc1.iad.{number}-{vnic}"), "subnetId": SUBNET })
+        "lifecycleState": "ATTACHED", "vnicId": format!("ocid1.vnic.oc1.iad.{number}-{vnic}"), "subnetId": SUBNET,
+        "displayName": wish.map(|wish| wish["displayName"].clone()) })
 }
 
-fn vnic(id: &str, uids: &Uids) -> Value {
-    let (instance, vnic) = id.rsplit('.').next().unwrap_or_default().split_once('-').unwrap_or_default();
-    let (number, vnic): (usize, usize) = (instance.parse().unwrap(), vnic.parse().unwrap());
-    let name = name(number, vnic);
-    let uid = uids.read().unwrap().get(&name).cloned();
-    let tags = uid.map(|uid| json!({ CLUSTER_TAG: CLUSTER, UID_TAG: uid, NAME_TAG: name }));
-    let address = format!("10.{}.{}.{}", vnic, number / 250, number % 250);
+fn vnic(id: &str, attached: &Attached) -> Value {
+    let (number, vnic) = id.rsplit('.').next().unwrap_or_default().split_once('-').unwrap_or_default();
+    let (number, vnic): (usize, usize) = (number.parse().unwrap(), vnic.parse().unwrap());
+    let all = attached.read().unwrap();
+    let wish = vnic.checked_sub(1).and_then(|index| all.get(&instance(number))?.get(index));
+    let details = |field: &str| wish.map(|wish| wish["createVnicDetails"][field].clone());
     json!({ "id": id, "compartmentId": COMPARTMENT, "lifecycleState": "AVAILABLE", "subnetId": SUBNET,
-        "displayName": name, "macAddress": format!("02:00:17:{vnic:02x}:{:02x}:{:02x}", number / 256, number % 256),
-        "privateIp": address, "isPrimary": vnic == 0, "freeformTags": tags.unwrap_or_default() })
+        "displayName": details("displayName"), "freeformTags": details("freeformTags").unwrap_or_else(|| json!({})),
+        "macAddress": format!("02:00:17:{vnic:02x}:{:02x}:{:02x}", number / 256, number % 256),
+        "privateIp": format!("10.{}.{}.{}", vnic, number / 250, number % 250), "isPrimary": vnic == 0 })
 }

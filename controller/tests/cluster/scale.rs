@@ -1,8 +1,9 @@
-//! Ten thousand nodes on paper: how much memory the controller takes, and what it writes when nothing changes.
+//! Ten thousand nodes on paper and one VnicProfile for all of them: how much memory the controller takes, what it writes when
+//! nothing changes, and how many watches serve it.
 
 use std::time::{Duration, Instant};
 
-use api::VnicAttachment;
+use api::{VnicAttachment, VnicProfile};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -11,13 +12,17 @@ use kube::core::PartialObjectMeta;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::paper::{self, CLUSTER, EACH, SUBNET, Uids};
+use crate::paper::{self, CLUSTER, SUBNET};
 use crate::process::Controller;
 use crate::scene::{Scene, wait_within};
 
 /// Requests to the API server at once.
 const AT_ONCE: usize = 24;
 const PATIENCE: Duration = Duration::from_mins(20);
+/// How many VNICs the profile has.
+const EACH: usize = 2;
+/// What it may take, in MiB.
+const MEMORY: u64 = 150;
 
 /// As many as DESIGNed for, or `SCALE`.
 fn instances() -> usize {
@@ -38,6 +43,20 @@ fn writes(controller: &Controller) -> f64 {
     all.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
+/// How many watches of what the controller watches the API server serves.
+async fn watches(scene: &Scene) -> u64 {
+    let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
+    let metrics = scene.client.request_text(request).await.unwrap();
+    let watches = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_longrunning_requests{")
+            && ["\"vnicattachments\"", "\"vnicprofiles\"", "\"nodes\""].iter().any(|kind| line.contains(kind))
+            && line.contains("verb=\"WATCH\"")
+    });
+    let counts =
+        watches.inspect(|line| println!("{line}")).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    counts.sum::<f64>() as u64
+}
+
 async fn ready(controller: &Controller, wanted: usize) {
     let line = r#"oke_node_controller_attachments{ready="True",reason="Ready"}"#;
     wait_within(PATIENCE, "all are ready", async || {
@@ -52,7 +71,6 @@ async fn ready(controller: &Controller, wanted: usize) {
 async fn memory_and_writes_with_ten_thousand_nodes() {
     let (instances, mut scene) = (instances(), Scene::with(0, 2, sandbox::OciSettings::default()).await);
     let wanted = instances * EACH;
-    let uids = Uids::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for (key, value) in [
         ("OCI_ENDPOINT", format!("http://{}", listener.local_addr().unwrap())),
@@ -63,7 +81,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     ] {
         scene.environment.insert(key.to_owned(), value);
     }
-    tokio::spawn(paper::serve(listener, uids.clone()));
+    tokio::spawn(paper::serve(listener, paper::Attached::default()));
     let nodes: Api<Node> = Api::all(scene.client.clone());
     futures::stream::iter(0..instances)
         .for_each_concurrent(AT_ONCE, |number| {
@@ -72,32 +90,38 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
             async move { drop(nodes.create(&PostParams::default(), &node).await.unwrap()) }
         })
         .await;
-    let objects = scene.objects();
-    futures::stream::iter((0..instances).flat_map(|number| (1..=EACH).map(move |vnic| (number, vnic))))
-        .for_each_concurrent(AT_ONCE, |(number, vnic)| {
-            let name = paper::name(number, vnic);
-            let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
-                "metadata": { "name": name },
-                "spec": { "instanceId": paper::instance(number), "subnetId": SUBNET, "name": name, "purpose": "Host" } });
-            let (objects, uids) = (objects.clone(), uids.clone());
-            async move {
-                let object: VnicAttachment = serde_json::from_value(object).unwrap();
-                let made = objects.create(&PostParams::default(), &object).await.unwrap();
-                uids.write().unwrap().insert(name, made.metadata.uid.unwrap());
-            }
-        })
-        .await;
+    let templates =
+        (0..EACH).map(|vnic| json!({ "name": format!("net{vnic}"), "purpose": "Host", "subnetId": SUBNET }));
+    let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile", "metadata": { "name": "paper" },
+        "spec": { "nodeSelector": {}, "allNodes": true, "attachments": templates.collect::<Vec<_>>() } });
+    let profiles: Api<VnicProfile> = Api::all(scene.client.clone());
+    profiles.create(&PostParams::default(), &serde_json::from_value(profile).unwrap()).await.unwrap();
     println!("{instances} instances, {wanted} VnicAttachments");
+    // The API server's own.
+    let others = watches(&scene).await;
     let mut one = scene.controller("one");
     let began = Instant::now();
     ready(&one, wanted).await;
-    println!("all adopted and told in {:?}: RSS {} MiB", began.elapsed(), one.resident() / 1024);
+    let seconds =
+        |one: &Controller, what: &str| one.metric(&format!("oke_node_controller_profile_look_seconds_{what}"));
+    println!(
+        "all made, attached and told in {:?}: RSS {} MiB, at most {} MiB; deciding took {:?} s in {:?} looks",
+        began.elapsed(),
+        one.resident() / 1024,
+        one.peak() / 1024,
+        seconds(&one, "sum"),
+        seconds(&one, "count"),
+    );
+    assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
+    assert_eq!(watches(&scene).await, others + 3);
     // A controller that comes to what is in order.
     assert!(one.terminate().success());
     let one = scene.controller("two");
     let began = Instant::now();
     ready(&one, wanted).await;
     println!("a start with all of it: {:?}, RSS {} MiB", began.elapsed(), one.resident() / 1024);
+    wait_within(PATIENCE, "the first controller's watches are gone", async || watches(&scene).await == others + 3)
+        .await;
     let before = versions(&scene).await;
     let looks = || one.metric(r#"oke_node_controller_passes_total{result="settled"}"#).unwrap_or_default();
     let (seen, written, began) = (looks(), writes(&one), Instant::now());
@@ -116,11 +140,7 @@ async fn memory_and_writes_with_ten_thousand_nodes() {
     );
     assert!(wrote == 0.0, "{wrote} writes while nothing changed");
     assert_eq!(versions(&scene).await, before);
-    let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
-    let metrics = scene.client.request_text(request).await.unwrap();
-    let watches = metrics.lines().filter(|line| {
-        line.starts_with("apiserver_longrunning_requests{")
-            && (line.contains("\"vnicattachments\"") || line.contains("\"nodes\""))
-    });
-    watches.for_each(|line| println!("{line}"));
+    assert!(one.peak() <= MEMORY * 1024, "{} KiB", one.peak());
+    assert_eq!(watches(&scene).await, others + 3);
+    println!("deciding took {:?} s in {:?} looks", seconds(&one, "sum"), seconds(&one, "count"));
 }

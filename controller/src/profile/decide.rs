@@ -1,0 +1,174 @@
+//! One look at all profiles: what is to be written, and what is to be told. With ten thousand nodes this takes so long that it
+//! is done beside the thread on which all else runs: there, the lease is renewed.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::VnicProfileStatus;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::failures::Quiet;
+use super::observed::Observed;
+use super::plan::{Step, plan};
+use super::problems::Problems;
+use super::removal::Unwanted;
+use super::rests::Rests;
+use super::selection::select;
+use super::status;
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// What was made is told by the watch within this time, or not at all.
+const TOLD_BY: Duration = Duration::from_mins(5);
+
+/// What it looks at, and where it tells.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// What there is.
+    pub(super) store: Arc<Store>,
+    /// What is counted.
+    pub(super) metrics: Arc<Metrics>,
+    /// Where news go.
+    pub(super) events: Events,
+    /// For how long a node that is not selected any more keeps its VNICs.
+    pub(super) grace: Duration,
+}
+
+/// What remains from one look to the next. All of it may be lost.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    unwanted: Unwanted,
+    problems: Problems,
+    /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
+    pub(super) made: BTreeMap<String, Instant>,
+    /// What was refused, or not answered.
+    pub(super) rests: Rests,
+    /// Profiles whose failures were told of.
+    pub(super) quiet: Quiet,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Decided {
+    /// Writes.
+    pub(super) steps: Vec<Step>,
+    /// By name.
+    pub(super) profiles: BTreeMap<String, Told>,
+    /// When to look again although nothing changed.
+    pub(super) next: Option<Instant>,
+}
+
+/// A profile.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// What events are about.
+    pub(super) regarding: ObjectReference,
+    /// Its status, where it is another than it has.
+    pub(super) status: Option<VnicProfileStatus>,
+}
+
+impl Look {
+    /// Decides, and leaves the thread to others meanwhile.
+    pub(super) async fn decide_aside(&self, memory: Memory) -> (Decided, Memory) {
+        let (look, now) = (self.clone(), Instant::now());
+        let decided = spawn_blocking(move || look.decide(memory, now)).await;
+        match decided.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(decided) => decided,
+            Err(Ok(panic)) => resume_unwind(panic),
+            // The runtime ends, and who waits with it.
+            Err(Err(_)) => std::future::pending().await,
+        }
+    }
+
+    fn decide(&self, mut memory: Memory, now: Instant) -> (Decided, Memory) {
+        let began = std::time::Instant::now();
+        let observed = Observed::of(&self.store);
+        let selections = select(&observed);
+        let mut plan = plan(&observed, &selections, (&memory.unwanted, self.grace, now));
+        memory.made.retain(|_, made| now.saturating_duration_since(*made) < TOLD_BY);
+        for object in &observed.attachments {
+            memory.made.remove(&object.name_any());
+        }
+        plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
+        plan.steps.retain(|step| !memory.rests.has(step.object(), now));
+        memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
+        let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
+        self.metrics.abandoned(plan.abandoned);
+        self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());
+        let told = plan.reports.iter().map(|(profile, report)| {
+            let regarding = report.profile.object_ref(&());
+            ((*profile).to_owned(), Told { regarding, status: status::changed(report, Time(Timestamp::now())) })
+        });
+        let decided = Decided { profiles: told.collect(), steps: std::mem::take(&mut plan.steps), next: plan.next };
+        memory.unwanted = plan.unwanted;
+        (decided, memory)
+    }
+}
+
+impl Memory {
+    /// Whether something was made from a profile that the watch has not told yet.
+    fn has_made(&self, profile: &str) -> bool {
+        self.made.keys().any(|name| name.split('.').next() == Some(profile))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use api::VnicProfile;
+    use serde_json::json;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::store::NodeView;
+
+    fn look(nodes: u32) -> Look {
+        let store = Arc::new(Store::default());
+        for number in 0..nodes {
+            let instance = format!("ocid1.instance.oc1.iad.i{number}").parse().ok();
+            store.nodes_mut().apply(NodeView { name: format!("node-{number}"), instance, ..NodeView::default() });
+        }
+        let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [
+            { "name": "one", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
+        ] });
+        let mut profile = VnicProfile::new("pool", serde_json::from_value(spec).unwrap());
+        profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
+        store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
+        let metrics = Arc::new(Metrics::default());
+        let (events, _) = Events::new(metrics.clone());
+        Look { store, metrics, events, grace: Duration::ZERO }
+    }
+
+    /// On one thread, as the controller has: what is decided in one piece on it gives others no turn.
+    #[tokio::test(flavor = "current_thread")]
+    async fn others_have_their_turns_while_ten_thousand_nodes_are_decided_on() {
+        let (look, turns) = (look(10_000), Arc::new(AtomicUsize::new(0)));
+        let other = tokio::spawn({
+            let turns = turns.clone();
+            async move {
+                loop {
+                    turns.fetch_add(1, Ordering::SeqCst);
+                    yield_now().await;
+                }
+            }
+        });
+        yield_now().await;
+        let before = turns.load(Ordering::SeqCst);
+        let began = std::time::Instant::now();
+        let (decided, _) = look.decide_aside(Memory::default()).await;
+        let had = turns.load(Ordering::SeqCst) - before;
+        other.abort();
+        println!("{} steps in {:?}, {had} turns of another task", decided.steps.len(), began.elapsed());
+        assert_eq!(decided.steps.len(), 10_000);
+        assert!(had > 10, "{had}");
+    }
+}
