@@ -18,7 +18,6 @@ mod node;
 #[expect(dead_code, reason = "likewise")]
 #[path = "agent/pod.rs"]
 mod pod;
-#[expect(dead_code, reason = "likewise")]
 #[path = "agent/running.rs"]
 mod running;
 

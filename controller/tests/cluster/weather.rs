@@ -89,6 +89,6 @@ async fn a_kind_that_is_missing_is_told_once_and_shown_until_it_is_there() {
     assert!(!one.leads(), "it has the lease, and does not know what to do");
     scene.kubernetes.apply(&manifest("crds.yaml")).await.unwrap();
     wait_for("it works", async || one.leads()).await;
-    assert_eq!(behind("VnicProfiles"), Some(0.0));
-    assert!(one.log().contains("watch.recovered"), "{}", one.log());
+    wait_for("nothing is behind", async || behind("VnicProfiles") == Some(0.0)).await;
+    wait_for("it is told", async || one.log().contains("watch.recovered")).await;
 }
