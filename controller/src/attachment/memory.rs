@@ -10,7 +10,7 @@ use vcn::{Family, Ocid};
 
 use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
-use super::observed::{Machine, Observed};
+use super::observed::{Machine, Observed, Seen};
 use super::plan::{Refused, Remembered};
 use super::verdict::Said;
 
@@ -39,6 +39,7 @@ struct Object {
     spent_address_tokens: u32,
     refused: Option<Refused>,
     absent_since: Option<Instant>,
+    unseen_looks: u32,
     /// Since when there was no doubt that the instance is forgotten, and how many compartments were listed; or the doubt.
     forgotten: Option<Result<(Instant, usize), Doubt>>,
     asked: Option<Instant>,
@@ -71,6 +72,8 @@ impl Memory {
             } else {
                 object.absent_since.get_or_insert(now);
             }
+            let is_unseen = |seen: &Seen| seen.state() == AttachmentState::Attached && seen.vnic.is_none();
+            object.unseen_looks = if own.clone().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
             if let Some(vnic) = own.find_map(|seen| seen.vnic.as_ref()) {
                 took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
                 for (family, (before, looks)) in &mut object.bulks {
@@ -94,6 +97,7 @@ impl Memory {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
             refused: object.refused.clone(),
+            unseen_looks: object.unseen_looks,
             forgotten: match object.forgotten {
                 Some(Ok((since, compartments))) => {
                     Ok(Known { since: now.saturating_duration_since(since), compartments })

@@ -125,6 +125,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     if let Some(live) = case.live() {
         return match (live.state(), &live.vnic) {
             (AttachmentState::Attached, Some(vnic)) => present::plan(case, vnic, wanted, plan),
+            // One 404 for what is listed as attached is no reason to say anything new.
+            (AttachmentState::Attached, None) if case.remembered.unseen_looks < 2 && case.is_told_of(live) => {
+                plan.waits = true;
+                case.as_told()
+            }
             (AttachmentState::Detaching, _) => {
                 Verdict::without_vnic(Reason::Detaching, "somebody detaches it; it is attached again when it is gone")
             }
@@ -304,6 +309,11 @@ impl<'a> Case<'a> {
     /// Whether people were told of its VNIC: what is missing since was taken away by somebody else.
     fn was_attached(&self) -> bool {
         self.told_vnic().is_some()
+    }
+
+    /// Whether people were told of this one.
+    fn is_told_of(&self, seen: &Seen) -> bool {
+        self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
     }
 
     /// Whether the VNIC that people were told of is listed as DETACHED.

@@ -18,6 +18,8 @@ pub struct Remembered {
     pub spent_address_tokens: u32,
     /// For how long no VNIC of it was listed.
     pub absent_for: Duration,
+    /// In how many looks in turn its VNIC was listed as attached and not to be seen.
+    pub unseen_looks: u32,
     /// Where the instance is answered 404: what speaks for its end, or against it.
     pub forgotten: Result<Known, Doubt>,
     /// The attach or detach of it that was refused last, since one was accepted.
@@ -34,6 +36,7 @@ impl Default for Remembered {
             spent_tokens: 0,
             spent_address_tokens: 0,
             absent_for: Duration::ZERO,
+            unseen_looks: 0,
             forgotten: Err(Doubt::NotLooked),
             refused: None,
             coming: HashSet::new(),

@@ -176,7 +176,9 @@ async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
     scene.settle().await;
     assert_eq!(scene.look().await, Next::Settled(scene.worker.between_looks()));
     assert!(scene.worker.between_looks() > Duration::from_mins(5));
-    // What the cloud does not show, it may show in a moment.
+    // What the cloud does not show, it may show in a moment. A VNIC is told of at the second look.
+    scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
     for (operation, told) in [("GetVnic", "False Attaching"), ("GetInstance", "Unknown NotAuthorizedOrNotFound")] {
         scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false);
         assert_eq!(scene.look().await, Next::Failed, "{operation}");

@@ -378,3 +378,24 @@ async fn each_key_that_is_taken_over_at_once_takes_effect() {
         assert_eq!(seconds().await, Duration::from_secs(17), "{}", key.name());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_is_listed_and_not_to_be_seen_once_is_as_it_was_and_twice_is_told() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let before = scene.status("a");
+    let unseen = || scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+    unseen();
+    assert!(matches!(scene.look().await, Next::Soon(_)), "a second look comes soon");
+    assert_eq!(scene.status("a"), before);
+    scene.settle().await;
+    assert_eq!(scene.status("a"), before);
+    unseen();
+    unseen();
+    scene.look().await;
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+}
