@@ -8,7 +8,7 @@ use std::time::Instant;
 use api::{VnicAttachment, VnicProfile};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use oke_node_controller::profile::apply::apply;
@@ -28,6 +28,12 @@ async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
     let mut instances: Vec<_> = objects.iter().map(|object| object.spec.instance_id.to_string()).collect();
     instances.sort();
     assert_eq!(instances, expected);
+    for object in &objects {
+        // As the reconciler of attachments does before it asks for the VNIC.
+        let keep = Patch::Merge(json!({ "metadata": { "finalizers": [api::VNIC_FINALIZER] } }));
+        let name = object.metadata.name.as_deref().unwrap();
+        scene.api::<VnicAttachment>().patch(name, &PatchParams::default(), &keep).await.unwrap();
+    }
     scene.delete::<VnicProfile>("stamps").await;
     scene
         .wait_for("they are being deleted", async || scene.leaving("stamps").await.filter(|number| *number == 3))
