@@ -108,7 +108,7 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
             }
             Ok(None) => return Err(failure::of_ipam(&ipam::Error::NoAllocation(asked.key.to_string()))),
             Err(ipam::Error::Exhausted(_)) if !swept => {
-                node.reclaim(report)?;
+                node.reclaim(&asked.key, report)?;
                 swept = true;
             }
             Err(error) => return Err(failure::of_ipam(&error)),

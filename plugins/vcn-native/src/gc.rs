@@ -19,7 +19,7 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     }
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
-    node.sweep(report)?;
+    node.sweep(None, report)?;
     let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
     let dead = |held: &&Allocation| {
         held.key.network == request.config.name

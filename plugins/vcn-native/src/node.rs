@@ -67,21 +67,20 @@ impl<'a> Node<'a> {
     }
 
     /// Frees what killed runs hold without a record, and gives pods that live without one theirs again. The kernel is asked
-    /// only where there is anything without a record, or what there is cannot be read.
-    pub(crate) fn sweep(&self, report: &mut Report) -> Result<(), Error> {
+    /// only where there is anything without a record, or what there is cannot be read. `own` is the attachment whose lock the
+    /// caller holds.
+    pub(crate) fn sweep(&self, own: Option<&AttachmentKey>, report: &mut Report) -> Result<(), Error> {
         match self.store.sweep() {
             Ok(false) => Ok(()),
-            Ok(true) | Err(ipam::Error::Damaged { .. }) => {
-                self.rebuild_record(self.pools().ok().as_ref(), None, report)
-            }
+            Ok(true) | Err(ipam::Error::Damaged { .. }) => self.rebuild_record(self.pools().ok().as_ref(), own, report),
             Err(error) => Err(failure::of_ipam(&error)),
         }
     }
 
     /// Takes down and frees what ADDs have left that were killed, and that no DEL has come for. One that resists keeps its
-    /// addresses, and nobody from the others'.
-    pub(crate) fn reclaim(&self, report: &mut Report) -> Result<(), Error> {
-        self.sweep(report)?;
+    /// addresses, and nobody from the others'. `own` is the attachment whose lock the caller holds.
+    pub(crate) fn reclaim(&self, own: &AttachmentKey, report: &mut Report) -> Result<(), Error> {
+        self.sweep(Some(own), report)?;
         let (held, damaged) = self.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
         if let Some(error) = damaged {
             report.note(error.to_string());

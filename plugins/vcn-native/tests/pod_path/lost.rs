@@ -203,3 +203,24 @@ fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
     assert_eq!(node.snapshot(), whole);
     assert!(goes_out(&running));
 }
+
+/// The index is as it was when others had the addresses, and on a full node the ADD looks for what killed runs have left.
+#[test]
+fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and_keeps_it() {
+    let node = node_with(&["10.0.0.8/31"]);
+    let [first, second, running] = ["first", "second", "running"].map(Pod::new);
+    node.add(&first);
+    node.add(&second);
+    let before = fs::read(index(&node)).unwrap();
+    node.del(&first);
+    node.del(&second);
+    fs::remove_file(index(&node)).unwrap();
+    assert_eq!(address(&node.add(&running)), "10.0.0.8/32");
+    fs::write(index(&node), before).unwrap();
+    lose_records(&node);
+    let whole = node.snapshot();
+    assert_eq!(address(&node.add(&running)), "10.0.0.8/32");
+    assert_eq!(node.snapshot(), whole, "the pod is in use");
+    assert!(goes_out(&running));
+    assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32", "what the killed run had");
+}
