@@ -39,7 +39,7 @@ pub struct Evidence {
 /// Why an instance may be there all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Nobody has looked yet, or there was no answer.
+    /// Nobody has looked yet, or there was no answer: no reason to say anything new.
     NotLooked,
     /// A Node names it.
     Node,

@@ -42,6 +42,8 @@ struct Object {
     unseen_looks: u32,
     /// Since when there was no doubt that the instance is forgotten, and how many compartments were listed; or the doubt.
     forgotten: Option<Result<(Instant, usize), Doubt>>,
+    /// Whether the last look got no answer to that.
+    unanswered: bool,
     asked: Option<Instant>,
     written: Option<(Instant, VnicAttachmentStatus)>,
     /// Addresses asked for at once: how many there were then, and how many looks ago.
@@ -63,7 +65,7 @@ impl Memory {
         for uid in uids {
             let object = self.objects.entry(uid.clone()).or_default();
             if observed.machine != Machine::NotSeen {
-                object.forgotten = None;
+                (object.forgotten, object.unanswered) = (None, false);
             }
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
@@ -99,6 +101,7 @@ impl Memory {
             refused: object.refused.clone(),
             unseen_looks: object.unseen_looks,
             forgotten: match object.forgotten {
+                _ if object.unanswered => Err(Doubt::NotLooked),
                 Some(Ok((since, compartments))) => {
                     Ok(Known { since: now.saturating_duration_since(since), compartments })
                 }
@@ -125,6 +128,12 @@ impl Memory {
             _ => now,
         };
         object.forgotten = Some(judged.map(|compartments| (since(object.forgotten), compartments)));
+        object.unanswered = false;
+    }
+
+    /// There was no answer to that: what is known of it stays, and nothing new comes of it at this look.
+    pub(super) fn unanswered(&mut self, uid: &str) {
+        self.objects.entry(uid.to_owned()).or_default().unanswered = true;
     }
 
     /// A VNIC was asked for.

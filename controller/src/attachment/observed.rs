@@ -96,6 +96,12 @@ impl Unread {
             Self::NotWhole(_) => None,
         }
     }
+
+    /// Whether the cloud said nothing of the instance: a 404 after it was seen, or a list that lacks something, does.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Cloud(error) if !error.is_not_found_or_forbidden())
+    }
 }
 
 impl Seen {

@@ -21,7 +21,7 @@ use api::{ConditionType, NAME_TAG, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
 
-use super::forgotten::{self, Clock};
+use super::forgotten::{self, Clock, Doubt};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
 use super::step::{Action, Step};
@@ -200,6 +200,10 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
     if case.was_seen_gone() {
         let told = case.told(ConditionType::Ready).map(|told| told.message.clone());
         return Verdict::without_vnic(Reason::NodeGone, told.unwrap_or_default());
+    }
+    if case.remembered.forgotten == Err(Doubt::NotLooked) && case.is_told(Reason::InstanceForgotten) {
+        // No answer speaks neither for its end nor against it.
+        return case.as_told();
     }
     let (reason, message) =
         forgotten::said(case.told(ConditionType::Attached), case.remembered.forgotten, wanted.clock);

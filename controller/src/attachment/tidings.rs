@@ -43,6 +43,19 @@ pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
 }
 
+/// Whether a status stays as it is where nothing could be read. What is forgotten stays so if there was no answer at all.
+#[must_use]
+pub fn stays_without_answer(
+    object: &VnicAttachment,
+    status: Option<&VnicAttachmentStatus>,
+    is_unanswered: bool,
+) -> bool {
+    let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
+    let is_forgotten =
+        attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::InstanceForgotten));
+    is_settled(object, status) || is_gone(status) || (is_unanswered && is_forgotten)
+}
+
 /// Whether it was seen, and not only taken for terminated because the cloud has forgotten it.
 #[must_use]
 pub fn was_seen_terminated(status: Option<&VnicAttachmentStatus>) -> bool {

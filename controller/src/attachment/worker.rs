@@ -324,8 +324,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// Nothing could be read. What was in order stays so, for nobody knows better, and what was gone stays gone; the others
-    /// are told why.
+    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, and the day of
+    /// what is forgotten goes on; the others are told why.
     async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
         let said = refusal::unread(error);
         // Two lists with one between that is none are not two in turn.
@@ -341,7 +341,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
         for object in objects {
             let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
-            if !tidings::is_settled(object, known) && !tidings::is_gone(known) {
+            if !tidings::stays_without_answer(object, known, error.is_unanswered()) {
                 let verdict = tidings::last(known).failed(said.clone());
                 self.tell(object, &verdict, memory).await;
             }

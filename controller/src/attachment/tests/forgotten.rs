@@ -102,7 +102,7 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
 
 #[tokio::test(start_paused = true)]
 async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
-    for doubt in ["a Node names it", "another VNIC", "subnet", "list", "answer"] {
+    for doubt in ["a Node names it", "another VNIC", "subnet", "list"] {
         let scene = before().await;
         scene.cloud.forget_instance(&instance(1));
         if doubt != "a Node names it" {
@@ -118,7 +118,6 @@ async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
         match doubt {
             "subnet" => scene.cloud.fail_next("GetSubnet", (404, "NotAuthorizedOrNotFound"), false),
             "list" => scene.cloud.fail_next("ListVnicAttachments", (404, "NotAuthorizedOrNotFound"), false),
-            "answer" => scene.cloud.fail_next("GetVnic", (503, "ServiceUnavailable"), false),
             _ => {}
         }
         look_for(&scene, 1).await;
@@ -126,4 +125,50 @@ async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
         look_for(&scene, 14).await;
         assert!(scene.exists("a"), "{doubt}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_says_nothing_and_the_day_goes_on() {
+    for operation in ["GetInstance", "GetVnic", "GetSubnet", "ListVnicAttachments"] {
+        for refusal in [(503, "ServiceUnavailable"), (429, "TooManyRequests")] {
+            let scene = before().await;
+            scene.cloud.forget_instance(&instance(1));
+            scene.store.nodes_mut().delete("node-1");
+            scene.delete("a");
+            look_for(&scene, 2).await;
+            age(&scene, SignedDuration::from_hours(25));
+            look_for(&scene, 5).await;
+            let told = scene.status("a");
+            scene.cloud.fail_next(operation, refusal, false);
+            look_for(&scene, 1).await;
+            assert_eq!(scene.status("a"), told, "{operation} {refusal:?}");
+            look_for(&scene, 7).await;
+            assert!(!scene.exists("a"), "{operation} {refusal:?}: an hour since the first look of this process");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_ends_by_calls_without_an_answer() {
+    let mut scene = before().await;
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    scene.delete("a");
+    look_for(&scene, 2).await;
+    age(&scene, SignedDuration::from_hours(25));
+    let told = scene.status("a");
+    for restarted in [false, true] {
+        if restarted {
+            scene.restart();
+        }
+        for _ in 0..14 {
+            scene.cloud.fail_next("GetVnic", (503, "ServiceUnavailable"), false);
+            look_for(&scene, 1).await;
+        }
+        assert_eq!(scene.status("a"), told, "restarted: {restarted}");
+    }
+    look_for(&scene, 11).await;
+    assert_eq!(reason(&scene), "InstanceForgotten", "its hour begins with the first answer");
+    look_for(&scene, 3).await;
+    assert!(!scene.exists("a"));
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::{AttachmentWorker, Memory};
-use crate::attachment::forgotten::{Doubt, Evidence};
+use crate::attachment::forgotten::Evidence;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::visible;
 use crate::attachment::sweep::{self, Swept};
@@ -26,14 +26,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// Asks about each object, and takes note.
     pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut Memory) {
         for object in objects {
-            let judged = match self.evidence(object).await {
-                Ok(evidence) => evidence.judge(),
+            let uid = object.uid().unwrap_or_default();
+            match self.evidence(object).await {
+                Ok(evidence) => memory.judged(&uid, evidence.judge(), Instant::now()),
                 Err(error) => {
                     tracing::warn!(event = "evidence.unanswered", object = object.name_any(), error = chain(&error));
-                    Err(Doubt::NotLooked)
+                    memory.unanswered(&uid);
                 }
-            };
-            memory.judged(&object.uid().unwrap_or_default(), judged, Instant::now());
+            }
         }
     }
 
