@@ -74,25 +74,32 @@ pub(super) async fn whole<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>
 impl Swept {
     /// Whether something of this is listed: of the instance, for the object, or the VNIC.
     pub(super) fn shows(&self, instance: &Ocid, uid: &str, vnic: Option<&Ocid>) -> bool {
-        let is_vnic = |compartment: &Compartment| vnic.is_some_and(|vnic| compartment.vnics.contains(vnic));
         self.has(instance)
             || self.named().any(|(_, named)| named.uid == uid)
-            || self.0.values().any(|compartment| is_vnic(compartment))
+            || vnic.is_some_and(|vnic| self.has_vnic(vnic))
     }
 
-    /// The VNICs that are listed, in no order.
-    pub(super) fn vnics(&self) -> impl Iterator<Item = &Ocid> {
-        self.0.values().flat_map(|compartment| &compartment.vnics)
+    /// Whether this VNIC is listed.
+    pub(super) fn has_vnic(&self, vnic: &Ocid) -> bool {
+        self.0.values().any(|compartment| compartment.vnics.contains(vnic))
+    }
+
+    /// The first VNICs that are listed, by their OCIDs; those in the list of this compartment before others.
+    pub(super) fn first_vnics(&self, compartment: &Ocid, most: usize) -> Vec<Ocid> {
+        let sorted = |vnics: BTreeSet<&Ocid>| vnics.into_iter().take(most).cloned().collect::<Vec<Ocid>>();
+        let mut first = sorted(self.0.get(compartment).into_iter().flat_map(|own| &own.vnics).collect());
+        let others = self.0.iter().filter(|(id, _)| *id != compartment);
+        first.append(&mut sorted(others.flat_map(|(_, other)| &other.vnics).collect()));
+        first.truncate(most);
+        first
     }
 
     /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
     /// compartment that is not known: it counts only if something of it was listed `before`.
     #[must_use]
     pub fn missing(&self, believed: impl IntoIterator<Item = Believed>, before: &Self) -> BTreeSet<Ocid> {
-        let missing = |(instance, vnic): &Believed| {
-            let is_listed = self.0.values().any(|compartment| compartment.vnics.contains(vnic));
-            !is_listed && (self.has(instance) || before.has(instance))
-        };
+        let missing =
+            |(instance, vnic): &Believed| !self.has_vnic(vnic) && (self.has(instance) || before.has(instance));
         believed.into_iter().filter(missing).map(|(instance, _)| instance).collect()
     }
 

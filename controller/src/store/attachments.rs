@@ -65,6 +65,13 @@ impl Attachments {
         self.objects.values().filter_map(vnic).collect()
     }
 
+    /// The VNICs in a subnet that their statuses name, in no order.
+    #[must_use]
+    pub fn vnics_in(&self, subnet: &Ocid) -> Vec<Ocid> {
+        let there = self.objects.values().filter(|object| object.spec.vnic.subnet_id == *subnet);
+        there.filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
+    }
+
     /// The instances that have some.
     pub fn instances(&self) -> impl Iterator<Item = &Ocid> {
         self.names.keys()

@@ -8,8 +8,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
 use vcn::Ocid;
 
-use super::scene::Scene;
-use crate::attachment::sample::{instance, subnet};
+use super::scene::{Scene, pods};
+use crate::attachment::sample::{attachment, instance, subnet};
+use crate::work::{Next, Worker};
 
 const RESYNC: Duration = Duration::from_mins(5);
 
@@ -171,4 +172,50 @@ async fn nothing_ends_by_calls_without_an_answer() {
     assert_eq!(reason(&scene), "InstanceForgotten", "its hour begins with the first answer");
     look_for(&scene, 3).await;
     assert!(!scene.exists("a"));
+}
+
+/// A subnet in another compartment than the objects' one.
+fn subnet_elsewhere(scene: &Scene) -> Ocid {
+    let id: Ocid = "ocid1.subnet.oc1.iad.elsewhere".parse().unwrap();
+    let compartment_id = "ocid1.compartment.oc1..network".parse().unwrap();
+    scene.cloud.add_subnet(oci::Subnet { compartment_id, ..pods("10.0.48.0/20", id.clone()) });
+    id
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_vnic_of_another_object_in_the_subnet_is_the_witness_among_however_many_that_are_none() {
+    let mut scene = Scene::with(4);
+    let elsewhere = subnet_elsewhere(&scene);
+    (2..60).for_each(|number| scene.add_machine(number, &elsewhere));
+    scene.wants("a");
+    scene.store.attachments_mut().apply(attachment("b", 59));
+    scene.settle().await;
+    while !matches!(scene.worker.work(instance(59)).await, Next::Settled(_)) {
+        scene.cloud.settle();
+    }
+    scene.restart();
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    scene.delete("a");
+    look_for(&scene, 2).await;
+    let asked = scene.count("GetVnic");
+    for look in 1..=10 {
+        look_for(&scene, 1).await;
+        assert_eq!(reason(&scene), "InstanceForgotten", "look {look}: {}", scene.message("a"));
+    }
+    assert_eq!(scene.count("GetVnic"), asked + 20, "its own VNIC and the witness");
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_are_witnesses_in_an_order_that_stays_and_not_without_bound() {
+    let scene = before().await;
+    let elsewhere = subnet_elsewhere(&scene);
+    (3..60).for_each(|number| scene.add_machine(number, &elsewhere));
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    look_for(&scene, 2).await;
+    let (told, asked) = (scene.status("a"), scene.count("GetVnic"));
+    look_for(&scene, 10).await;
+    assert_eq!(scene.status("a"), told, "as it was at the first look");
+    assert!(scene.count("GetVnic") <= asked + 10 * 6);
 }

@@ -168,7 +168,7 @@ fn machine(number: u32) -> Instance {
     }
 }
 
-fn pods(block: &str, id: Ocid) -> Subnet {
+pub(super) fn pods(block: &str, id: Ocid) -> Subnet {
     Subnet {
         id,
         compartment_id: compartment(),

@@ -16,7 +16,7 @@ use crate::attachment::objects::Objects;
 use crate::attachment::observed::visible;
 use crate::attachment::sweep::{self, Swept};
 
-/// So many other VNICs are asked for until one is read.
+/// So many other VNICs of each sort are asked for until one is read.
 const WITNESSES: usize = 5;
 
 /// Lists of these compartments, and when they were made.
@@ -60,14 +60,28 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let Some(listed) = self.lists(&compartments).await? else { return Ok(evidence) };
         evidence.compartments = Some(compartments.len());
         evidence.unlisted = !listed.shows(&spec.instance_id, &object.uid().unwrap_or_default(), told);
-        for id in listed.vnics().take(WITNESSES) {
-            let found = visible(self.cloud.vnic(id).await)?;
+        for id in self.witnesses(object, &listed, &subnet.compartment_id) {
+            let found = visible(self.cloud.vnic(&id).await)?;
             if found.is_some_and(|vnic| vnic.value.compartment_id == subnet.compartment_id) {
-                evidence.witness = Some(id.clone());
+                evidence.witness = Some(id);
                 break;
             }
         }
         Ok(evidence)
+    }
+
+    /// Listed VNICs that may be in this compartment, the subnet's: always the same as long as these are there, or the answer
+    /// would be another at each look. Those of other objects in the same subnet are; others may be, whose instances are.
+    fn witnesses(&self, object: &VnicAttachment, listed: &Swept, compartment: &Ocid) -> Vec<Ocid> {
+        let subnet = &object.spec.vnic.subnet_id;
+        let mut named: Vec<Ocid> = self.store.attachments().vnics_in(subnet);
+        named.retain(|id| listed.has_vnic(id));
+        named.sort_unstable();
+        named.truncate(WITNESSES);
+        let mut others = listed.first_vnics(compartment, WITNESSES);
+        others.retain(|id| !named.contains(id));
+        named.append(&mut others);
+        named
     }
 
     /// Lists of compartments, one set for all instances as long as it is fresh; none where one may not be listed.
