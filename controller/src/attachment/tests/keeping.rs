@@ -269,6 +269,8 @@ async fn nobody_asks_for_ever_about_an_instance_that_was_seen_terminated() {
     scene.cloud.terminate(&instance(1));
     scene.settle().await;
     assert_eq!(scene.told("a")[0], "False NodeGone");
+    // A Node alone would be an answer.
+    scene.store.nodes_mut().delete("node-1");
     scene.restart();
     let asked = scene.cloud.calls().len();
     for _ in 0..3 {

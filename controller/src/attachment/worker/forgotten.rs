@@ -15,6 +15,7 @@ use crate::attachment::forgotten::Evidence;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::visible;
 use crate::attachment::sweep::{self, Swept};
+use crate::attachment::tidings;
 
 /// So many other VNICs of each sort are asked for until one is read.
 const WITNESSES: usize = 5;
@@ -23,9 +24,10 @@ const WITNESSES: usize = 5;
 pub(super) type Lists = (Instant, BTreeSet<Ocid>, Arc<Swept>);
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
-    /// Asks about each object, and takes note.
+    /// Asks about each object whose instance nobody saw end, and takes note.
     pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut Memory) {
-        for object in objects {
+        let open = |object: &&Arc<VnicAttachment>| !tidings::was_seen_terminated(object.status.as_ref());
+        for object in objects.iter().filter(open) {
             let uid = object.uid().unwrap_or_default();
             match self.evidence(object).await {
                 Ok(evidence) => memory.judged(&uid, evidence.judge(), Instant::now()),
