@@ -92,6 +92,14 @@ impl Evidence {
     }
 }
 
+impl Doubt {
+    /// Whether something is seen of the instance; the others say that too little is seen to tell.
+    #[must_use]
+    pub const fn is_sight(self) -> bool {
+        matches!(self, Self::Node | Self::Vnic | Self::Listed)
+    }
+}
+
 /// What is to be said of an object whose instance is answered 404: the reason, and words that stay the same.
 #[must_use]
 pub fn said(told: Option<&Condition>, known: Result<Known, Doubt>, clock: Clock) -> (Reason, String) {

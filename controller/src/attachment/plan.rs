@@ -197,9 +197,8 @@ fn gone() -> Verdict {
 
 /// The cloud answers 404 for the instance. Which VNIC it had stays written: it is asked for, too.
 fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
-    if case.was_seen_gone() {
-        let told = case.told(ConditionType::Ready).map(|told| told.message.clone());
-        return Verdict::without_vnic(Reason::NodeGone, told.unwrap_or_default());
+    if case.stays_gone() {
+        return case.as_told();
     }
     if case.remembered.forgotten == Err(Doubt::NotLooked) && case.is_told(Reason::InstanceForgotten) {
         // No answer speaks neither for its end nor against it.
@@ -369,9 +368,11 @@ impl<'a> Case<'a> {
         self.is_told(Reason::DetachedOutOfBand)
     }
 
-    /// Whether the instance was seen TERMINATED: instances do not come back from that, and are forgotten some hours later.
-    fn was_seen_gone(&self) -> bool {
-        self.is_told(Reason::NodeGone)
+    /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
+    fn stays_gone(&self) -> bool {
+        let was_seen = tidings::was_seen_terminated(self.object.status.as_ref());
+        let is_seen = self.remembered.forgotten.is_err_and(Doubt::is_sight);
+        self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn plan(
     let orphan = case.object.spec.vnic.on_delete == OnDelete::Orphan;
     let state = match &observed.machine {
         // A VNIC goes with its instance. And what is to stay as it is needs nothing of us.
-        Machine::NotSeen if case.was_seen_gone() || orphan => return let_go(case, plan),
+        Machine::NotSeen if case.stays_gone() || orphan => return let_go(case, plan),
         Machine::NotSeen => {
             let verdict = super::not_seen(case, wanted);
             // That is written first; the next look lets it go.

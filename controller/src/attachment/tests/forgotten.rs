@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
 use vcn::Ocid;
 
-use super::scene::{Scene, pods};
+use super::scene::{Scene, compartment, pods};
 use crate::attachment::sample::{attachment, instance, subnet};
 use crate::work::{Next, Worker};
 
@@ -214,8 +214,50 @@ async fn others_are_witnesses_in_an_order_that_stays_and_not_without_bound() {
     scene.cloud.forget_instance(&instance(1));
     scene.store.nodes_mut().delete("node-1");
     look_for(&scene, 2).await;
+    assert_eq!(reason(&scene), "InstanceForgotten", "{}", scene.message("a"));
     let (told, asked) = (scene.status("a"), scene.count("GetVnic"));
     look_for(&scene, 10).await;
     assert_eq!(scene.status("a"), told, "as it was at the first look");
     assert!(scene.count("GetVnic") <= asked + 10 * 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
+    for seen in ["a Node names it", "its VNIC is seen", "it is in a list"] {
+        let scene = before().await;
+        let vnic = scene.status("a").vnic_id.unwrap();
+        scene.cloud.hide_instance(&instance(1), &"ocid1.compartment.oc1..elsewhere".parse().unwrap());
+        scene.cloud.forbid(&vnic);
+        let node = scene.store.nodes().of(&instance(1)).unwrap().clone();
+        scene.store.nodes_mut().delete("node-1");
+        a_day_passes(&scene).await;
+        look_for(&scene, 2).await;
+        assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
+        assert_eq!(scene.status("a").vnic_id.as_ref(), Some(&vnic), "it is asked for as long as it is not found");
+        match seen {
+            "a Node names it" => drop(scene.store.nodes_mut().apply(node)),
+            "its VNIC is seen" => scene.cloud.allow(&vnic),
+            _ => scene.cloud.hide_instance(&instance(1), &compartment()),
+        }
+        scene.delete("a");
+        look_for(&scene, 3).await;
+        assert!(scene.exists("a"), "{seen}");
+        assert_eq!(reason(&scene), "NotAuthorizedOrNotFound", "{seen}");
+        assert!(scene.message("a").ends_with(seen), "{}", scene.message("a"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_for_terminated_stays_so_where_less_is_to_be_seen() {
+    let scene = before().await;
+    scene.cloud.forget_instance(&instance(1));
+    scene.store.nodes_mut().delete("node-1");
+    a_day_passes(&scene).await;
+    let told = scene.status("a");
+    assert_eq!(reason(&scene), "NodeGone");
+    scene.cloud.forget_instance(&instance(2));
+    look_for(&scene, 2).await;
+    scene.cloud.fail_next("GetSubnet", (404, "NotAuthorizedOrNotFound"), false);
+    look_for(&scene, 1).await;
+    assert_eq!(scene.status("a"), told);
 }
