@@ -301,6 +301,37 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     assert_eq!((installed(), agent.events("oke_cni.unknown").len()), ([1, 1], 0));
 }
 
+/// One object for all nodes, which may put a pod on none of them.
+#[test]
+fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_up_and_says_so() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    agent.stop();
+    cluster.apply(okes_daemonset());
+
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())], "{}", agent.log());
+    let told = agent.events("pod_network.decided");
+    let reason = told.last().unwrap()["message"].as_str().unwrap();
+    assert!(
+        reason.contains("the DaemonSet vcn-native-ip-cni exists") && reason.contains("ours is kept up"),
+        "{reason}"
+    );
+    assert!(cluster.node.run(&["status"]).1.contains("the DaemonSet vcn-native-ip-cni exists"));
+    cluster.publish("SUCCESS", &[("pods", 33), ("more", 34)]);
+    cluster.wait_offered(&agent, &["pods", "more"]);
+
+    // Its pod has come to this node.
+    let okes = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
+    std::fs::write(cluster.node.path("net.d/10-oci.conflist"), okes).unwrap();
+    let given_up = || decided(&agent).last() == Some(&(false, "oke-conflist".to_owned()));
+    wait_for("the other decision", given_up, || agent.log());
+    agent.stop();
+}
+
 #[test]
 fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits_for_it() {
     let cluster = Cluster::new();

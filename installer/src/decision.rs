@@ -52,8 +52,9 @@ impl Decision {
 /// Decides. In order: the setting; the node label; the instance metadata; the NativePodNetwork; the DaemonSets; what
 /// lies in the configuration directory, which may be stale and so never speaks *for* installing. Signals weaker than
 /// the instance metadata only decide for it when nothing speaks of Flannel. Where OKE's own CNI is present, nothing is
-/// installed unless takeover is set: both would hand out the same addresses. And nothing is while pods of another network
-/// live on the node, whoever made it: their addresses may be among those.
+/// installed unless takeover is set: both would hand out the same addresses. Its DaemonSet alone, which says nothing of this
+/// node, stops a first installation only: what is ours here is kept up. And nothing is installed while pods of another
+/// network live on the node, whoever made it: their addresses may be among those.
 #[must_use]
 pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], pods: &Occupants) -> Decision {
     let voices = voices(settings, signals, conf_files);
@@ -82,15 +83,31 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], p
     if decision.install {
         let oke = oke_cni(signals, conf_files);
         if let (Some((signal, found)), false) = (&oke, settings.takeover) {
-            let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-            return Decision::new(false, *signal, reason);
+            if !stands(strongest.signal, *signal, conf_files) {
+                let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
+                return Decision::new(false, *signal, reason);
+            }
+            decision.against.push(*signal);
+            decision.reason = format!(
+                "{}; {found}, and OKE's own CNI hands out the same addresses, but {} is in place and nothing of OKE's is on \
+                 this node: ours is kept up",
+                decision.reason,
+                vcn::CONFLIST_FILE
+            );
         }
         if let Some(reason) = occupied(pods, oke.is_some()) {
             return Decision::new(false, Signal::OkePods, reason);
         }
     }
-    decision.against = contrary.into_iter().map(|voice| voice.signal).collect();
+    decision.against.extend(contrary.into_iter().map(|voice| voice.signal));
     decision
+}
+
+/// Whether ours goes on beside what shows OKE's own CNI. The DaemonSet is one object for all nodes, and may put a pod on none
+/// of them: nodes whose pods are ours already would all be given up for it. A file is of this node. Where the DaemonSet is
+/// all that speaks for ours, it is no reason to go on beside it.
+fn stands(strongest: Signal, oke: Signal, conf_files: &[ConfFile]) -> bool {
+    oke == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet && conf_files.iter().any(ConfFile::is_ours)
 }
 
 /// Why pods that are there stand in the way, and what to do. Where OKE's own CNI is no more, it need not be proven that none

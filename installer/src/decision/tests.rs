@@ -24,6 +24,10 @@ fn flannel() -> ConfFile {
     file("10-flannel.conflist", &["flannel", "portmap"])
 }
 
+fn ours() -> ConfFile {
+    file("05-vcn-native.conflist", &["vcn-native", "portmap"])
+}
+
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
 fn auto(signals: (Option<&str>, Option<&str>, Seen, Seen, Seen), files: &[ConfFile]) -> (bool, Signal) {
     let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), files, &Occupants::None);
@@ -132,8 +136,39 @@ fn okes_own_cni_is_never_doubled_without_takeover() {
 }
 
 #[test]
+fn okes_daemonset_alone_takes_no_node_from_us_that_is_ours_already() {
+    use Seen::{Present, Unknown};
+    let of = |pod_network, label, files: &[ConfFile]| {
+        let signals = known((label, None, Unknown, Present, Unknown));
+        let decision = decide(&settings(pod_network, false), &signals, files, &Occupants::None);
+        (decision.install, decision.decided_by, decision.against, decision.reason)
+    };
+    let (label, beside) = (Some("true"), vec![Signal::OkeDaemonSet]);
+    let reason = "the node label oci.oraclecloud.com/vcn-native-ip-cni is \"true\"; the DaemonSet vcn-native-ip-cni exists, and \
+                  OKE's own CNI hands out the same addresses, but 05-vcn-native.conflist is in place and nothing of OKE's is \
+                  on this node: ours is kept up";
+    let kept = of(PodNetwork::Auto, label, &[ours()]);
+    assert_eq!(kept, (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));
+    let kept = of(PodNetwork::VcnNative, None, &[ours()]);
+    assert_eq!((kept.0, kept.1, kept.2), (true, Signal::Setting, beside));
+    // Not of this node; of this node; a file of our name without our plugin; nothing but the DaemonSet for ours.
+    let emptied = file("05-vcn-native.conflist", &["portmap"]);
+    for (label, files, expected) in [
+        (label, vec![], Signal::OkeDaemonSet),
+        (label, vec![ours(), oke()], Signal::OkeConflist),
+        (label, vec![emptied], Signal::OkeDaemonSet),
+        (None, vec![ours()], Signal::OkeDaemonSet),
+    ] {
+        let refused = of(PodNetwork::Auto, label, &files);
+        assert_eq!((refused.0, refused.1, refused.2), (false, expected, vec![]), "{files:?}");
+    }
+}
+
+#[test]
 fn no_combination_breaks_the_rules() {
-    let file_sets = [vec![], vec![oke()], vec![flannel()], vec![oke(), flannel()]];
+    let alone = [vec![], vec![oke()], vec![flannel()], vec![oke(), flannel()]];
+    let beside = alone.clone().map(|files| [vec![ours()], files].concat());
+    let file_sets = [alone, beside].concat();
     let mut combinations = 0;
     for label in FLAGS {
         for metadata in FLAGS {
@@ -147,21 +182,26 @@ fn no_combination_breaks_the_rules() {
             }
         }
     }
-    assert_eq!(combinations, 5 * 5 * 27 * 4);
+    assert_eq!(combinations, 5 * 5 * 27 * 8);
 }
 
 fn rules_hold(signals: &Signals, files: &[ConfFile]) {
-    let oke_present = signals.oke_daemonset == Seen::Present || files.iter().any(ConfFile::is_oke);
+    let oke_file = files.iter().any(ConfFile::is_oke);
+    let oke_present = signals.oke_daemonset == Seen::Present || oke_file;
+    // The DaemonSet does not stop what is in place.
+    let stands = files.iter().any(ConfFile::is_ours) && !oke_file;
     let flannel_present = signals.flannel_daemonset == Seen::Present || files.iter().any(ConfFile::is_flannel);
     let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
     let weak = signals.native_pod_network == Seen::Present || signals.oke_daemonset == Seen::Present;
     for takeover in [false, true] {
         let of = |pod_network| decide(&settings(pod_network, takeover), signals, files, &Occupants::None);
         assert!(!of(PodNetwork::None).install);
-        assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present);
+        assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present || stands);
         let decision = of(PodNetwork::Auto);
         let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
-        assert_eq!(decision.install, positive && (takeover || !oke_present), "{signals:?} {files:?} {decision:?}");
+        let stands = stands && (strong.is_some() || signals.native_pod_network == Seen::Present);
+        let free = takeover || !oke_present || stands;
+        assert_eq!(decision.install, positive && free, "{signals:?} {files:?} {decision:?}");
         assert!(!decision.against.contains(&decision.decided_by));
         let living = decide(&settings(PodNetwork::Auto, takeover), signals, files, &Occupants::Some("a pod".into()));
         assert!(!living.install, "two pods would have one address: {living:?}");
