@@ -11,17 +11,13 @@ fn status(node: &Node) -> std::process::Output {
     node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))
 }
 
-/// Far less than anything that STATUS could wait for, or go through one by one.
-const SOON: Duration = Duration::from_secs(2);
-
-/// The quickest of some, so that a busy machine does not decide.
-fn quickest(node: &Node) -> Duration {
-    let timed = |_| {
+/// Whether it answers within 100 ms. A busy machine makes one run late, not each of fifty.
+fn is_quick(node: &Node) -> bool {
+    (0..50).any(|_| {
         let begun = Instant::now();
-        let _ = status(node);
-        begun.elapsed()
-    };
-    (0..5).map(timed).min().unwrap()
+        assert_success(&status(node));
+        begun.elapsed() <= Duration::from_millis(100)
+    })
 }
 
 #[test]
@@ -32,7 +28,7 @@ fn status_waits_for_no_lock_no_agent_and_no_other_verb() {
     let waiting = Pod::new("b");
     let mut add = node.start("ADD", &waiting, &node.conf("1.1.0"));
     assert_success(&status(&node));
-    assert!(quickest(&node) < SOON);
+    assert!(is_quick(&node));
     assert!(add.try_wait().unwrap().is_none(), "the lock does stop others");
     drop(lock);
     assert!(add.wait().unwrap().success());
@@ -48,7 +44,7 @@ fn status_is_as_quick_with_many_pods_and_a_large_range() {
     node.write_pools(pools.vnics);
     (0..10).for_each(|id| drop(node.add(&Pod::new(&format!("p{id}")))));
     assert_success(&status(&node));
-    assert!(quickest(&node) < SOON);
+    assert!(is_quick(&node));
 }
 
 #[test]
