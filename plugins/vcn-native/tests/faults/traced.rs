@@ -45,6 +45,8 @@ pub(crate) struct Outcome {
     pub(crate) output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
     pub(crate) hit: bool,
+    /// The call that failed, as strace shows it: the same number of another call where the run went another way.
+    pub(crate) struck: String,
     /// Not to answer is excused where the answer itself could not be written, and where the thread could not come home
     /// from the pod's namespace.
     pub(crate) may_die: bool,
@@ -107,7 +109,8 @@ impl Run<'_> {
             Fault::Kill => output.status.signal() == Some(libc::SIGKILL),
         };
         let may_die = injected().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
-        Outcome { output, hit, may_die }
+        let struck = injected().next().unwrap_or_default().to_owned();
+        Outcome { output, hit, struck, may_die }
     }
 
     fn by(&self, program: Command) -> Output {
