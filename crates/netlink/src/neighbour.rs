@@ -58,7 +58,7 @@ impl Neighbour {
         Self { index, address, mac: Some(mac), proxy: false, permanent: true, protocol: None }
     }
 
-    /// A proxy entry.
+    /// A proxy entry. It outlasts the loss of its link's carrier, as a permanent entry does; not that the link is lowered.
     #[must_use]
     pub const fn proxy(index: u32, address: IpAddr) -> Self {
         Self { index, address, mac: None, proxy: true, permanent: false, protocol: None }
@@ -100,7 +100,9 @@ impl Neighbour {
         let mut message = NeighbourMessage::default();
         message.header.family = family_of(self.address);
         message.header.ifindex = self.index;
-        message.header.state = if self.permanent { NeighbourState::Permanent } else { NeighbourState::Reachable };
+        // A proxy entry that is not marked so goes when its link loses its carrier.
+        let lasting = self.permanent || self.proxy;
+        message.header.state = if lasting { NeighbourState::Permanent } else { NeighbourState::Reachable };
         message.header.flags.set(NeighbourFlags::Proxy, self.proxy);
         message.attributes.push(NeighbourAttribute::Destination(self.address.into()));
         message.attributes.extend(self.mac.map(|MacAddr(bytes)| NeighbourAttribute::LinkLayerAddress(bytes.to_vec())));

@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use netlink::{LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Socket};
+use netlink::{LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Socket};
 use vcn::{Family, IfName, MacAddr};
 
 const LINK: u32 = 10;
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
 const ADDRESSES: [&str; 2] = ["169.254.1.1", "fe80::1"];
+const LEARNED: [&str; 2] = ["10.0.0.9", "fe80::9"];
 
 /// A socket in a fresh namespace with one link that is up.
 fn fresh() -> (Netns, Socket) {
@@ -58,6 +61,50 @@ fn proxy_entries_are_a_list_of_their_own() {
         assert!(!socket.neighbours(&others).unwrap().contains(&proxy));
         socket.delete_neighbour(&proxy).unwrap();
         assert!(socket.delete_neighbour(&proxy).unwrap_err().is_not_found());
+    }
+}
+
+/// As when a switch port flaps: whoever asks for a pod's address afterwards has to be answered.
+#[test]
+fn proxy_entries_outlast_the_loss_of_a_links_carrier() {
+    let (_netns, mut socket) = fresh();
+    let [near, far] = ["ens5", "port"].map(|name| IfName::new(name).unwrap());
+    let peer = Peer { name: far.clone(), mac: None, mtu: None, netns: None };
+    let new = NewLink::new(near.clone(), LinkKind::Veth(peer));
+    socket.add_link(&NewLink { up: true, ..new }).unwrap();
+    socket.change_link_named(&far, &[LinkChange::Up]).unwrap();
+    let index = socket.index_of(&near).unwrap();
+    let mut wait_for = |what: &str, condition: &mut dyn FnMut(&mut Socket) -> bool| {
+        let started = Instant::now();
+        while !condition(&mut socket) {
+            assert!(started.elapsed() < Duration::from_secs(30), "{what}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait_for("the carrier", &mut |socket| socket.link(&near).unwrap().running);
+
+    for (family, address) in Family::ALL.into_iter().zip(ADDRESSES) {
+        let proxy = Neighbour::proxy(index, ip(address));
+        // One that was learned; once that is gone, the kernel has taken note of the loss.
+        let learned = Neighbour { permanent: false, ..Neighbour::permanent(index, ip(LEARNED[family as usize]), MAC) };
+        let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
+        let listed = |socket: &mut Socket| {
+            socket.neighbours(&filter).unwrap().iter().any(|neighbour| neighbour.address == learned.address)
+        };
+        wait_for("the entries", &mut |socket| {
+            socket.replace_neighbour(&proxy).unwrap();
+            socket.replace_neighbour(&learned).unwrap();
+            listed(socket)
+        });
+        wait_for("the loss", &mut |socket| {
+            socket.change_link_named(&far, &[LinkChange::Down]).unwrap();
+            !listed(socket)
+        });
+        wait_for("the proxies", &mut |socket| {
+            assert_eq!(socket.neighbours(&NeighbourFilter { proxy: true, ..filter }).unwrap(), [proxy]);
+            socket.change_link_named(&far, &[LinkChange::Up]).unwrap();
+            socket.link(&near).unwrap().running
+        });
     }
 }
 

@@ -126,7 +126,7 @@ fn a_vnics_link_that_was_renamed_is_followed() {
     wait_for("the link", || node.on(|socket| socket.link(&name("storage0")).unwrap().up), || agent.log());
     connected(&node, &agent, &pod);
     wait_for("its setting", || node.sysctl("net/ipv4/conf/storage0/rp_filter") == "2", || agent.log());
-    // With the link's carrier went what answers for the pod.
+    // With the lowered link went what answers for the pod.
     wait_for("the pod's proxies", || left(&node) == whole, || format!("{:#?} of {whole:#?}", left(&node)));
     let (_, attachments) = node.run(&["attachments"]);
     assert!(!attachments.contains("cut off"), "{attachments}");

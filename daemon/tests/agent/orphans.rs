@@ -62,7 +62,7 @@ fn a_pod_that_goes_after_its_vnics_link_was_renamed_leaves_nothing() {
     let (node, agent) = node_and_agent();
     let nothing = left(&node);
     let pod = Pod::add(&node, "a");
-    // While it is up, or its proxies would go with its carrier.
+    // While it is up, or its proxies would go.
     node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
         socket.change_link(index, &[LinkChange::Rename(name("storage0"))]).unwrap();
