@@ -80,7 +80,7 @@ impl Fabric {
     /// `now` is the time since some fixed moment.
     pub fn handle(&mut self, now: Duration, port: Port, frame: &[u8]) -> Vec<Outgoing> {
         self.decide(now, port, frame).unwrap_or_else(|reason| {
-            self.count(port, reason);
+            self.count(port, reason, Some(frame));
             Vec::new()
         })
     }
@@ -93,7 +93,7 @@ impl Fabric {
                 Due::Ask((port, address)) => out.extend(self.question(port, address)),
                 Due::GiveUp((port, address), frames) => {
                     for _ in 0..frames {
-                        self.count(port, DropReason::NoAnswer(address));
+                        self.count(port, DropReason::NoAnswer(address), None);
                     }
                 }
             }
@@ -148,8 +148,8 @@ impl Fabric {
         self.vnics.iter().find(|(_, vnic)| vnic.owns(address)).map(|(port, vnic)| (*port, Arc::clone(vnic)))
     }
 
-    fn count(&mut self, port: Port, reason: DropReason) {
+    fn count(&mut self, port: Port, reason: DropReason, frame: Option<&[u8]>) {
         let at = self.vnics.get(&port).map_or_else(|| port.to_string(), |vnic| vnic.label.clone());
-        self.drops.count(&at, reason);
+        self.drops.count(&at, reason, frame);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use smoltcp::wire::{EthernetFrame, PrettyPrinter};
 use thiserror::Error;
 use vcn::{MacAddr, VlanTag};
 
@@ -72,26 +73,50 @@ pub struct Dropped {
     pub reason: DropReason,
     /// How many.
     pub frames: u64,
+    /// What the first of them says of itself: addresses, ports, TCP's flags. Of a frame that waited in vain for an answer to
+    /// ARP or NDP, nothing is kept.
+    pub first: Option<String>,
 }
 
 /// The counters.
 #[derive(Debug, Default)]
-pub(super) struct Drops(BTreeMap<(String, DropReason), u64>);
+pub(super) struct Drops(BTreeMap<(String, DropReason), Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    frames: u64,
+    first: Option<String>,
+}
 
 impl Drops {
-    pub(super) fn count(&mut self, at: &str, reason: DropReason) {
+    pub(super) fn count(&mut self, at: &str, reason: DropReason, frame: Option<&[u8]>) {
         tracing::debug!(at, %reason, "frame dropped");
         let mut key = (at.to_owned(), reason);
         if self.0.len() >= MOST_REASONS && !self.0.contains_key(&key) {
             key = (String::new(), DropReason::Overflow);
         }
-        *self.0.entry(key).or_default() += 1;
+        let counted = self.0.entry(key).or_default();
+        if counted.frames == 0 {
+            counted.first = frame.map(described);
+        }
+        counted.frames += 1;
     }
 
     pub(super) fn list(&self) -> Vec<Dropped> {
         self.0
             .iter()
-            .map(|((at, reason), frames)| Dropped { at: at.clone(), reason: reason.clone(), frames: *frames })
+            .map(|((at, reason), Counted { frames, first })| Dropped {
+                at: at.clone(),
+                reason: reason.clone(),
+                frames: *frames,
+                first: first.clone(),
+            })
             .collect()
     }
+}
+
+/// A frame's headers in one line.
+fn described(frame: &[u8]) -> String {
+    let layers = PrettyPrinter::<EthernetFrame<&[u8]>>::new("", &frame).to_string();
+    layers.lines().map(|layer| layer.trim_start_matches([' ', '\\'])).collect::<Vec<_>>().join("; ")
 }

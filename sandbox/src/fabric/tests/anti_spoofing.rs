@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use smoltcp::wire::{Icmpv6Repr, NdiscNeighborFlags, NdiscRepr};
 use vcn::{MacAddr, VlanTag};
 
-use super::world::{A, A_IP, A_IP6, A2, B, B_IP, B_IP6, NOW, POD_IP, ROUTER, ROUTER6, dropped, fabric, ping, ping6};
+use super::world::{
+    A, A_IP, A_IP6, A2, B, B_IP, B_IP6, NOW, POD_IP, ROUTER, ROUTER6, dropped, fabric, fin, ping, ping6,
+};
 use crate::fabric::frame::{self, Pair};
 use crate::fabric::{DropReason, Port};
 
@@ -21,6 +23,18 @@ fn a_foreign_source_address_is_dropped() {
     assert_eq!(dropped(&mut fabric(), A.0, &frame), ("a".into(), DropReason::ForeignSource(POD_IP.into())));
     let frame = ping6(Pair { from: (A.1, B_IP6), to: (B.1, B_IP6) });
     assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::ForeignSource(B_IP6.into()));
+}
+
+#[test]
+fn the_first_frame_that_was_dropped_for_a_reason_is_described() {
+    let mut fabric = fabric();
+    for port in [8080, 8081] {
+        let _ = fabric.handle(NOW, A.0, &fin(Pair { from: (A.1, POD_IP), to: (B.1, B_IP) }, port));
+    }
+    let drops: Vec<_> = fabric.drops().into_iter().map(|drop| (drop.frames, drop.first)).collect();
+    let first = "EthernetII src=02-00-17-00-00-01 dst=02-00-17-00-00-02 type=IPv4; IPv4 src=10.0.1.7 dst=10.0.0.3 proto=TCP; \
+                 TCP src=8080 dst=40000 fin seq=7 ack=9 win=512 len=0";
+    assert_eq!(drops, [(2, Some(first.to_owned()))]);
 }
 
 #[test]

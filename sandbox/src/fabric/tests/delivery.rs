@@ -69,7 +69,7 @@ fn a_packet_for_an_address_that_nobody_answers_for_is_reported() {
     }
     assert_eq!(asked, 3, "asked again");
     let reason = DropReason::NoAnswer(IpAddr::V4(B_IP));
-    assert_eq!(fabric.drops(), [Dropped { at: "b".into(), reason, frames: 1 }]);
+    assert_eq!(fabric.drops(), [Dropped { at: "b".into(), reason, frames: 1, first: None }]);
 }
 
 #[test]

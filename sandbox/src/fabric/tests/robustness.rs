@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::world::{A, A_IP, A_IP6, B, B_IP, NOW, ROUTER, ROUTER6, SERVICES, fabric, ping, ping6};
+use super::world::{A, A_IP, A_IP6, B, B_IP, NOW, POD_IP, ROUTER, ROUTER6, SERVICES, fabric, fin, ping, ping6};
 use crate::fabric::DropReason;
 use crate::fabric::frame::{self, Pair};
 
@@ -11,6 +11,7 @@ fn seeds() -> Vec<Vec<u8>> {
         ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) }),
         ping(Pair { from: (A.1, A_IP), to: ROUTER }),
         ping6(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }),
+        fin(Pair { from: (A.1, POD_IP), to: (B.1, B_IP) }, 8080),
         frame::arp_request((A.1, A_IP), B_IP),
         frame::neighbour_solicitation((A.1, A_IP6), ROUTER6),
         frame::neighbour_advertisement(Pair { from: (A.1, A_IP6), to: (ROUTER.0, ROUTER6) }, A_IP6, false),
@@ -20,7 +21,7 @@ fn seeds() -> Vec<Vec<u8>> {
 proptest! {
     #[test]
     fn damaged_frames_never_panic(
-        seed in 0..6_usize,
+        seed in 0..7_usize,
         cut in 0..120_usize,
         changes in prop::collection::vec((12..120_usize, any::<u8>()), 0..6),
     ) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     EthernetFrame, EthernetProtocol, Icmpv4Packet, Icmpv4Repr, Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv4Repr,
+    TcpControl, TcpPacket, TcpRepr, TcpSeqNumber,
 };
 use vcn::{MacAddr, Ocid, PerFamily};
 
@@ -63,19 +64,42 @@ pub(super) fn fabric() -> Fabric {
 /// An ICMP echo request on both layers.
 pub(super) fn ping(pair: Pair<Ipv4Addr>) -> Vec<u8> {
     let message = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 2, data: b"sandbox" };
-    let header = Ipv4Repr {
-        src_addr: pair.from.1,
-        dst_addr: pair.to.1,
-        next_header: IpProtocol::Icmp,
-        payload_len: message.buffer_len(),
-        hop_limit: 64,
+    ipv4(pair, (IpProtocol::Icmp, message.buffer_len()), |payload| {
+        message.emit(&mut Icmpv4Packet::new_unchecked(payload), &ChecksumCapabilities::default());
+    })
+}
+
+/// The end of a TCP connection from this port.
+pub(super) fn fin(pair: Pair<Ipv4Addr>, port: u16) -> Vec<u8> {
+    let segment = TcpRepr {
+        src_port: port,
+        dst_port: 40000,
+        control: TcpControl::Fin,
+        seq_number: TcpSeqNumber(7),
+        ack_number: Some(TcpSeqNumber(9)),
+        window_len: 512,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
     };
-    let mut bytes = vec![0; 14 + header.buffer_len() + message.buffer_len()];
+    let (from, to) = (pair.from.1.into(), pair.to.1.into());
+    ipv4(pair, (IpProtocol::Tcp, segment.buffer_len()), |payload| {
+        segment.emit(&mut TcpPacket::new_unchecked(payload), &from, &to, &ChecksumCapabilities::default());
+    })
+}
+
+fn ipv4(pair: Pair<Ipv4Addr>, what: (IpProtocol, usize), emit: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let (next_header, payload_len) = what;
+    let header = Ipv4Repr { src_addr: pair.from.1, dst_addr: pair.to.1, next_header, payload_len, hop_limit: 64 };
+    let mut bytes = vec![0; 14 + header.buffer_len() + payload_len];
     let mut outer = EthernetFrame::new_unchecked(bytes.as_mut_slice());
     frame::header_of(EthernetProtocol::Ipv4, pair.from.0, pair.to.0).emit(&mut outer);
     let mut packet = Ipv4Packet::new_unchecked(outer.payload_mut());
     header.emit(&mut packet, &ChecksumCapabilities::default());
-    message.emit(&mut Icmpv4Packet::new_unchecked(packet.payload_mut()), &ChecksumCapabilities::default());
+    emit(packet.payload_mut());
     bytes
 }
 
