@@ -14,11 +14,12 @@ mod kube_proxy;
 #[path = "return_paths/world.rs"]
 mod world;
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use kube_proxy::{CLUSTER, LOCAL, SERVICE_PORT, cluster_ip, filled_in};
 use vcn::{Family, Mark, PRIMARY_MARK, TABLE_BASE, TableId, vnic_mark};
-use world::{Connection, PORT, Server, World};
+use world::{Connection, PORT, Server, World, wait_for};
 
 const TOOLS: [(Family, &str, &str); 2] =
     [(Family::Ipv4, "iptables-legacy", "KUBE-"), (Family::Ipv6, "ip6tables-legacy", "KUBE-6-")];
@@ -36,8 +37,13 @@ fn start_kube_proxy(world: &World) {
     }
 }
 
-/// Makes the Service's endpoint this pod, for both families.
-fn publish(world: &World, endpoint: &Server) {
+/// Makes the Service's endpoint this pod of these, for both families, when what was asked before has ended: the kernel forgets
+/// a connection in IPVS first and in conntrack afterwards, and a packet of a pod's that comes in between is marked and not
+/// translated. It would leave by the VNIC that was asked, in the pod's name, and the fabric drops that.
+fn publish(world: &World, pods: [&Server; 3], endpoint: &Server) {
+    for pod in pods {
+        wait_for(&format!("nothing of {} is open", pod.label), || nothing_is_open(pod));
+    }
     world.on_node("ipvsadm", &["--clear"], "");
     for (family, iptables, prefix) in TOOLS {
         let pod = *endpoint.address.of(family).unwrap();
@@ -63,6 +69,15 @@ fn publish(world: &World, endpoint: &Server) {
             .collect();
         world.on_node("ipvsadm", &["-R"], &services);
     }
+}
+
+/// Whether a pod has sent its last packet of each of its connections, and knows that it arrived.
+fn nothing_is_open(pod: &Server) -> bool {
+    // The kernel's numbers of TIME_WAIT, for what the pod asked, and of LISTEN.
+    let silent = |socket: &str| socket.split_whitespace().nth(3).is_some_and(|state| ["06", "0A"].contains(&state));
+    let sockets =
+        pod.pod.run(|| ["tcp", "tcp6"].map(|kind| fs::read_to_string(format!("/proc/thread-self/net/{kind}"))));
+    sockets.unwrap().into_iter().all(|sockets| sockets.unwrap().lines().skip(1).all(silent))
 }
 
 /// What our nft table's first two chains say, where the kernel has no nf_tables.
@@ -101,7 +116,7 @@ fn answers_where_it_was_asked(world: &World) {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
-        publish(world, server);
+        publish(world, [&one, &two, &elsewhere], server);
         for family in Family::ALL {
             let client = world.client.address(family).unwrap();
             for address in world.own_addresses(family) {
@@ -146,7 +161,7 @@ fn pods_reach_services_of_others_and_their_own_with_ipvs() {
     let [one, two] = world.servers();
     let elsewhere = world.server(&world.other, "elsewhere");
     for endpoint in [&one, &two, &elsewhere] {
-        publish(&world, endpoint);
+        publish(&world, [&one, &two, &elsewhere], endpoint);
         for asking in [&one, &two] {
             for family in Family::ALL {
                 let what = format!("{} asks the Service of {}", asking.label, endpoint.label);

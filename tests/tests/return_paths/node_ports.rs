@@ -1,11 +1,14 @@
 //! NodePorts, with kube-proxy's rules in each of its modes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use vcn::{Family, MachineKind};
 
 use crate::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
-use crate::world::{Connection, Server, World};
+use crate::world::{Connection, Server, World, wait_for};
 
 /// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
 fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
@@ -51,6 +54,49 @@ fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path(
 #[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
 fn a_node_port_answers_where_it_was_asked_on_bare_metal() {
     a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
+}
+
+/// kube-proxy takes an endpoint from its Service, not from its connections; and what conntrack forgets, it forgets whole: the
+/// mark with the translation, so that nothing leaves by the VNIC that was asked in the pod's name.
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
+    let world = World::start();
+    let [one, two] = world.servers();
+    mode.publish(&world, &one);
+    let asked: Vec<_> = Family::ALL.into_iter().flat_map(|family| world.own_addresses(family)).collect();
+    let asked = asked.into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
+    let connections = asked.map(|(address, port)| {
+        let what = format!("{mode:?}, {} asked by {address} port {port}", one.label);
+        let mut connection = world.works(&what, world.ask(address, port));
+        let lines = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lines);
+        let until_it_fails = thread::spawn(move || {
+            while connection.echo().is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        (what, lines, until_it_fails)
+    });
+    let connections: Vec<_> = connections.collect();
+    mode.publish(&world, &two);
+    for (what, lines, _) in &connections {
+        let then = lines.load(Ordering::Relaxed);
+        wait_for(what, || lines.load(Ordering::Relaxed) > then + 10);
+    }
+    world.on_node("conntrack", &["--flush"], "");
+    for (what, _, until_it_fails) in connections {
+        wait_for(&format!("the end of {what}"), || until_it_fails.is_finished());
+    }
+    world.assert_nothing_spoofed();
+}
+
+#[test]
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_iptables() {
+    an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Iptables);
+}
+
+#[test]
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_nftables() {
+    an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Nftables);
 }
 
 fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
