@@ -131,7 +131,8 @@ pub struct Options {
     /// said
     #[arg(long, global = true, env = "OCI_REGION", value_name = "NAME", help_heading = AT_START)]
     pub region: Option<String>,
-    /// The domain of the realm, where the region's name does not tell it (oraclecloud8.com)
+    /// The domain of the realm (oraclecloud8.com); the one that the region is known to be in, or else the instance's, when nothing
+    /// is said
     #[arg(long, global = true, env = "OCI_REALM_DOMAIN", value_name = "NAME", help_heading = AT_START)]
     pub realm_domain: Option<String>,
     /// The core services' endpoint, where it does not follow from the region

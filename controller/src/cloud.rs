@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use oci::{
-    ApiKey, Budget, Endpoints, InstancePrincipal, Login, Observer, Oci, Options, Policy, Region, Trust,
+    ApiKey, Budget, Endpoints, InstancePrincipal, Login, Observer, Oci, Options, Policy, Region, RegionName, Trust,
     WorkloadIdentity,
 };
 
@@ -47,18 +47,14 @@ pub async fn connect(settings: &OciSettings, observer: Arc<dyn Observer>) -> Res
 }
 
 /// Who the controller is, in which region, where that was said, and whom it believes. Reads files, and asks nobody.
-fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<Region>, Trust)> {
+fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, Trust)> {
     let trust = match &settings.ca_file {
         Some(file) => {
             Trust::Only(std::fs::read(file).with_context(|| format!("reading OCI_CA_FILE {}", file.display()))?)
         }
         None => Trust::Public,
     };
-    let mut region = match (&settings.region, &settings.realm_domain) {
-        (Some(name), Some(domain)) => Some(Region::in_realm(name, domain)?),
-        (Some(name), None) => Some(Region::new(name)?),
-        (None, _) => None,
-    };
+    let mut region = settings.region.clone();
     let login = match settings.principal {
         Principal::ApiKey => {
             let (file, profile) = &settings.config_file;
@@ -82,21 +78,32 @@ fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<Region>, Trust
     Ok((login, region, trust))
 }
 
-/// As said; else of the region that was said, or that the metadata service says this instance is in.
-async fn endpoints(settings: &OciSettings, region: Option<Region>, trust: &Trust) -> Result<Endpoints, NoClient> {
-    let mut endpoints = match (&settings.endpoint, region) {
-        (Some(core), _) => Endpoints { core: core.clone(), auth: core.clone() },
-        (None, Some(region)) => region.endpoints(),
-        (None, None) => {
-            let metadata = InstancePrincipal::new(&settings.metadata_url, trust);
-            let here = metadata.map_err(|error| NoClient::Misconfigured(error.into()))?.region().await;
-            here.context("neither OCI_REGION nor OCI_ENDPOINT is set").map_err(NoClient::NotYet)?.endpoints()
-        }
+/// As said; else of the region.
+async fn endpoints(settings: &OciSettings, named: Option<RegionName>, trust: &Trust) -> Result<Endpoints, NoClient> {
+    let mut endpoints = match &settings.endpoint {
+        Some(core) => Endpoints { core: core.clone(), auth: core.clone() },
+        None => region(settings, named, trust).await?.endpoints(),
     };
     if let Some(auth) = &settings.auth_endpoint {
         endpoints.auth.clone_from(auth);
     }
     Ok(endpoints)
+}
+
+/// The region as named, in the realm that was said, or that it is known to be in. What is missing is as the metadata service
+/// says of this instance: whom one realm lets in is nobody in another.
+async fn region(settings: &OciSettings, named: Option<RegionName>, trust: &Trust) -> Result<Region, NoClient> {
+    let realm = settings.realm.clone().or_else(|| named.as_ref()?.realm());
+    let missing = match (named.clone(), realm.clone()) {
+        (Some(name), Some(realm)) => return Ok(Region::new(name, realm)),
+        (Some(name), None) => format!("which realm {name} is in is not known, and OCI_REALM_DOMAIN is not set"),
+        (None, _) => "neither OCI_REGION nor OCI_ENDPOINT is set".to_owned(),
+    };
+    let metadata = InstancePrincipal::new(&settings.metadata_url, trust);
+    let here = metadata.map_err(|error| NoClient::Misconfigured(error.into()))?.region().await;
+    let here = here.context(missing).map_err(NoClient::NotYet)?;
+    let name = named.unwrap_or_else(|| here.name().clone());
+    Ok(Region::new(name, realm.unwrap_or_else(|| here.realm().clone())))
 }
 
 #[cfg(test)]
@@ -113,7 +120,7 @@ mod tests {
 
     /// A metadata service that knows the region.
     async fn metadata(listener: TcpListener) {
-        let info = r#"{"realmDomainComponent":"oraclecloud8.com","regionIdentifier":"ap-chiyoda-1"}"#;
+        let info = r#"{"realmDomainComponent":"oraclecloud99.com","regionIdentifier":"ap-chiyoda-9"}"#;
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = [0; 1024];
             let length = stream.read(&mut request).await.unwrap();
@@ -128,18 +135,20 @@ mod tests {
         let url = format!("http://{}/opc/v2", listener.local_addr().unwrap());
         let line = ["controller", "--metadata-url", &url].into_iter().chain(options.iter().copied());
         let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
-        let region = settings.region.as_deref().map(|name| Region::new(name).unwrap());
         tokio::select! {
-            endpoints = endpoints(&settings, region, &Trust::Public) => endpoints.unwrap().core,
+            endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core,
             () = metadata(listener) => unreachable!("it serves for ever"),
         }
     }
 
     #[tokio::test]
-    async fn the_region_is_the_instances_unless_it_is_said() {
+    async fn region_and_realm_are_the_instances_unless_they_are_said_or_known() {
         for (options, expected) in [
-            (&[][..], "https://iaas.ap-chiyoda-1.oraclecloud8.com"),
+            (&[][..], "https://iaas.ap-chiyoda-9.oraclecloud99.com"),
             (&["--region", "fra"][..], "https://iaas.eu-frankfurt-1.oraclecloud.com"),
+            (&["--region", "ap-new-1"][..], "https://iaas.ap-new-1.oraclecloud99.com"),
+            (&["--realm-domain", "here.example"][..], "https://iaas.ap-chiyoda-9.here.example"),
+            (&["--region", "fra", "--realm-domain", "here.example"][..], "https://iaas.eu-frankfurt-1.here.example"),
             (&["--region", "fra", "--endpoint", "https://here"][..], "https://here"),
         ] {
             assert_eq!(core(options, TcpListener::bind(("127.0.0.1", 0)).await.unwrap()).await, expected);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use oci::Rates;
+use oci::{Rates, RealmDomain, RegionName};
 use resident::config::Configured;
 use thiserror::Error;
 use tracing::Level;
@@ -51,9 +51,9 @@ pub struct OciSettings {
     /// The API key's file and profile.
     pub config_file: (PathBuf, String),
     /// The region, where it was said.
-    pub region: Option<String>,
-    /// The realm's domain, where it was said.
-    pub realm_domain: Option<String>,
+    pub region: Option<RegionName>,
+    /// The realm, where it was said.
+    pub realm: Option<RealmDomain>,
     /// The core services, where it was said.
     pub endpoint: Option<String>,
     /// The federation service, where it was said.
@@ -108,6 +108,12 @@ pub enum SettingsError {
         /// The most characters.
         most: usize,
     },
+    /// A region that is none.
+    #[error("--region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
+    Region(String),
+    /// A realm that is none.
+    #[error("--realm-domain is {0:?}, which is no domain (oraclecloud8.com)")]
+    Realm(String),
 }
 
 /// The fewest requests per second: so that there is always an answer to learn from.
@@ -140,8 +146,8 @@ impl Settings {
         let oci = OciSettings {
             principal: options.principal,
             config_file: (home(options.oci_config_file), options.oci_profile),
-            region: said(options.region),
-            realm_domain: said(options.realm_domain),
+            region: said(options.region).map(region).transpose()?,
+            realm: said(options.realm_domain).map(realm).transpose()?,
             endpoint: said(options.endpoint),
             auth_endpoint: said(options.auth_endpoint),
             ca_file: options.ca_file.filter(|path| !path.as_os_str().is_empty()),
@@ -186,6 +192,14 @@ fn name(option: &'static str, text: String, most: usize) -> Result<String, Setti
     } else {
         Err(SettingsError::Name { option, text, most })
     }
+}
+
+fn region(text: String) -> Result<RegionName, SettingsError> {
+    RegionName::new(&text).map_err(|_| SettingsError::Region(text))
+}
+
+fn realm(text: String) -> Result<RealmDomain, SettingsError> {
+    RealmDomain::new(&text).map_err(|_| SettingsError::Realm(text))
 }
 
 fn interval(option: &'static str, seconds: f64, (least, most): (f64, f64)) -> Result<Duration, SettingsError> {
@@ -233,6 +247,8 @@ mod tests {
             (["--workers", "0"], "--workers"),
             (["--cluster-id", "a b"], "--cluster-id"),
             (["--lease-name", "ä"], "--lease-name"),
+            (["--region", "frx"], "--region"),
+            (["--realm-domain", "https://oraclecloud8.com"], "--realm-domain"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");

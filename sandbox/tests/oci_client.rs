@@ -211,7 +211,7 @@ async fn a_revoked_session_is_renewed_once_by_itself() {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let instance = InstancePrincipal::new(oci::METADATA_URL, &Trust::Public).unwrap().with_federation(&url);
-                assert_eq!(instance.region().await.unwrap().name(), "us-ashburn-1");
+                assert_eq!(instance.region().await.unwrap().name().to_string(), "us-ashburn-1");
                 let login = Login::instance_principal(instance);
                 let options = Options { policy: quick(), budget: swift(), ..Options::default() };
                 let oci = Oci::new(&endpoints(&url), login, options).unwrap();

@@ -52,7 +52,7 @@ pub use observer::{Attempt, Observer};
 // Part of a policy.
 pub use patience::Backoff;
 pub use policy::Policy;
-pub use region::{Endpoints, Region};
+pub use region::{Endpoints, RealmDomain, Region, RegionName};
 pub use request_id::RequestId;
 pub use retry::{Decision, Repeat, Situation, decide};
 pub use retry_token::RetryToken;

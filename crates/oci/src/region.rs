@@ -1,17 +1,29 @@
 //! Regions, realms, and where their endpoints are. Everything can be overridden: dedicated regions, tests.
 
+mod table;
+
 use std::fmt;
 
 use serde::Deserialize;
 
 use crate::error::Error;
+use table::REALMS;
 
-/// A region and the domain of its realm.
+/// A region and the realm that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    name: String,
-    domain: String,
+    name: RegionName,
+    realm: RealmDomain,
 }
+
+/// What a region is called (`eu-frankfurt-1`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionName(String);
+
+/// The domain that the endpoints of a realm are in (`oraclecloud8.com`); the metadata service calls it
+/// `realmDomainComponent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RealmDomain(String);
 
 /// Where requests go: base URLs without the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,45 +34,51 @@ pub struct Endpoints {
     pub auth: String,
 }
 
-/// The keys that the metadata service still uses for the oldest regions.
-const SHORT: [(&str, &str); 4] =
-    [("iad", "us-ashburn-1"), ("phx", "us-phoenix-1"), ("fra", "eu-frankfurt-1"), ("lhr", "uk-london-1")];
-
-/// Realms that a region's name gives away; all others need [`Region::in_realm`], or are of the first realm.
-const REALMS: [(&str, &str); 5] = [
-    ("us-langley-1", "oraclegovcloud.com"),
-    ("us-luke-1", "oraclegovcloud.com"),
-    ("us-gov-", "oraclegovcloud.com"),
-    ("uk-gov-", "oraclegovcloud.uk"),
-    ("eu-dcc-", "oraclecloud.eu"),
-];
-
-/// The domain of the first realm, OC1.
-const OC1: &str = "oraclecloud.com";
-
-impl Region {
-    /// A region by its name (`eu-frankfurt-1`) or short key (`fra`), in the realm that its name tells.
+impl RegionName {
+    /// A region by its name, or by its key (`fra`) where that is known.
     ///
     /// # Errors
-    /// When it cannot be part of a host name.
-    pub fn new(name: &str) -> Result<Self, Error> {
-        let name = name.trim().to_lowercase();
-        let name = SHORT.iter().find(|(short, _)| *short == name).map_or(name.as_str(), |(_, long)| long);
-        let domain = REALMS.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(OC1, |(_, domain)| domain);
-        Self::in_realm(name, domain)
+    /// When it cannot be part of a host name, or is a word by itself, as keys are, and none that is known.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let text = text.trim().to_lowercase();
+        let regions = REALMS.iter().flat_map(|realm| realm.regions);
+        if let Some((_, name)) = regions.clone().find(|(key, _)| *key == text) {
+            return Ok(Self((*name).to_owned()));
+        }
+        if is_host_name(&text) && text.contains('-') && !text.contains('.') {
+            return Ok(Self(text));
+        }
+        Err(Error::setup(format!("{text:?} is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")))
     }
 
-    /// A region in the realm of this domain (`oraclecloud8.com`); the metadata service calls it `realmDomainComponent`.
+    /// The realm that it is in, where that is known. Regions are opened faster than programs are updated, and in any realm:
+    /// of one that is not known, the name tells nothing.
+    #[must_use]
+    pub fn realm(&self) -> Option<RealmDomain> {
+        let has = |realm: &&table::Realm| realm.regions.iter().any(|(_, name)| *name == self.0);
+        REALMS.iter().find(has).map(|realm| RealmDomain(realm.domain.to_owned()))
+    }
+}
+
+impl RealmDomain {
+    /// A realm by its domain.
     ///
     /// # Errors
-    /// When one of them cannot be part of a host name.
-    pub fn in_realm(name: &str, domain: &str) -> Result<Self, Error> {
-        for part in [name, domain] {
-            if !is_host_name(part) {
-                return Err(Error::setup(format!("{part:?} is neither a region nor a realm's domain")));
-            }
+    /// When it cannot be the end of a host name.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let text = text.trim().to_lowercase();
+        if is_host_name(&text) && text.contains('.') {
+            return Ok(Self(text));
         }
-        Ok(Self { name: name.to_owned(), domain: domain.to_owned() })
+        Err(Error::setup(format!("{text:?} is no realm's domain (oraclecloud.com)")))
+    }
+}
+
+impl Region {
+    /// The region of this name in this realm.
+    #[must_use]
+    pub const fn new(name: RegionName, realm: RealmDomain) -> Self {
+        Self { name, realm }
     }
 
     /// Reads the metadata service's `regionInfo`, and the environment variable `OCI_REGION_METADATA`, which has its form.
@@ -70,26 +88,32 @@ impl Region {
     pub fn from_region_info(json: &[u8]) -> Result<Self, Error> {
         let info: RegionInfo =
             serde_json::from_slice(json).map_err(|error| Error::setup_by("the region information", error))?;
-        Self::in_realm(&info.region_identifier, &info.realm_domain_component)
+        Ok(Self::new(RegionName::new(&info.region_identifier)?, RealmDomain::new(&info.realm_domain_component)?))
     }
 
     /// Its name.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub const fn name(&self) -> &RegionName {
         &self.name
+    }
+
+    /// Its realm.
+    #[must_use]
+    pub const fn realm(&self) -> &RealmDomain {
+        &self.realm
     }
 
     /// Where its services are.
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
-        let of = |service: &str| format!("https://{service}.{}.{}", self.name, self.domain);
+        let of = |service: &str| format!("https://{service}.{}.{}", self.name.0, self.realm.0);
         Endpoints { core: of("iaas"), auth: of("auth") }
     }
 }
 
-impl fmt::Display for Region {
+impl fmt::Display for RegionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(&self.0)
     }
 }
 
@@ -114,31 +138,54 @@ fn is_host_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn core(name: &str) -> Option<String> {
+        let name = RegionName::new(name).unwrap();
+        let realm = name.realm()?;
+        Some(Region::new(name, realm).endpoints().core)
+    }
+
     #[test]
     fn endpoints_follow_from_region_and_realm() {
-        let core = |region: Region| region.endpoints().core;
-        assert_eq!(core(Region::new("us-ashburn-1").unwrap()), "https://iaas.us-ashburn-1.oraclecloud.com");
-        assert_eq!(core(Region::new("IAD\n").unwrap()), "https://iaas.us-ashburn-1.oraclecloud.com");
-        assert_eq!(core(Region::new("us-gov-ashburn-1").unwrap()), "https://iaas.us-gov-ashburn-1.oraclegovcloud.com");
-        assert_eq!(core(Region::new("uk-gov-london-1").unwrap()), "https://iaas.uk-gov-london-1.oraclegovcloud.uk");
-        let dedicated = Region::in_realm("ap-dcc-tokyo-1", "oraclecloud9.com").unwrap();
+        for (name, host) in [
+            ("us-ashburn-1", "us-ashburn-1.oraclecloud.com"),
+            ("IAD\n", "us-ashburn-1.oraclecloud.com"),
+            ("nrt", "ap-tokyo-1.oraclecloud.com"),
+            ("us-gov-ashburn-1", "us-gov-ashburn-1.oraclegovcloud.com"),
+            ("uk-gov-london-1", "uk-gov-london-1.oraclegovcloud.uk"),
+            ("eu-frankfurt-2", "eu-frankfurt-2.oraclecloud.eu"),
+            ("eu-dcc-milan-1", "eu-dcc-milan-1.oraclecloud14.com"),
+            ("eu-dcc-zurich-1", "eu-dcc-zurich-1.oraclecloud24.com"),
+        ] {
+            assert_eq!(core(name), Some(format!("https://iaas.{host}")), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_that_is_not_known_has_the_realm_that_it_is_given_and_no_other() {
+        assert_eq!(core("eu-dcc-nowhere-1"), None);
+        let dedicated =
+            Region::new(RegionName::new("ap-dcc-tokyo-1").unwrap(), RealmDomain::new("oraclecloud9.com").unwrap());
         assert_eq!(dedicated.endpoints().auth, "https://auth.ap-dcc-tokyo-1.oraclecloud9.com");
     }
 
     #[test]
     fn region_information_names_region_and_realm() {
-        let json = br#"{"realmKey":"oc8","realmDomainComponent":"oraclecloud8.com","regionKey":"NJA","regionIdentifier":"ap-chiyoda-1"}"#;
+        let json = br#"{"realmKey":"oc99","realmDomainComponent":"oraclecloud99.com","regionKey":"NJA","regionIdentifier":"ap-chiyoda-1"}"#;
         assert_eq!(
-            Region::from_region_info(json).unwrap(),
-            Region::in_realm("ap-chiyoda-1", "oraclecloud8.com").unwrap()
+            Region::from_region_info(json).unwrap().endpoints().core,
+            "https://iaas.ap-chiyoda-1.oraclecloud99.com",
+            "whatever is known of it"
         );
         assert!(Region::from_region_info(b"{}").is_err());
     }
 
     #[test]
     fn what_leads_elsewhere_is_no_region() {
-        for bad in ["", "us-ashburn-1/x", "evil.example#", "a b", "-a", "a-", "a..b", "a@b"] {
-            assert!(Region::new(bad).is_err(), "{bad:?}");
+        for bad in ["", "us-ashburn-1/x", "evil.example#", "a b", "-a", "a-", "a..b", "a@b", "nrx", "us-ashburn-1.x"] {
+            assert!(RegionName::new(bad).is_err(), "{bad:?}");
+        }
+        for bad in ["", "oraclecloud", "oraclecloud.com/x", "oraclecloud.com:80", ".com", "a b.c"] {
+            assert!(RealmDomain::new(bad).is_err(), "{bad:?}");
         }
     }
 }

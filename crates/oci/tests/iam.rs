@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use oci::{METADATA_URL, Region};
+use oci::{METADATA_URL, Region, RegionName};
 
 const PAGE: &str = include_str!("../../../docs/iam.md");
 const CLOUD: &str = include_str!("../src/cloud.rs");
@@ -66,7 +66,9 @@ fn every_port_is_the_one_that_the_programs_use() {
             |line: &&str| line.starts_with(&format!("| {from} | {to}")) && line.contains(&format!("| TCP {port} |"));
         assert_eq!(table.lines().filter(is).count(), 1, "{cells:?}");
     };
-    let endpoints = Region::new("us-ashburn-1").unwrap().endpoints();
+    let name = RegionName::new("us-ashburn-1").unwrap();
+    let realm = name.realm().unwrap();
+    let endpoints = Region::new(name, realm).endpoints();
     for (url, service) in [(endpoints.core, "iaas"), (endpoints.auth, "auth")] {
         assert_eq!(url, format!("https://{service}.us-ashburn-1.oraclecloud.com"), "443, as of every https address");
         row(["controller", &format!("`{service}.REGION.REALM`"), "443"]);

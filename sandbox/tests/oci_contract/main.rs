@@ -9,4 +9,5 @@ mod logins;
 mod oracles;
 mod ours;
 mod reads;
+mod regions;
 mod scene;

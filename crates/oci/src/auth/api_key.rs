@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::key::RsaKey;
-use crate::region::Region;
+use crate::region::RegionName;
 use crate::sign::Credentials;
 
 /// A user's key and the region that the file names.
 #[derive(Debug)]
 pub struct ApiKey {
     credentials: Credentials,
-    region: Option<Region>,
+    region: Option<RegionName>,
 }
 
 /// The profile whose values all others inherit.
@@ -36,7 +36,7 @@ impl ApiKey {
         let file = expand_home(&entry("key_file")?);
         let pem = fs::read(&file)
             .map_err(|error| Error::setup_by(format!("{}: key_file {}", at(), file.display()), error))?;
-        let region = entries.get("region").map(|region| Region::new(region)).transpose()?;
+        let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
         let mut key = Self::new((&entry("tenancy")?, &entry("user")?, &entry("fingerprint")?), &pem)?;
         key.region = region;
         Ok(key)
@@ -54,7 +54,7 @@ impl ApiKey {
 
     /// The region that the file names.
     #[must_use]
-    pub const fn region(&self) -> Option<&Region> {
+    pub const fn region(&self) -> Option<&RegionName> {
         self.region.as_ref()
     }
 
