@@ -72,10 +72,10 @@ impl Login {
         result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
     }
 
-    /// The service refused these (401): they are not to be used again. A key of a user stays what it is.
-    pub(crate) fn reject(&self, credentials: &Credentials) {
+    /// The service refused these (401). Whether there are others now: a key of a user stays what it is.
+    pub(crate) fn reject(&self, credentials: &Credentials) -> bool {
         match &self.0 {
-            Way::ApiKey(_) => {}
+            Way::ApiKey(_) => false,
             Way::Instance(session) => session.reject(credentials),
             Way::Workload(session) => session.reject(credentials),
         }

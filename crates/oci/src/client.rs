@@ -127,7 +127,7 @@ impl Oci {
         loop {
             attempts += 1;
             let ours = RequestId::new();
-            let (failure, request_id) = match self.attempt(call, &ours, end).await {
+            let (failure, request_id) = match self.attempt(call, &ours, (end, &mut renewed)).await {
                 Ok((answer, request_id)) if answer.status.is_success() => return Ok((answer, request_id)),
                 Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
                 Err(failure) => (failure, ours),
@@ -157,8 +157,13 @@ impl Oci {
         }
     }
 
-    /// One attempt. The budget is told how it went, and so is the login.
-    async fn attempt(&self, call: &Call<'_>, ours: &RequestId, end: Instant) -> Result<(Answer, RequestId), Failure> {
+    /// One attempt. The budget is told how it went, and so is the login: `renewed` is set where that has no other to offer.
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        ours: &RequestId,
+        (end, renewed): (Instant, &mut bool),
+    ) -> Result<(Answer, RequestId), Failure> {
         let unsent = |failure: Failure| {
             let failed = Some(failure.kind());
             self.observe(Attempt { operation: call.operation, status: None, failure: failed, took: Duration::ZERO });
@@ -180,7 +185,7 @@ impl Oci {
         let answer = outcome?;
         match answer.status.as_u16() {
             429 => self.options.budget.throttled(retry_after(&answer)),
-            401 => self.login.reject(&credentials),
+            401 => *renewed |= !self.login.reject(&credentials),
             _ => self.options.budget.answered(),
         }
         let request_id = ours.clone().answered(answer.header("opc-request-id"));

@@ -6,6 +6,9 @@
 //!      │                        │ fetches the next                 │
 //! ```
 //!
+//! Credentials that are refused (401) are replaced at once, for a service may have lost them; if the new ones are refused,
+//! too, at growing pauses: where the clock is wrong, no token ever does, and each costs a key and two services' time.
+//!
 //! The key for the next session is generated beforehand, on another thread: 100 ms of work that no request waits for.
 
 #[cfg(test)]
@@ -15,6 +18,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use patience::Backoff;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -33,12 +37,21 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }
+
+    /// 0.0–1.0, for jitter.
+    fn chance(&self) -> f64 {
+        patience::chance()
+    }
 }
 
 /// The most time for one renewal, the source's own retries included.
 const RENEWING: Duration = Duration::from_secs(50);
 /// After a failed renewal, how long callers that still have a good token leave the service alone.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Between two renewals because of a refusal.
+const AFTER_REFUSAL: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(2) };
+/// What was refused only after it had this age was good before. Longer than the longest pause, which a bad one outlives.
+const GOOD: Duration = Duration::from_mins(10);
 
 /// A session; clones share it.
 pub(crate) struct Session<S>(Arc<Shared<S>>);
@@ -55,12 +68,22 @@ struct State {
     renewal: Option<watch::Receiver<Option<Outcome>>>,
     /// When the last renewal failed.
     failed: Option<Instant>,
+    refusals: Refusals,
     spare: Option<JoinHandle<Result<RsaKey, LoginError>>>,
 }
 
 struct Current {
     credentials: Credentials,
     token: Token,
+    fetched: Instant,
+}
+
+/// Sessions that were refused one after the other.
+#[derive(Default)]
+struct Refusals {
+    number: u32,
+    /// Until when the next one is borne.
+    until: Option<Instant>,
 }
 
 /// What all who wait for a renewal get; errors cannot be cloned, so their words are.
@@ -111,12 +134,19 @@ impl<S: TokenSource> Session<S> {
         }
     }
 
-    /// These were refused: the next caller waits for others.
-    pub(crate) fn reject(&self, credentials: &Credentials) {
+    /// These were refused. Whether the next caller has others, or waits for them; if not, he has these again.
+    pub(crate) fn reject(&self, credentials: &Credentials) -> bool {
+        let (now, chance) = (Instant::now(), self.0.source.chance());
         let mut state = self.0.state();
-        if state.current.as_ref().is_some_and(|current| current.credentials.key_id == credentials.key_id) {
-            state.current = None;
+        let Some(current) = state.current.as_ref().filter(|current| current.is(credentials)) else { return true };
+        if state.refusals.until.is_some_and(|until| now < until) {
+            return false;
         }
+        let before = if now < current.fetched + GOOD { state.refusals.number } else { 0 };
+        let number = before.saturating_add(1);
+        state.refusals = Refusals { number, until: Some(now + AFTER_REFUSAL.pause(number, chance)) };
+        state.current = None;
+        true
     }
 
     /// Joins the renewal that is going on, or starts one.
@@ -135,6 +165,12 @@ impl<S: TokenSource> Session<S> {
             done.send_replace(Some(outcome));
         });
         renewal
+    }
+}
+
+impl Current {
+    fn is(&self, credentials: &Credentials) -> bool {
+        self.credentials.key_id == credentials.key_id
     }
 }
 
@@ -163,7 +199,7 @@ impl<S: TokenSource> Shared<S> {
         let key = spare.await.map_err(|error| LoginError::material("the new session key", error))??;
         let token = self.source.token(&key).await?;
         let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
-        Ok(Current { credentials, token })
+        Ok(Current { credentials, token, fetched: Instant::now() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -32,6 +32,10 @@ impl TokenSource for Source {
         Ok(Token { key_id: format!("ST${number}"), expires, renew })
     }
 
+    fn chance(&self) -> f64 {
+        1.0
+    }
+
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.clock.load(Ordering::SeqCst))
     }
@@ -120,6 +124,36 @@ async fn refused_credentials_are_not_used_again_and_newer_ones_stay() {
     assert_eq!(world.key_id().await.unwrap(), "ST$2");
     world.session.reject(&first);
     assert_eq!(world.key_id().await.unwrap(), "ST$2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_are_refused_one_after_the_other_are_renewed_ever_more_rarely() {
+    let world = World::new();
+    let mut renewed = Vec::new();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_mins(10) {
+        let credentials = world.session.credentials(Instant::now() + Duration::from_secs(20)).await.unwrap();
+        if world.session.reject(&credentials) {
+            renewed.push(start.elapsed().as_secs());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(renewed, [0, 2, 6, 14, 30, 62, 126, 246, 366, 486]);
+    assert_eq!(world.fetched(), 11, "the first one, and another for each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_good_for_long_is_renewed_at_once_whatever_was_before() {
+    let world = World::new();
+    let refused = async || {
+        let credentials = world.session.credentials(Instant::now() + Duration::from_secs(20)).await.unwrap();
+        world.session.reject(&credentials)
+    };
+    assert_eq!([refused().await, refused().await], [true, false]);
+    tokio::time::sleep(GOOD).await;
+    assert_eq!([refused().await, refused().await], [true, false]);
+    tokio::time::sleep(AFTER_REFUSAL.first).await;
+    assert!(refused().await, "the first pause again");
 }
 
 #[tokio::test]
