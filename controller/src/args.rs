@@ -162,7 +162,8 @@ pub struct Options {
     /// where so many wait that this would take more than half of the requests
     #[arg(long, global = true, env = "POLL_SECONDS", default_value_t = 3.0, value_name = "SECONDS")]
     pub poll_seconds: f64,
-    /// The longest pause between two attempts at what fails, in seconds
+    /// The longest pause between two attempts at what fails, in seconds; longer where so much fails, or waits for others to mend
+    /// it, that looking at it would take more than a third of the requests
     #[arg(long, global = true, env = "RETRY_MOST_SECONDS", default_value_t = 120.0, value_name = "SECONDS")]
     pub retry_most_seconds: f64,
 }

@@ -92,9 +92,9 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
             () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
         }
     };
-    let touched = |instance: Ocid| match watched.due(&instance, chance()) {
-        Duration::ZERO => work.now(instance),
-        pause => work.after(instance, pause),
+    let touched = |instance: Ocid| {
+        let due = watched.due(&instance, chance());
+        work.look_at(instance, due);
     };
     tokio::select! {
         () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),

@@ -143,7 +143,11 @@ impl Default for Metrics {
         );
         book.single("oci_budget", "Requests per second that the controller allows itself now", &metrics.budget);
         book.single("oci_paused_seconds", "For how long nothing is asked of the OCI API", &metrics.paused);
-        book.family("queue_instances", "Instances in the queue; due: nobody has had time yet", &metrics.queue);
+        book.family(
+            "queue_instances",
+            "Instances in the queue; due: nobody has had time yet, or what failed has not had its turn",
+            &metrics.queue,
+        );
         book.single(
             "queue_waited_seconds",
             "How long the instance that is due longest has waited",

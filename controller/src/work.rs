@@ -1,5 +1,7 @@
 //! Which instance is worked on when: at most one worker per instance, at most so many instances at once, pauses that grow
-//! while something fails, for ever. The queue itself is pure; [`run`] is its clock.
+//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed; of what failed,
+//! one is tried after the other, so far apart that the others have most of the time. The queue itself is pure; [`run`] is its
+//! clock.
 
 mod queue;
 
@@ -13,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use queue::{Depth, Queue};
+pub use queue::{Depth, Lane, Queue};
 
 /// What is to become of a key that was worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +24,38 @@ pub enum Next {
     Settled(Duration),
     /// Something is on its way: look again then.
     Soon(Duration),
-    /// It failed: after a pause that grows.
+    /// It failed: after a pause that grows, in turn with all that failed.
     Failed,
+    /// It is not as it should be, and others have to mend it: after this pause, in turn with all that failed.
+    Stuck(Duration),
     /// There is nothing left to look after.
     Gone,
 }
 
+/// When a key is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Now; a pause for its failures is cut short, for something changed.
+    Now,
+    /// In turn with all that failed.
+    InTurn,
+    /// After a while, if not before.
+    After(Duration),
+}
+
+/// How what fails is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// The pauses between attempts at one key.
+    pub pauses: Backoff,
+    /// How far attempts at different keys are apart.
+    pub apart: Duration,
+}
+
 /// Who works.
 pub trait Worker<K>: Send + Sync + 'static {
-    /// The pauses between attempts at what fails, as they are to be now.
-    fn retry(&self) -> Backoff;
+    /// How what fails is tried again, as it is to be now.
+    fn retries(&self) -> Retries;
 
     /// Does what there is to do about a key.
     fn work(&self, key: K) -> impl Future<Output = Next> + Send;
@@ -57,20 +81,26 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Default for Work<K> {
     fn default() -> Self {
         // As long as nobody works, nothing fails.
         let never = Backoff { first: Duration::ZERO, cap: Duration::ZERO };
-        Self(Arc::new(Shared { queue: Mutex::new(Queue::new(never)), news: Notify::new() }))
+        let queue = Queue::new(Retries { pauses: never, apart: Duration::ZERO });
+        Self(Arc::new(Shared { queue: Mutex::new(queue), news: Notify::new() }))
     }
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
-    /// Asks for a key to be looked at now; a pause for its failures is cut short, for something changed.
+    /// Asks for a key to be looked at now.
     pub fn now(&self, key: K) {
-        self.queue().add(key, Instant::now());
-        self.0.news.notify_one();
+        self.look_at(key, When::Now);
     }
 
-    /// Asks for a key to be looked at after a while, if not before.
-    pub fn after(&self, key: K, pause: Duration) {
-        self.queue().add(key, Instant::now() + pause);
+    /// Asks for a key to be looked at.
+    pub fn look_at(&self, key: K, when: When) {
+        let now = Instant::now();
+        let (lane, due) = match when {
+            When::Now => (Lane::Wanted, now),
+            When::InTurn => (Lane::Again, now),
+            When::After(pause) => (Lane::Regular, now + pause),
+        };
+        self.queue().add(key, lane, due);
         self.0.news.notify_one();
     }
 
@@ -93,6 +123,7 @@ where
     W: Worker<K>,
 {
     let mut tasks: JoinSet<(K, Next)> = JoinSet::new();
+    work.queue().set_retries(worker.retries());
     loop {
         while tasks.len() < workers {
             let Some(key) = work.queue().take(Instant::now()) else { break };
@@ -123,7 +154,7 @@ where
             Some(ended) = tasks.join_next() => {
                 if let Ok((key, next)) = ended {
                     let mut queue = work.queue();
-                    queue.set_retry(worker.retry());
+                    queue.set_retries(worker.retries());
                     queue.done(&key, next, Instant::now(), chance());
                 }
             }

@@ -1,12 +1,13 @@
-//! How often what is in order is looked at. A look costs some calls, and the cloud takes so many a second: with many
-//! instances the looks are stretched, and lists of whole compartments (`sweep`) tell in between which are worth one.
+//! How often what is in order is looked at, and how often what is not. A look costs some calls, and the cloud takes so many a
+//! second: with many instances the looks are stretched, and lists of whole compartments (`sweep`) tell in between which are
+//! worth one. What fails has its part of the requests, however many fail: the others must not wait for it.
 
 use std::time::Duration;
 
 use api::VnicAttachment;
 
 use super::status::node_name;
-use super::tidings::is_settled;
+use super::tidings::{is_settled, is_tried};
 
 /// Of a look: the instance, its list, and what else comes once.
 const CALLS_PER_INSTANCE: f64 = 3.0;
@@ -14,6 +15,8 @@ const CALLS_PER_INSTANCE: f64 = 3.0;
 const CALLS_PER_VNIC: f64 = 2.0;
 /// What regular looks may take of the requests: the rest is for those who wait.
 const SHARE: f64 = 0.5;
+/// What looks at what was tried in vain may take: with the regular ones, something is left.
+const SHARE_OF_RETRIES: f64 = 1.0 / 3.0;
 
 /// How much there is to look after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,13 @@ pub fn between_polls(poll: Duration, waiting: usize, rate: f64) -> Duration {
     poll.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
 }
 
+/// How far two looks at instances are apart of which something failed, or has to be mended by others: all of them together take
+/// a third of `rate` requests per second at most.
+#[must_use]
+pub fn between_retries(rate: f64) -> Duration {
+    Duration::from_secs_f64(CALLS_PER_INSTANCE / (rate * SHARE_OF_RETRIES).max(0.01))
+}
+
 /// Whether an instance need not be looked at at once: all its objects are as asked, and name the Node that it is now.
 #[must_use]
 pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node: Option<&str>) -> bool {
@@ -49,6 +59,19 @@ pub fn can_wait<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, node:
         let named = status.and_then(|status| status.node_name.as_deref());
         is_settled(object, status) && (node.and_then(node_name).is_none() || named == node)
     })
+}
+
+/// Whether nothing new is asked of an instance: some of its objects were tried as they are asked for now, the others are in
+/// order.
+#[must_use]
+pub fn was_tried<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>) -> bool {
+    let mut tried = false;
+    objects.into_iter().all(|object| {
+        let status = object.status.as_ref();
+        let is_tried = is_tried(object, status);
+        tried |= is_tried;
+        is_tried || is_settled(object, status)
+    }) && tried
 }
 
 #[cfg(test)]
@@ -63,5 +86,6 @@ mod tests {
         assert_eq!(between_looks(resync, many, 20.0), Duration::from_secs(7000));
         let poll = Duration::from_secs(3);
         assert_eq!([1, 10, 200].map(|waiting| between_polls(poll, waiting, 20.0).as_secs()), [3, 3, 60]);
+        assert_eq!([0.5, 20.0].map(|rate| between_retries(rate).as_millis()), [18_000, 450]);
     }
 }

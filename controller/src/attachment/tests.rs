@@ -3,6 +3,7 @@
 mod addresses;
 mod attaching;
 mod crashes;
+mod crowd;
 mod failures;
 mod forgotten;
 mod keeping;

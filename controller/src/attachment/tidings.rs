@@ -36,6 +36,23 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
         })
 }
 
+/// Whether an object was tried in its present generation, and why that led nowhere is told: nothing is on its way.
+#[must_use]
+pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
+    let status = status.filter(|status| status.observed_generation == object.metadata.generation);
+    let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
+    ready.and_then(|ready| Reason::from_word(&ready.reason)).is_some_and(|reason| match reason {
+        Reason::Attached | Reason::Ready | Reason::NotReported | Reason::Pending => false,
+        // On its way, or as soon as something else has ended.
+        Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
+        Reason::AddressesPending | Reason::ChangePending => false,
+        Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
+        Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
+        Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
+        Reason::Throttled | Reason::OciUnavailable => true,
+    })
+}
+
 /// Whether the instance was seen TERMINATED: that stays so, whatever is to be read afterwards.
 #[must_use]
 pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {

@@ -1,6 +1,7 @@
 //! One look at one instance: read, plan, apply, again as long as that leads somewhere, then say how things are.
 
 mod forgotten;
+mod pacing;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -35,7 +36,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::{Pace, Settings};
 use crate::store::Store;
-use crate::work::{Next, Worker};
+use crate::work::{Next, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
 /// see that all is well.
@@ -112,34 +113,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
-    /// The pause between two looks at what is in order.
-    #[must_use]
-    pub fn between_looks(&self) -> Duration {
-        let settings = self.configurations.borrow().settings.clone();
-        pace::between_looks(settings.pace.resync, self.store.attachments().load(), settings.oci.rates.most)
-    }
-
-    /// The pause until an instance of which something is on its way is looked at again.
-    fn between_polls(&self, instance: &Ocid) -> Duration {
-        let settings = self.configurations.borrow().settings.clone();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(instance.clone());
-        pace::between_polls(settings.pace.poll, waiting.len(), settings.oci.rates.most)
-    }
-
-    /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
-    /// are told of at the start), some time until the next regular look.
-    #[must_use]
-    pub fn due(&self, instance: &Ocid, chance: f64) -> Duration {
-        let node = self.store.nodes().of(instance).map(|node| node.name.clone());
-        let objects = self.store.attachments().of(instance);
-        if !objects.is_empty() && pace::can_wait(objects.iter().map(AsRef::as_ref), node.as_deref()) {
-            self.between_looks().mul_f64(chance.clamp(0.0, 1.0))
-        } else {
-            Duration::ZERO
-        }
-    }
-
     async fn look(&self, instance: &Ocid, memory: &mut Memory) -> Next {
         let pace = self.configurations.borrow().settings.pace;
         let mut objects = self.store.attachments().of(instance);
@@ -189,8 +162,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {
-            // Others have to mend it, and however many instances there are: it is not found out hours later.
-            Next::Settled(pace.resync)
+            // Others have to mend it, and however many instances are in order: it is not found out hours later.
+            Next::Stuck(pace.resync)
         }
     }
 
@@ -370,9 +343,11 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 }
 
 impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
-    fn retry(&self) -> Backoff {
-        let cap = self.configurations.borrow().settings.pace.retry_most;
-        Backoff { first: FIRST_RETRY.min(cap), cap }
+    fn retries(&self) -> Retries {
+        let settings = self.configurations.borrow().settings.clone();
+        let cap = settings.pace.retry_most;
+        let pauses = Backoff { first: FIRST_RETRY.min(cap), cap };
+        Retries { pauses, apart: pace::between_retries(settings.oci.rates.most) }
     }
 
     async fn work(&self, instance: Ocid) -> Next {
@@ -382,7 +357,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWork
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Gone => "settled",
+            Next::Settled(_) | Next::Stuck(_) | Next::Gone => "settled",
             Next::Soon(_) => "waiting",
             Next::Failed => "failed",
         };

@@ -1,28 +1,52 @@
 //! The queue as data: what is due when, what is being worked on. Knows no clock.
+//!
+//! ```text
+//!   Wanted  ─────────────────────▶ ╮ three of these,
+//!   Regular ──────────────▶ ╮      ├─▶ given out
+//!   Again   ─▶ one by one ─▶ ┴───▶ ╯ then one of those
+//! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::mem;
 use std::time::Duration;
 
-use patience::Backoff;
 use tokio::time::Instant;
 
-use super::Next;
+use super::{Next, Retries};
+
+/// So many wanted keys are given out in a row when others are due, too: however many are wanted, the others have their part.
+const IN_A_ROW: u32 = 3;
 
 /// Keys and when each is due. A key that is being worked on is not given out again until it is done.
 #[derive(Debug)]
 pub struct Queue<K> {
     keys: HashMap<K, Entry>,
     /// Those not being worked on, by when they are due.
-    order: BTreeSet<(Instant, K)>,
-    retry: Backoff,
+    order: BTreeMap<Lane, BTreeSet<(Instant, K)>>,
+    retries: Retries,
+    /// When a key was last given out because it failed before.
+    tried_again: Option<Instant>,
+    /// How many wanted keys were given out in a row.
+    in_a_row: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Why a key is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Somebody waits: it is new, changed or going, or something is on its way.
+    Wanted,
+    /// To see that all is still well.
+    Regular,
+    /// It was tried, and failed or others have to mend it.
+    Again,
+}
+
+#[derive(Clone, Debug, Default)]
 struct Entry {
-    /// When it is due; while it is being worked on, when somebody asked for it meanwhile.
-    due: Option<Instant>,
+    /// When it is due, and why; while it is being worked on, when somebody asked for it meanwhile.
+    due: BTreeMap<Lane, Instant>,
     working: bool,
     failures: u32,
 }
@@ -30,7 +54,7 @@ struct Entry {
 /// How much is waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Due, and nobody has time.
+    /// Due, and nobody has time, or it is not yet its turn.
     pub due: usize,
     /// Being worked on.
     pub working: usize,
@@ -38,44 +62,58 @@ pub struct Depth {
     pub later: usize,
     /// Of all, those whose last attempts failed.
     pub failing: usize,
-    /// How long what is due longest has waited.
+    /// How long what is due longest has waited; of what failed, the next one, since it was its turn.
     pub waited: Duration,
 }
 
 impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// An empty one.
     #[must_use]
-    pub fn new(retry: Backoff) -> Self {
-        Self { keys: HashMap::new(), order: BTreeSet::new(), retry }
+    pub fn new(retries: Retries) -> Self {
+        Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: 0 }
     }
 
-    /// What fails from here on is tried again after such pauses.
-    pub const fn set_retry(&mut self, retry: Backoff) {
-        self.retry = retry;
+    /// What fails from here on is tried again after such pauses, and whatever failed so far apart.
+    pub fn set_retries(&mut self, retries: Retries) {
+        self.retries = retries;
     }
 
     /// Has a key looked at, at the given time or when it is due anyway, whichever is first.
-    pub fn add(&mut self, key: K, at: Instant) {
-        let entry = self.keys.entry(key.clone()).or_insert(Entry { due: None, working: false, failures: 0 });
-        let before = entry.due;
+    pub fn add(&mut self, key: K, lane: Lane, at: Instant) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        let before = entry.due.get(&lane).copied();
         let due = before.map_or(at, |before| before.min(at));
-        entry.due = Some(due);
+        entry.due.insert(lane, due);
         if !entry.working && before != Some(due) {
+            let order = self.order.entry(lane).or_default();
             if let Some(before) = before {
-                self.order.remove(&(before, key.clone()));
+                order.remove(&(before, key.clone()));
             }
-            self.order.insert((due, key));
+            order.insert((due, key));
         }
     }
 
-    /// A key that is due, longest first; it counts as being worked on from here on.
+    /// A key that is due; it counts as being worked on from here on. What is wanted comes first, but for one of the others now
+    /// and then; among those alike, what is due longest.
     pub fn take(&mut self, now: Instant) -> Option<K> {
-        let first = self.order.first().filter(|(due, _)| *due <= now)?.clone();
-        self.order.remove(&first);
-        let (_, key) = first;
+        let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
+        let wanted = due(Lane::Wanted).map(|(_, lane)| lane);
+        let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min().map(|(_, lane)| lane);
+        let lane = match (wanted, other) {
+            (Some(_), Some(other)) if self.in_a_row >= IN_A_ROW => other,
+            (Some(wanted), _) => wanted,
+            (None, other) => other?,
+        };
+        self.in_a_row = if lane == Lane::Wanted { self.in_a_row.saturating_add(1) } else { 0 };
+        if lane == Lane::Again {
+            self.tried_again = Some(now);
+        }
+        let (_, key) = self.order.get(&lane)?.first()?.clone();
         if let Some(entry) = self.keys.get_mut(&key) {
             entry.working = true;
-            entry.due = None;
+            for (lane, due) in mem::take(&mut entry.due) {
+                self.order.entry(lane).or_default().remove(&(due, key.clone()));
+            }
         }
         Some(key)
     }
@@ -83,41 +121,52 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// When the next key is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.order.first().map(|(due, _)| *due)
+        self.order.keys().filter_map(|lane| self.next_in(*lane)).min()
+    }
+
+    /// When the next key of a lane is due.
+    fn next_in(&self, lane: Lane) -> Option<Instant> {
+        let (due, _) = self.order.get(&lane)?.first()?;
+        let turn = self.tried_again.filter(|_| lane == Lane::Again).map(|last| last + self.retries.apart);
+        Some(turn.map_or(*due, |turn| turn.max(*due)))
     }
 
     /// Somebody has worked on a key. What was asked meanwhile is done at once; `chance` (0.0–1.0) spreads the pauses.
     pub fn done(&mut self, key: &K, next: Next, now: Instant, chance: f64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         entry.working = false;
-        let asked = entry.due.take();
+        let asked = mem::take(&mut entry.due);
         entry.failures = if next == Next::Failed { entry.failures.saturating_add(1) } else { 0 };
-        let pause = match next {
-            // Between nine tenths and all of it, so that what was read together is not looked at together for ever.
-            Next::Settled(pause) => Some(pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0)),
-            Next::Soon(pause) => Some(pause),
-            Next::Failed => Some(self.retry.pause(entry.failures, chance)),
+        // Between nine tenths and all of it, so that what was read together is not looked at together for ever.
+        let spread = |pause: Duration| pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0);
+        let own = match next {
+            Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
+            Next::Soon(pause) => Some((Lane::Wanted, pause)),
+            Next::Failed => Some((Lane::Again, self.retries.pauses.pause(entry.failures, chance))),
+            Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
             Next::Gone => None,
         };
-        match (asked, pause.map(|pause| now + pause)) {
-            (None, None) => drop(self.keys.remove(key)),
-            (asked, own) => {
-                let due = asked.into_iter().chain(own).min().unwrap_or(now);
-                self.add(key.clone(), due);
-            }
+        if asked.is_empty() && own.is_none() {
+            self.keys.remove(key);
+        }
+        for (lane, due) in asked.into_iter().chain(own.map(|(lane, pause)| (lane, now + pause))) {
+            self.add(key.clone(), lane, due);
         }
     }
 
     /// How much is waiting.
     #[must_use]
     pub fn depth(&self, now: Instant) -> Depth {
-        let due = self.order.iter().take_while(|(due, _)| *due <= now).count();
-        let working = self.keys.len() - self.order.len();
+        let count = |fits: &dyn Fn(&Entry) -> bool| self.keys.values().filter(|entry| fits(entry)).count();
+        let (due, working) = (
+            count(&|entry| !entry.working && entry.due.values().any(|due| *due <= now)),
+            count(&|entry| entry.working),
+        );
         Depth {
             due,
             working,
-            later: self.order.len() - due,
-            failing: self.keys.values().filter(|entry| entry.failures > 0).count(),
+            later: self.keys.len() - due - working,
+            failing: count(&|entry| entry.failures > 0),
             waited: self.next_due().map_or(Duration::ZERO, |due| now.saturating_duration_since(due)),
         }
     }

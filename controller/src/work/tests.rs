@@ -4,20 +4,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) };
+const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) };
+const RETRIES: Retries = Retries { pauses: PAUSES, apart: Duration::ZERO };
 const SECOND: Duration = Duration::from_secs(1);
 
 fn queue() -> (Queue<&'static str>, Instant) {
-    (Queue::new(RETRY), Instant::now())
+    (Queue::new(RETRIES), Instant::now())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_given_out_once_until_it_is_done() {
     let (mut queue, now) = queue();
-    queue.add("a", now);
-    queue.add("a", now);
+    queue.add("a", Lane::Wanted, now);
+    queue.add("a", Lane::Wanted, now);
     assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
-    queue.add("a", now);
+    queue.add("a", Lane::Wanted, now);
     assert_eq!(queue.take(now), None, "somebody works on it");
     queue.done(&"a", Next::Settled(SECOND * 300), now, 1.0);
     assert_eq!(queue.take(now), Some("a"), "it was asked for meanwhile");
@@ -26,19 +27,19 @@ async fn a_key_is_given_out_once_until_it_is_done() {
 #[tokio::test(start_paused = true)]
 async fn what_is_due_longest_comes_first() {
     let (mut queue, now) = queue();
-    queue.add("later", now + SECOND);
-    queue.add("b", now);
-    queue.add("a", now - SECOND);
+    queue.add("later", Lane::Wanted, now + SECOND);
+    queue.add("b", Lane::Wanted, now);
+    queue.add("a", Lane::Wanted, now - SECOND);
     assert_eq!([queue.take(now), queue.take(now), queue.take(now)], [Some("a"), Some("b"), None]);
     assert_eq!(queue.next_due(), Some(now + SECOND));
-    queue.add("later", now);
+    queue.add("later", Lane::Wanted, now);
     assert_eq!(queue.take(now), Some("later"), "asked for sooner");
 }
 
 #[tokio::test(start_paused = true)]
 async fn pauses_grow_while_it_fails_to_their_cap_and_news_cut_them_short() {
     let (mut queue, mut now) = queue();
-    queue.add("a", now);
+    queue.add("a", Lane::Wanted, now);
     let mut pauses = Vec::new();
     for _ in 0..9 {
         queue.take(now).unwrap();
@@ -50,7 +51,7 @@ async fn pauses_grow_while_it_fails_to_their_cap_and_news_cut_them_short() {
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     queue.take(now).unwrap();
     queue.done(&"a", Next::Failed, now, 1.0);
-    queue.add("a", now);
+    queue.add("a", Lane::Wanted, now);
     assert_eq!(queue.take(now), Some("a"));
     queue.done(&"a", Next::Soon(SECOND), now, 1.0);
     queue.take(now + SECOND).unwrap();
@@ -61,7 +62,7 @@ async fn pauses_grow_while_it_fails_to_their_cap_and_news_cut_them_short() {
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_gone_leaves_nothing() {
     let (mut queue, now) = queue();
-    queue.add("a", now);
+    queue.add("a", Lane::Wanted, now);
     queue.take(now).unwrap();
     queue.done(&"a", Next::Gone, now, 1.0);
     assert_eq!((queue.next_due(), queue.depth(now)), (None, Depth::default()));
@@ -71,12 +72,122 @@ async fn a_key_that_is_gone_leaves_nothing() {
 async fn regular_looks_are_spread() {
     let (mut queue, now) = queue();
     for (key, chance) in [("a", 0.0), ("b", 0.5)] {
-        queue.add(key, now);
+        queue.add(key, Lane::Wanted, now);
         queue.take(now).unwrap();
         queue.done(&key, Next::Settled(SECOND * 300), now, chance);
     }
     assert_eq!(queue.take(now + SECOND * 270), Some("a"));
     assert_eq!((queue.take(now + SECOND * 284), queue.take(now + SECOND * 285)), (None, Some("b")));
+}
+
+/// Instances that are refused whatever is done; others are looked at regularly.
+const REFUSED: u32 = 9_000;
+const REGULAR: u32 = 10_000;
+/// Those from here on are polled for ever, those before have all they want at the second look.
+const ENDLESS: u32 = 20_000;
+/// A look's calls at twenty a second, one look after the other: more than one at a time do not make the budget larger.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// Ten thousand instances, most of them refused, and a clock.
+struct Crowd {
+    queue: Queue<u32>,
+    now: Instant,
+    looks: Vec<u32>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let pauses = Backoff { first: SECOND, cap: SECOND * 120 };
+        let queue = Queue::new(Retries { pauses, apart: LOOK * 3 });
+        let mut crowd = Self { queue, now: Instant::now(), looks: Vec::new() };
+        (0..REFUSED).for_each(|key| crowd.queue.add(key, Lane::Wanted, crowd.now));
+        (REFUSED..REGULAR).for_each(|key| crowd.queue.add(key, Lane::Regular, crowd.now));
+        crowd
+    }
+
+    /// One look, or the time that one takes.
+    fn look(&mut self) -> Option<u32> {
+        let key = self.queue.take(self.now);
+        self.now += LOOK;
+        if let Some(key) = key {
+            let next = match key {
+                _ if key < REFUSED => Next::Failed,
+                _ if key < REGULAR => Next::Settled(SECOND * 7000),
+                _ if key < ENDLESS && self.looks.contains(&key) => Next::Gone,
+                _ => Next::Soon(SECOND * 3),
+            };
+            self.looks.push(key);
+            self.queue.done(&key, next, self.now, f64::from(self.looks.len() as u32 % 100) / 100.0);
+        }
+        key
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.look();
+        }
+    }
+
+    /// How long it takes until a key is looked at.
+    fn wait_for(&mut self, key: u32) -> Duration {
+        let began = self.now;
+        while self.now < began + SECOND * 7200 {
+            if self.look() == Some(key) {
+                return self.now - began;
+            }
+        }
+        panic!("nobody came to {key}: {:?}", self.queue.depth(self.now));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much_that_is() {
+    let mut crowd = Crowd::new();
+    crowd.run(SECOND * 7200);
+    assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
+    for key in REGULAR..REGULAR + 50 {
+        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        let waited = [crowd.wait_for(key), crowd.wait_for(key)];
+        assert!(waited[0] <= SECOND / 2 && waited[1] <= SECOND * 4, "{key}: {waited:?}");
+    }
+    // Of those that were refused, one that somebody changed or deleted.
+    crowd.queue.add(7, Lane::Wanted, crowd.now);
+    assert!(crowd.wait_for(7) <= SECOND / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_and_what_is_regular_have_their_part() {
+    let mut crowd = Crowd::new();
+    crowd.run(SECOND * 3600);
+    // So much is wanted that there is never an end of it.
+    (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Wanted, crowd.now));
+    crowd.looks.clear();
+    crowd.run(SECOND * 7200);
+    let looks = |fits: &dyn Fn(u32) -> bool| crowd.looks.iter().filter(|key| fits(**key)).count();
+    let (refused, regular) = (looks(&|key| key < REFUSED), looks(&|key| (REFUSED..REGULAR).contains(&key)));
+    assert!(refused >= 9_000, "{refused} of {}", crowd.looks.len());
+    assert!(regular >= 1_000, "{regular} of {}", crowd.looks.len());
+    // However little there is to do otherwise, they do not take all requests there are.
+    let mut crowd = Crowd::new();
+    crowd.run(SECOND * 7200);
+    crowd.looks.clear();
+    crowd.run(SECOND * 600);
+    assert!(crowd.looks.len() <= 4_000 / 2, "{}", crowd.looks.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_tried_before_has_its_turn_and_news_do_not_wait_for_it() {
+    let (mut queue, now) = (Queue::new(Retries { apart: SECOND * 10, ..RETRIES }), Instant::now());
+    ["a", "b", "c"].iter().for_each(|key| queue.add(*key, Lane::Again, now));
+    assert_eq!((queue.take(now), queue.take(now)), (Some("a"), None));
+    assert_eq!((queue.next_due(), queue.depth(now).due), (Some(now + SECOND * 10), 2));
+    queue.add("c", Lane::Wanted, now);
+    assert_eq!(queue.take(now), Some("c"));
+    queue.done(&"c", Next::Stuck(SECOND * 300), now, 1.0);
+    queue.done(&"a", Next::Failed, now, 1.0);
+    let taken = [10, 20, 30, 300].map(|seconds| queue.take(now + SECOND * seconds));
+    assert_eq!(taken, [Some("b"), Some("a"), None, Some("c")]);
 }
 
 #[derive(Debug, Default)]
@@ -87,8 +198,8 @@ struct Counting {
 }
 
 impl Worker<u32> for Counting {
-    fn retry(&self) -> Backoff {
-        RETRY
+    fn retries(&self) -> Retries {
+        RETRIES
     }
 
     async fn work(&self, key: u32) -> Next {
@@ -135,8 +246,8 @@ struct Failing {
 }
 
 impl Worker<u32> for Failing {
-    fn retry(&self) -> Backoff {
-        Backoff { first: SECOND, cap: *self.longest.lock().unwrap() }
+    fn retries(&self) -> Retries {
+        Retries { pauses: Backoff { first: SECOND, cap: *self.longest.lock().unwrap() }, ..RETRIES }
     }
 
     async fn work(&self, _: u32) -> Next {

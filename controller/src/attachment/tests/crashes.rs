@@ -91,7 +91,7 @@ async fn killed(story: Story, at: At, done: bool) -> bool {
                     scene.delete("a");
                 }
             }
-            Ok(Next::Settled(_) | Next::Gone) => {
+            Ok(Next::Settled(_) | Next::Stuck(_) | Next::Gone) => {
                 ended = true;
                 break;
             }
@@ -122,7 +122,8 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
         let before = left(&scene);
         let next = scene.look().await;
         assert!(scene.live().len() <= 1, "{when}: {:?}", scene.calls());
-        ended = matches!(next, Next::Settled(_) | Next::Gone) && (story != Story::Forsake || look >= 3);
+        ended =
+            matches!(next, Next::Settled(_) | Next::Stuck(_) | Next::Gone) && (story != Story::Forsake || look >= 3);
         if ended {
             break;
         }

@@ -170,7 +170,7 @@ async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
         scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
     }
     assert_eq!(scene.told("b")[0], "False ShapeCapacity");
-    assert_eq!(scene.look().await, Next::Settled(Duration::from_mins(5)));
+    assert_eq!(scene.look().await, Next::Stuck(Duration::from_mins(5)));
     scene.delete("b");
     scene.look().await;
     scene.settle().await;

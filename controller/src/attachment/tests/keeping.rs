@@ -8,7 +8,7 @@ use oci::{FreeformTags, InstanceState};
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
 use crate::store::NodeView;
-use crate::work::{Next, Worker as _};
+use crate::work::{Next, When, Worker as _};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_or_changed_while_nothing_changes() {
@@ -301,18 +301,18 @@ async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
 async fn what_is_in_order_waits_for_its_turn_and_what_is_not_does_not() {
     let scene = Scene::with(4);
     scene.wants("a");
-    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.settle().await;
-    assert_eq!(scene.worker.due(&instance(1), 1.0), scene.worker.between_looks());
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::After(scene.worker.between_looks()));
     scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
-    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.settle().await;
     scene.store.nodes_mut().apply(NodeView {
         name: "by-another-name".to_owned(),
         instance: Some(instance(1)),
         ..NodeView::default()
     });
-    assert!(scene.worker.due(&instance(1), 1.0).is_zero());
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,7 +368,7 @@ async fn each_key_that_is_taken_over_at_once_takes_effect() {
                 Next::Soon(pause) => pause,
                 next => panic!("{next:?}"),
             },
-            "RETRY_MOST_SECONDS" => scene.worker.retry().cap,
+            "RETRY_MOST_SECONDS" => scene.worker.retries().pauses.cap,
             other => panic!("nobody has shown that {other} takes effect"),
         };
         if key.name() == "LOG_LEVEL" {

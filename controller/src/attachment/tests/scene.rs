@@ -277,7 +277,7 @@ impl Scene {
     pub(super) async fn settle(&self) {
         for _ in 0..30 {
             let next = self.look().await;
-            if matches!(next, Next::Settled(_) | Next::Gone) {
+            if matches!(next, Next::Settled(_) | Next::Stuck(_) | Next::Gone) {
                 return;
             }
             tokio::time::sleep(Duration::from_secs(3)).await;

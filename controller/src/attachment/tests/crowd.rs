@@ -1,0 +1,107 @@
+//! Many who are refused, and few requests: who is new, who goes and who is polled is served all the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::VnicAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use oci::FakeCloud;
+use tokio::time::{Instant, sleep};
+
+use super::scene::{FakeObjects, Scene};
+use crate::attachment::sample::{attachment, instance};
+use crate::attachment::tidings::is_settled;
+use crate::attachment::worker::AttachmentWorker;
+use crate::store::Store;
+use crate::work::{self, Next, Retries, When, Work, Worker};
+
+/// Calls in a look at what is refused; a second's calls are two.
+const LOOK: Duration = Duration::from_millis(1500);
+const REFUSED: u32 = 100;
+
+/// Takes as long for a look as its calls take.
+struct Slow(AttachmentWorker<FakeCloud, FakeObjects>);
+
+impl Worker<vcn::Ocid> for Slow {
+    fn retries(&self) -> Retries {
+        self.0.retries()
+    }
+
+    async fn work(&self, key: vcn::Ocid) -> Next {
+        sleep(LOOK).await;
+        self.0.work(key).await
+    }
+}
+
+fn wants(store: &Store, name: &str, number: u32, subnet: &vcn::Ocid) {
+    let mut object = attachment(name, number);
+    object.spec.vnic.subnet_id = subnet.clone();
+    store.attachments_mut().apply(object);
+}
+
+/// How long it takes until this is so. The cloud settles meanwhile.
+async fn until(cloud: &FakeCloud, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_hours(1), "{what}");
+        sleep(Duration::from_millis(100)).await;
+        cloud.settle();
+    }
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_who_are_refused_keep_nobody_waiting() {
+    let scene = Scene::with(4);
+    let (full, nodes) = (scene.full_subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap());
+    scene.configure(&["--requests-per-second=2"]);
+    scene.wants("old");
+    scene.settle().await;
+    for number in 2..=REFUSED + 2 {
+        scene.add_machine(number, &nodes);
+    }
+    let Scene { cloud, store, worker, .. } = scene;
+    let work = Work::default();
+    for number in 2..REFUSED + 2 {
+        wants(&store, &format!("refused-{number}"), number, &full);
+        work.now(instance(number));
+    }
+    let running = tokio::spawn(work::run(work.clone(), Arc::new(Slow(worker)), 1, || 0.5));
+    sleep(Duration::from_mins(30)).await;
+    assert_eq!(work.depth().failing, REFUSED as usize);
+    let ready = |name: &str| {
+        let object = store.attachments().get(name).cloned();
+        object.is_some_and(|object| is_settled(&object, object.status.as_ref()))
+    };
+    wants(&store, "new", REFUSED + 2, &crate::attachment::sample::subnet());
+    work.now(instance(REFUSED + 2));
+    let attached = until(&cloud, "the new one is ready", || ready("new")).await;
+    let mut object = VnicAttachment::clone(store.attachments().get("old").unwrap());
+    object.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
+    store.attachments_mut().apply(object);
+    work.now(instance(1));
+    let gone = until(&cloud, "the old one is gone", || store.attachments().get("old").is_none()).await;
+    running.abort();
+    // Two or three looks each and the polls' pauses; behind all that are refused, one look alone would wait for 150 s.
+    assert!(attached < Duration::from_secs(30) && gone < Duration::from_secs(30), "{attached:?}, {gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has_not_to_wait() {
+    let scene = Scene::with(4);
+    let full = scene.full_subnet();
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.subnet_id = full);
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    scene.look().await;
+    assert_eq!(scene.told("a")[1], "False LimitReached");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn);
+    scene.wants("b");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another one is new");
+    scene.store.attachments_mut().delete("b");
+    scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    scene.look().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", When::Now));
+}

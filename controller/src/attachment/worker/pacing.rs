@@ -1,0 +1,46 @@
+//! How often instances are looked at, as configured and as many as there are.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use oci::Cloud;
+use vcn::Ocid;
+
+use super::AttachmentWorker;
+use crate::attachment::objects::Objects;
+use crate::attachment::pace;
+use crate::work::When;
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// The pause between two looks at what is in order.
+    #[must_use]
+    pub fn between_looks(&self) -> Duration {
+        let settings = self.configurations.borrow().settings.clone();
+        pace::between_looks(settings.pace.resync, self.store.attachments().load(), settings.oci.rates.most)
+    }
+
+    /// The pause until an instance of which something is on its way is looked at again.
+    pub(super) fn between_polls(&self, instance: &Ocid) -> Duration {
+        let settings = self.configurations.borrow().settings.clone();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(instance.clone());
+        pace::between_polls(settings.pace.poll, waiting.len(), settings.oci.rates.most)
+    }
+
+    /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
+    /// are told of at the start), some time until the next regular look. What was refused as it is asked for now has its turn.
+    #[must_use]
+    pub fn due(&self, instance: &Ocid, chance: f64) -> When {
+        let node = self.store.nodes().of(instance).map(|node| node.name.clone());
+        let objects = self.store.attachments().of(instance);
+        if objects.is_empty() {
+            When::Now
+        } else if pace::can_wait(objects.iter().map(AsRef::as_ref), node.as_deref()) {
+            When::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
+        } else if pace::was_tried(objects.iter().map(AsRef::as_ref)) {
+            When::InTurn
+        } else {
+            When::Now
+        }
+    }
+}
