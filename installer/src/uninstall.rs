@@ -65,7 +65,7 @@ pub enum Removed {
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
     let Uninstall { sysctl_root, host_root, force, .. } = how;
-    let agent = refusal::agent(&settings.state_dir, removal.applied);
+    let mut agent = refusal::agent(&settings.state_dir, removal.applied);
     let alone = Exclusive::over(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
     if alone.is_none() {
@@ -94,6 +94,9 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     settings_before::restore(&settings.data_dir, &sysctl_root, &mut removal);
     drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
+        if let Ok(Some(none)) = &mut agent {
+            none.tidy();
+        }
         state::forget(settings, &mut removal);
     }
     removal
