@@ -1,5 +1,5 @@
-//! A program under the privileges that its DaemonSet gives it, and not one more: the manifest that is shipped is read,
-//! and what a kubelet and a container runtime would make of it is made.
+//! A program, or code that a test calls, under the privileges that a DaemonSet gives it, and not one more: the manifest
+//! that is shipped is read, and what a kubelet and a container runtime would make of it is made.
 //!
 //! ```text
 //!   manifests/*.yaml ────────▶ Container ──┬─ root      a file system of its own: the image's files, the volumes, no more
@@ -19,6 +19,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -77,7 +78,7 @@ pub struct Image {
     files: BTreeMap<PathBuf, PathBuf>,
 }
 
-/// Everything that a process does to itself between fork and exec to be in a container.
+/// Everything that a process does to itself between fork and exec, or a thread, to be in a container.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     root: Root,
@@ -117,6 +118,14 @@ impl Container {
     /// When they ask for something that is not emulated.
     pub fn uninstaller_of_drop_ins() -> Result<Self> {
         Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], Which::Init)
+    }
+
+    /// The one that stays on a node when that is done.
+    ///
+    /// # Errors
+    /// When the manifest asks for something that is not emulated.
+    pub fn after_uninstaller() -> Result<Self> {
+        Self::of(UNINSTALL, &[], Which::Last)
     }
 
     /// The only container of the only DaemonSet in a manifest, with patches of it.
@@ -199,16 +208,6 @@ impl Container {
         self
     }
 
-    /// The same with a volume at another place, on the node and in the container: for programs that are told where things
-    /// are.
-    #[must_use]
-    pub fn with_volume_moved(mut self, host: &Path, elsewhere: &Path) -> Self {
-        for volume in self.volumes.iter_mut().filter(|volume| volume.host == host) {
-            elsewhere.clone_into(&mut volume.mounted);
-        }
-        self.with_volume_at(host, elsewhere)
-    }
-
     /// The same with another program, such as `kubectl exec` runs in it.
     #[must_use]
     pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {
@@ -229,6 +228,31 @@ impl Container {
             command.pre_exec(move || confinement.apply());
         }
         Ok(command)
+    }
+
+    /// Calls code in it, on a thread that ends with it, on the machine that the calling thread sees: a container's file
+    /// system, capabilities and filter are each thread's own. What it starts is in the container, too. Unlike a program it
+    /// is no first process, and has the environment of the process that it is part of ([`Self::environment`]).
+    ///
+    /// # Errors
+    /// When a volume's directory or a file of the image is missing.
+    ///
+    /// # Panics
+    /// When the code does.
+    pub fn run<T: Send>(&self, image: &Image, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let confinement = self.confine(image)?;
+        std::thread::scope(|scope| {
+            let contained = || confinement.apply().map(|()| work());
+            let thread = std::thread::Builder::new().name("container".to_owned()).spawn_scoped(scope, contained);
+            let done = thread.during(|| "start a thread".to_owned())?.join();
+            done.unwrap_or_else(|panic| resume_unwind(panic)).during(|| "enter a container".to_owned())
+        })
+    }
+
+    /// What its program finds in the environment.
+    #[must_use]
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
     }
 
     /// What runs in it, and nothing of the environment but what the manifest says.
@@ -310,8 +334,8 @@ impl Image {
 const LOADER: &[u8] = b"/ld-linux";
 
 impl Confinement {
-    /// Moves the calling process into the container. Only system calls, so that it is safe between fork and exec; what
-    /// fails half-way leaves a process that must end.
+    /// Moves the calling thread into the container: between fork and exec the only one, so the whole process. Only system
+    /// calls, so that it is safe there; what fails half-way leaves a thread that must end.
     pub(crate) fn apply(&self) -> io::Result<()> {
         self.root.enter()?;
         self.privileges.drop_others()?;

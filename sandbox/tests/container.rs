@@ -1,4 +1,5 @@
 //! A program in a container can do what its manifest says, and nothing else: seen by a shell in the node agent's container.
+//! Code that is called in it is in no other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod world;
@@ -22,14 +23,13 @@ impl Cell {
     }
 
     fn run(&self, container: Container, script: &str) -> Output {
-        let mut image = Image::default();
-        for program in ["sh", "ls", "cat", "touch", "mount", "unshare", "nsenter", "mknod", "chroot", "ip", "sysctl"] {
-            let places = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"].map(|place| format!("{place}/{program}"));
-            let place = places.iter().find(|place| std::fs::exists(place).unwrap());
-            image = image.file(format!("/bin/{program}"), place.unwrap_or_else(|| panic!("no {program}")));
-        }
         let container = container.running(["/bin/sh", "-c", script]);
-        self.node.container(&container, &image).unwrap().env("PATH", "/bin").output().unwrap()
+        self.node.container(&container, &image()).unwrap().env("PATH", "/bin").output().unwrap()
+    }
+
+    /// Calls code in a container.
+    fn call<T: Send>(&self, container: &Container, work: impl FnOnce() -> T + Send) -> T {
+        self.node.run(|| container.run(&image(), work)).unwrap().unwrap()
     }
 
     /// What a script prints that must succeed.
@@ -45,6 +45,16 @@ impl Cell {
         assert!(!output.status.success(), "{script}: {output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
+}
+
+fn image() -> Image {
+    let mut image = Image::default();
+    for program in ["sh", "ls", "cat", "touch", "mount", "unshare", "nsenter", "mknod", "chroot", "ip", "sysctl"] {
+        let places = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"].map(|place| format!("{place}/{program}"));
+        let place = places.iter().find(|place| std::fs::exists(place).unwrap());
+        image = image.file(format!("/bin/{program}"), place.unwrap_or_else(|| panic!("no {program}")));
+    }
+    image
 }
 
 #[test]
@@ -149,4 +159,68 @@ fn a_file_that_the_image_lacks_is_named() {
     let image = Image::of_programs("/no/such/place".as_ref());
     let error = cell.node.container(&Container::node_agent().unwrap(), &image).unwrap_err().to_string();
     assert!(error.contains("/no/such/place/"), "{error}");
+}
+
+/// What limits whoever's status and mounts these are.
+fn limits(status: &str, mounts: &str) -> Vec<String> {
+    let keys = ["Cap", "NoNewPrivs", "Seccomp:", "Uid", "Gid"];
+    let privileges = status.lines().filter(|line| keys.iter().any(|key| line.starts_with(key))).map(str::to_owned);
+    // Of what, where, how, and the kind of file system; numbers are new each time.
+    let mount = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let kind = words.iter().position(|word| *word == "-").unwrap() + 1;
+        format!("{} on {} ({}) {}", words[3], words[4], words[5], words[kind])
+    };
+    privileges.chain(mounts.lines().map(mount)).collect()
+}
+
+#[test]
+fn code_that_is_called_in_it_has_the_privileges_and_the_files_of_a_program_in_it() {
+    let cell = Cell::new();
+    for container in [Container::node_agent().unwrap(), Container::uninstaller().unwrap()] {
+        let cat = |file: &str| {
+            let output = cell.run(container.clone(), &format!("cat /proc/self/{file}"));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let program = limits(&cat("status"), &cat("mountinfo"));
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/{file}")).unwrap();
+        let code = cell.call(&container, || limits(&read("status"), &read("mountinfo")));
+        assert!(program.len() > 30, "{program:#?}");
+        assert_eq!(code, program);
+    }
+}
+
+#[test]
+fn code_that_is_called_in_it_can_do_no_more_than_that_nor_can_what_it_starts() {
+    let cell = Cell::new();
+    let container = Container::node_agent().unwrap();
+    let add_rule = |priority: &str| {
+        let words = ["rule", "add", "pref", priority, "from", "192.0.2.1", "lookup", priority];
+        std::process::Command::new("/bin/ip").args(words).status().unwrap().success()
+    };
+    let errors = cell.call(&container, || {
+        let write = |path: &str| std::fs::write(path, "").unwrap_err().raw_os_error();
+        let namespace = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap_err();
+        [write("/new"), write("/proc/sys/net/ipv4/ip_forward"), Some(namespace as i32)]
+    });
+    assert_eq!(errors, [nix::libc::EROFS, nix::libc::EROFS, nix::libc::EPERM].map(Some));
+    assert!(cell.call(&container, || add_rule("4242")));
+    assert!(!cell.call(&container.clone().without_capability("NET_ADMIN"), || add_rule("4243")));
+    let seen = |container: &Container| cell.call(container, || std::fs::exists("/opt/cni/bin").unwrap());
+    assert!(seen(&container) && !seen(&container.clone().without_volume("/opt/cni/bin".as_ref())));
+}
+
+#[test]
+fn whoever_calls_code_in_it_stays_what_he_was() {
+    let cell = Cell::new();
+    let look = || ["status", "mountinfo"].map(|file| std::fs::read_to_string(format!("/proc/thread-self/{file}")));
+    let of = |[status, mounts]: [std::io::Result<String>; 2]| limits(&status.unwrap(), &mounts.unwrap());
+    cell.node
+        .run(|| {
+            let mine = of(look());
+            let theirs = Container::node_agent().unwrap().run(&image(), || of(look())).unwrap();
+            assert_ne!(theirs, mine);
+            assert_eq!(of(look()), mine);
+        })
+        .unwrap();
 }

@@ -132,9 +132,9 @@ fn two_releases_installing_at_once_leave_one_of_them_whole() {
             }
         });
         for round in 0..12 {
-            let start = |source: &str| {
-                let mut command = node.command(&ARGUMENTS);
-                command.env("CNI_SOURCE_DIR", node.path(source)).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let start = |release: &str| {
+                let mut command = node.command_of(release, &ARGUMENTS);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
                 command.spawn().unwrap()
             };
             for child in [start("source"), start("newer"), start("source")] {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sandbox::Container;
 
 use crate::node::{Node, PLUGIN, PORTMAP, mode, told};
 
@@ -213,8 +214,7 @@ fn calling_it_wrongly_is_64_and_help_is_0() {
         let (code, text) = node.run(arguments);
         assert_eq!(code, 64, "{text}");
     }
-    let source = node.path("source").display().to_string();
-    let (code, text) = node.run(&["--cni-bin-dir", &source]);
+    let (code, text) = node.run(&["--cni-bin-dir", "/usr/libexec/vcn-native"]);
     assert_eq!(code, 64, "{text}");
     let (code, text) = node.run(&["--help"]);
     assert_eq!(code, 0);
@@ -264,11 +264,7 @@ fn logs_are_json_on_stderr() {
 #[test]
 fn at_a_terminal_the_report_is_all_that_is_said() {
     let node = Node::new();
-    let plain = node.plain_command(&[]);
-    let mut command = Command::new("script");
-    command.args(["--quiet", "--return", "--command", &plain.get_program().display().to_string(), "/dev/null"]);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("CNI_CONF_DIR", node.path("net.d"));
-    let (code, text) = told(&command.env("DATA_DIR", node.path("lib")).output().unwrap());
+    let (code, text) = node.run_at_a_terminal();
     assert_eq!(code, 0, "{text}");
     let words: Vec<_> = text.lines().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(words, ["decision", "configuration", "status"], "{text}");
@@ -277,7 +273,9 @@ fn at_a_terminal_the_report_is_all_that_is_said() {
 #[test]
 fn idle_waits_for_the_word_to_end_and_ends_well() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut child = Node::new().plain_command(&["idle"]).stdout(Stdio::piped()).spawn().unwrap();
+        let node = Node::new();
+        let mut command = node.command_in(&Container::after_uninstaller().unwrap(), &[]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
         assert_eq!(said, "idle until told to end\n");

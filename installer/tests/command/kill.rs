@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::SystemTime;
 
-use crate::node::{Node, PORTMAP, STRACE, mode};
+use sandbox::Container;
+
+use crate::node::{Node, PORTMAP, mode};
 use crate::uninstall::kernel::Host;
 
 const ARGUMENTS: [&str; 4] = ["--node-label", "true", "--usable", "--chain=portmap"];
@@ -38,31 +39,17 @@ fn before() -> Node {
     node
 }
 
-/// Under what the manifest gives the agent.
 fn run(node: &Node, strace: &[String]) -> (Output, String) {
+    traced(node, node.agents(), strace, &ARGUMENTS)
+}
+
+fn traced(node: &Node, container: Container, strace: &[String], arguments: &[&str]) -> (Output, String) {
     // Of its own: all of it is seen in the container.
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("calls");
-    assert!(Path::new(STRACE).exists(), "{MISSING}");
-    let output = node.traced_command(strace, &log, &ARGUMENTS).output().unwrap();
+    let output = node.traced_command(container, (strace, &log), arguments).output().unwrap();
     (output, fs::read_to_string(log).unwrap())
 }
-
-/// As a person does on a host.
-fn run_plainly(node: &Node, arguments: &[&str], strace: &[String]) -> (Output, String) {
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let plain = node.plain_command(arguments);
-    assert!(Path::new(STRACE).exists(), "{MISSING}");
-    let mut command = Command::new(STRACE);
-    command.args(["--quiet=all", "--output"]).arg(log.path()).args(strace).arg(plain.get_program());
-    command.args(plain.get_args()).env_clear();
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.env("PATH", "/usr/bin:/bin");
-    (command.output().unwrap(), fs::read_to_string(log.path()).unwrap())
-}
-
-const MISSING: &str =
-    "strace is missing, and without it nothing can be made to fail: run 'make setup' (see packages.txt)";
 
 /// Every call from the program's own first line on, but for memory, which is no business of ours.
 fn calls() -> Vec<Call> {
@@ -184,8 +171,8 @@ fn each_file_is_on_the_disk_before_it_is_seen_and_its_name_is_before_the_next() 
         let line = line.split_once(" = ").unwrap().0;
         let (call, rest) = line.split_once('(').unwrap();
         let what = if rest.contains(".oke-cni-installer.") { "file" } else { "directory" };
-        let place =
-            ["bin", "net.d", "lib"].into_iter().find(|below| rest.contains(&node.path(below).display().to_string()));
+        let place = [("bin", "/opt/cni/bin"), ("net.d", "/etc/cni/net.d"), ("lib", "/var/lib/vcn-native")];
+        let place = place.into_iter().find(|(_, at)| rest.contains(at)).map(|(below, _)| below);
         let ours = match (call, what) {
             ("openat", _) => rest.contains("O_EXCL"),
             _ => true,
@@ -217,7 +204,7 @@ fn after_somebody_else() -> Node {
     fs::write(node.conflist(), SOMEBODYS).unwrap();
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
-    fs::create_dir(node.path("run")).unwrap();
+    fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/pools.json"), "{}").unwrap();
     node
 }
@@ -228,8 +215,8 @@ const SOMEBODYS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
 fn an_uninstall_killed_at_any_system_call_is_completed_by_the_next() {
     let host = Host::new();
     let uninstall = |node: &Node, strace: &[String]| {
-        let state = node.path("run").display().to_string();
-        host.inside(|| run_plainly(node, &["uninstall", "--state-dir", &state], strace))
+        let uninstaller = node.placed(Container::uninstaller().unwrap());
+        host.inside(|| traced(node, uninstaller, strace, &["uninstall"]))
     };
     let cases = sample(calls_of(uninstall(&after_somebody_else(), &[])), 6);
     let mut hit = 0;
@@ -244,7 +231,7 @@ fn an_uninstall_killed_at_any_system_call_is_completed_by_the_next() {
         assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "somebody's", "{told}");
         assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS, "{told}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{told}");
-        assert!(!node.path("lib").exists() && !node.path("run").exists(), "{told}");
+        assert_eq!((node.entries("lib"), node.entries("run")), (vec![], vec![]), "{told}");
     }
     assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
 }

@@ -1,4 +1,5 @@
-//! A node's directories, and the command run on them.
+//! A node's directories, and the command run on them in the containers of our manifests. Nothing else here starts it, or
+//! calls its code; house-lint looks after that.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use installer::{Report, Settings, Signals};
 use sandbox::{Container, Image};
 use tempfile::TempDir;
 
@@ -16,19 +18,27 @@ pub(crate) const PORTMAP: &str = r#"#!/bin/sh
 echo '{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0"]}'
 "#;
 
-pub(crate) const STRACE: &str = "/usr/bin/strace";
+const STRACE: &str = "/usr/bin/strace";
+const MISSING: &str =
+    "strace is missing, and without it nothing can be made to fail: run 'make setup' (see packages.txt)";
 
-/// The command, in its container.
-const PROGRAM: &str = "/usr/local/bin/oke-cni-installer";
+const SCRIPT: &str = "/usr/bin/script";
 
-/// The volumes of the agent's manifest, and where below a node's directory each is.
-const VOLUMES: [(&str, &str); 5] = [
+/// The command, in its containers.
+pub(crate) const PROGRAM: &str = "/usr/local/bin/oke-cni-installer";
+
+/// Volumes of the manifests, and where below a node's directory each is. All others are where they are on a host, below
+/// `host`; kernel settings are the namespace's.
+const VOLUMES: [(&str, &str); 6] = [
     ("/opt/cni/bin", "bin"),
     ("/etc/cni/net.d", "net.d"),
+    ("/run/vcn-native", "run"),
     ("/var/lib/vcn-native", "lib"),
     ("/var/lib/cni", "cache"),
     ("/dev/shm/oci-cni", "shm"),
 ];
+
+const KERNEL: &str = "/proc/sys/net";
 
 /// A node's directories. Dropped, they are gone.
 pub(crate) struct Node {
@@ -42,7 +52,7 @@ impl Node {
     /// A node whose image brings our plugin.
     pub(crate) fn new() -> Self {
         let node = Self { directory: tempfile::tempdir().unwrap() };
-        for name in ["source", "bin", "net.d", "cache/results"] {
+        for name in ["source", "bin", "net.d", "cache/results", "host/usr"] {
             fs::create_dir_all(node.path(name)).unwrap();
         }
         node.executable("source/vcn-native", PLUGIN);
@@ -58,61 +68,103 @@ impl Node {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The command under what the node agent's manifest gives the agent, which the installer is part of.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.contained([PROGRAM], |container, image| (container, image));
-        self.tell(&mut command, arguments);
-        command
+    /// What the node agent's manifest gives the agent, which the installer is part of, with the patch for a takeover.
+    pub(crate) fn agents(&self) -> Container {
+        self.placed(Container::node_agent_taking_over().unwrap())
     }
 
-    /// The same under strace, which writes to a file.
-    pub(crate) fn traced_command(&self, strace: &[String], log: &Path, arguments: &[&str]) -> Command {
-        let directory = log.parent().unwrap();
-        let mut command = self.contained([STRACE], |container, image| {
-            (container.with_volume(directory, directory), image.file(STRACE, STRACE))
-        });
-        command.args(["--quiet=all", "--output"]).arg(log).args(strace).arg(PROGRAM);
-        self.tell(&mut command, arguments);
-        command
+    /// A container with its volumes in this node's directory.
+    pub(crate) fn placed(&self, container: Container) -> Container {
+        let hosts: Vec<PathBuf> = container.volumes().iter().map(|volume| volume.host.clone()).collect();
+        hosts.iter().filter(|host| **host != Path::new(KERNEL)).fold(container, |container, host| {
+            let named = VOLUMES.iter().find(|(named, _)| host == Path::new(named));
+            let elsewhere = match named {
+                Some((_, below)) => self.path(below),
+                None => self.path("host").join(host.strip_prefix("/").unwrap()),
+            };
+            container.with_volume_at(host, &elsewhere)
+        })
     }
 
-    fn contained(&self, words: [&str; 1], more: impl FnOnce(Container, Image) -> (Container, Image)) -> Command {
-        let container =
-            VOLUMES.iter().fold(Container::node_agent_taking_over().unwrap(), |container, (host, below)| {
-                container.with_volume_moved(host.as_ref(), &self.path(below))
-            });
-        let image = Image::default()
+    /// What it brings to this node, with the plugins of a release. The shell is for those, which are scripts.
+    fn image(&self, release: &str) -> Image {
+        Image::default()
             .file(PROGRAM, env!("CARGO_BIN_EXE_oke-cni-installer"))
-            // The plugins of these tests are scripts.
-            .file("/bin/sh", "/bin/sh");
-        let sources = ["source", "newer"].map(|name| self.path(name)).into_iter().filter(|path| path.exists());
-        let image = sources.fold(image, |image, path| image.file(path.clone(), path));
-        let (container, image) = more(container, image);
-        container.running(words).command(&image).unwrap()
+            .file("/bin/sh", "/bin/sh")
+            .file("/usr/libexec/vcn-native", self.path(release))
     }
 
-    /// The command as a person starts it on a host.
-    pub(crate) fn plain_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
-        self.tell(&mut command, arguments);
+    /// The command in the agent's container.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.command_of("source", arguments)
+    }
+
+    /// The same of another release.
+    pub(crate) fn command_of(&self, release: &str, arguments: &[&str]) -> Command {
+        let mut command = self.agents().running([PROGRAM]).command(&self.image(release)).unwrap();
+        said_by_tests(&mut command).args(arguments);
         command
     }
 
-    fn tell(&self, command: &mut Command, arguments: &[&str]) {
+    /// What a container runs, and arguments more.
+    pub(crate) fn command_in(&self, container: &Container, arguments: &[&str]) -> Command {
+        let mut command = container.command(&self.image("source")).unwrap();
+        said_by_tests(&mut command).args(arguments);
+        command
+    }
+
+    /// The command in a container under strace, which writes to a file.
+    pub(crate) fn traced_command(
+        &self,
+        container: Container,
+        (strace, log): (&[String], &Path),
+        arguments: &[&str],
+    ) -> Command {
+        assert!(Path::new(STRACE).exists(), "{MISSING}");
+        let directory = log.parent().unwrap();
+        let container = container.with_volume(directory, directory).running([STRACE]);
+        let mut command = container.command(&self.image("source").file(STRACE, STRACE)).unwrap();
+        said_by_tests(&mut command)
+            .args(["--quiet=all", "--output"])
+            .arg(log)
+            .args(strace)
+            .arg(PROGRAM)
+            .args(arguments);
+        command
+    }
+
+    /// The command in the agent's container at a terminal; what is seen there.
+    pub(crate) fn run_at_a_terminal(&self) -> (i32, String) {
+        let container = self.agents().running([SCRIPT, "--quiet", "--return", "--command", PROGRAM, "/dev/null"]);
+        let mut command = container.command(&self.image("source").file(SCRIPT, SCRIPT)).unwrap();
+        told(&said_by_tests(&mut command).output().unwrap())
+    }
+
+    /// Uninstalls as root of a host does it who has no cluster to ask: no container, the same directories.
+    pub(crate) fn uninstall_on_a_host(&self, more: &[&str]) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
         command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
-        command.env("CNI_SOURCE_DIR", self.path("source")).env("CNI_CACHE_DIR", self.path("cache"));
-        command.env("OKE_STATE_DIR", self.path("shm"));
-        command.env("DATA_DIR", self.path("lib")).args(arguments);
+        command
+            .env("STATE_DIR", self.path("run"))
+            .env("DATA_DIR", self.path("lib"))
+            .env("HOST_ROOT", self.path("host"));
+        told(&command.arg("uninstall").args(more).output().unwrap())
     }
 
-    /// Runs it as a person does on the host.
-    pub(crate) fn run_plainly(&self, arguments: &[&str]) -> (i32, String) {
-        told(&self.plain_command(arguments).output().unwrap())
+    /// One look of the installer's code in the agent's container, as the agent has it look.
+    pub(crate) fn reconcile(&self, settings: &Settings) -> Report {
+        let look = || installer::reconcile(settings, &Signals::default(), true);
+        self.agents().run(&self.image("source"), look).unwrap()
     }
 
-    /// Runs it; the exit status and what it printed.
+    /// Runs the command in the agent's container; the exit status and what it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
         told(&self.command(arguments).output().unwrap())
+    }
+
+    /// The same in another container.
+    pub(crate) fn run_in(&self, container: &Container, arguments: &[&str]) -> (i32, String) {
+        told(&self.command_in(container, arguments).output().unwrap())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -136,9 +188,22 @@ impl Node {
         self.snapshot().keys().map(name).collect()
     }
 
+    /// What is in a directory, where the kubelet leaves one.
+    pub(crate) fn entries(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     pub(crate) fn conflist(&self) -> PathBuf {
         self.path("net.d/05-vcn-native.conflist")
     }
+}
+
+/// Whether to take over, each test says by itself.
+fn said_by_tests(command: &mut Command) -> &mut Command {
+    command.env_remove("CNI_TAKEOVER")
 }
 
 pub(crate) fn told(output: &Output) -> (i32, String) {

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -94,17 +94,19 @@ fn mode_and_a_link_within_the_directory_stay() {
     assert_eq!(fs::read_dir(node.path("net.d")).unwrap().count(), 2);
 }
 
-/// In the container that path is another file, or none: what is read there is not what the runtime reads.
+/// Nothing says that the runtime reads what is read there: in the container that path may be another file, or none.
 #[test]
 fn a_link_out_of_the_directory_gives_way_to_a_file_and_what_it_leads_to_is_not_touched() {
     let node = node();
-    let outside = node.path("lib/outside.conflist");
     let theirs = r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
-    for (run, to) in [(Node::run as fn(&Node, &[&str]) -> (i32, String), &outside), (Node::run_plainly, &outside)] {
+    // In a directory that the container sees, and in one that it does not.
+    let seen = (node.path("lib/outside.conflist"), PathBuf::from("/var/lib/vcn-native/outside.conflist"));
+    let unseen = (node.path("outside.conflist"), node.path("outside.conflist"));
+    for (outside, to) in [seen, unseen] {
         fs::write(&outside, theirs).unwrap();
         fs::remove_file(node.conflist()).unwrap();
-        symlink(to, node.conflist()).unwrap();
-        let (code, text) = run(&node, &ARGUMENTS);
+        symlink(&to, node.conflist()).unwrap();
+        let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 0, "{text}");
         assert!(text.contains(&format!("in place of a link to {}", to.display())), "{text}");
         assert!(fs::symlink_metadata(node.conflist()).unwrap().is_file());
@@ -118,9 +120,9 @@ fn a_binary_that_became_a_link_is_a_file_again_wherever_it_led() {
     let node = node();
     let plugin = node.path("bin/vcn-native");
     // To the image's own in the container, which holds the right bytes; on the host there may be no such file.
-    for to in [node.path("source/vcn-native"), "/nowhere/at/all".into()] {
+    for to in ["/usr/libexec/vcn-native/vcn-native", "/nowhere/at/all"] {
         fs::remove_file(&plugin).unwrap();
-        symlink(&to, &plugin).unwrap();
+        symlink(to, &plugin).unwrap();
         let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("did: replace "), "{text}");

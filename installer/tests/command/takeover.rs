@@ -1,12 +1,18 @@
 //! Side by side with OKE's own CNI, and in its place.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use sandbox::Container;
 
-use crate::node::{Node, PORTMAP};
+use crate::node::{Node, PORTMAP, PROGRAM, told};
 use crate::uninstall::kernel::Host;
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
@@ -16,6 +22,11 @@ fn node() -> Node {
     let node = Node::new();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     node
+}
+
+/// The agent's container without the patch, which is for nodes that OKE's own CNI serves.
+fn without_witnesses(node: &Node) -> Container {
+    node.placed(Container::node_agent().unwrap()).running([PROGRAM])
 }
 
 #[test]
@@ -74,17 +85,29 @@ fn takeover_waits_until_no_pod_of_its_network_lives_here() {
 fn a_pod_that_comes_while_the_takeover_is_prepared_is_seen() {
     let node = node();
     let pod = node.path("cache/results/oci-0123abcd-eth0");
-    let comes = format!("#!/bin/sh\necho '{{}}' > {}\n", pod.display());
-    node.executable("bin/portmap", &PORTMAP.replace("#!/bin/sh\n", &comes));
-    let (code, text) = node.run_plainly(&TAKEOVER);
+    // A plugin that is asked says so where it may write, and waits.
+    fs::create_dir_all(node.path("lib")).unwrap();
+    mkfifo(&node.path("lib/comes"), Mode::S_IRWXU).unwrap();
+    let mut comes = File::options().read(true).write(true).open(node.path("lib/comes")).unwrap();
+    let waits = "#!/bin/sh\n: >/var/lib/vcn-native/asked\nread word </var/lib/vcn-native/comes\n";
+    node.executable("bin/portmap", &PORTMAP.replace("#!/bin/sh\n", waits));
+    let installing = node.command(&TAKEOVER).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(90);
+    while !node.path("lib/asked").exists() {
+        assert!(Instant::now() < end, "it was never asked");
+        thread::sleep(Duration::from_millis(1));
+    }
+    fs::write(&pod, "{}").unwrap();
+    comes.write_all(&[b'\n'; 100]).unwrap();
+    let (code, text) = told(&installing.wait_with_output().unwrap());
     assert_eq!(code, 0, "{text}");
-    assert!(pod.exists() && text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
+    assert!(text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
     assert!(!node.conflist().exists());
     let record = fs::read_to_string(node.path("lib/installer.json")).unwrap();
     assert!(!record.contains("05-vcn-native.conflist"), "nothing is remembered that was not written: {record}");
     fs::remove_file(pod).unwrap();
     node.executable("bin/portmap", PORTMAP);
-    assert!(node.run_plainly(&TAKEOVER).1.contains("status: installed"));
+    assert!(node.run(&TAKEOVER).1.contains("status: installed"));
 }
 
 #[test]
@@ -138,22 +161,25 @@ fn sh(command: &str) {
 
 #[test]
 fn pods_that_okes_own_cni_left_behind_are_found_though_nothing_else_of_it_is_left() {
-    for witness in ["cache/results/oci-0123abcd-eth0", "shm/used/10.0.32.7"] {
+    for (witness, seen) in [
+        ("cache/results/oci-0123abcd-eth0", "/var/lib/cni/results/oci-0123abcd-eth0"),
+        ("shm/used/10.0.32.7", "/dev/shm/oci-cni/used"),
+    ] {
         let node = Node::new();
         fs::create_dir_all(node.path(witness).parent().unwrap()).unwrap();
         fs::write(node.path(witness), "").unwrap();
         let (code, text) = node.run(&["--node-label", "true", "--usable"]);
         assert_eq!(code, 0, "{text}");
         assert!(text.starts_with("decision: leave alone (oke-pods): pods of another pod network live"), "{text}");
-        assert!(text.contains(witness) && text.contains("drain the node"), "{text}");
+        assert!(text.contains(seen) && text.contains("drain the node"), "{text}");
         assert_eq!(node.names(), Vec::<String>::new());
         fs::remove_file(node.path(witness)).unwrap();
         assert!(node.run(&["--node-label", "true", "--usable"]).1.contains("status: installed"));
     }
     // Where nobody can tell, there is no reason to think of OKE's.
     let node = Node::new();
-    fs::remove_dir_all(node.path("cache")).unwrap();
-    assert!(node.run_plainly(&["--node-label", "true", "--usable"]).1.contains("status: installed"));
+    let (_, text) = node.run_in(&without_witnesses(&node), &["--node-label", "true", "--usable"]);
+    assert!(text.contains("status: installed"), "{text}");
 }
 
 #[test]
@@ -173,8 +199,7 @@ fn where_we_were_before_others_pods_do_not_keep_our_configuration_from_healing()
 #[test]
 fn takeover_is_refused_where_pods_cannot_be_looked_for() {
     let node = node();
-    fs::remove_dir_all(node.path("cache")).unwrap();
-    let (code, text) = node.run_plainly(&TAKEOVER);
+    let (code, text) = node.run_in(&without_witnesses(&node), &TAKEOVER);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("(oke-pods)") && text.contains("cannot be told") && text.contains("takeover.yaml"), "{text}");
     assert_eq!(node.names(), ["net.d/10-oci.conflist"]);

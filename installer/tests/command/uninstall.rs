@@ -1,4 +1,5 @@
-//! Taken off a node, in a network namespace: nothing of ours is left, and everything else is as it was.
+//! Taken off a node, in a network namespace, under what `manifests/uninstall.yaml` gives: nothing of ours is left, and
+//! everything else is as it was.
 
 mod drop_ins;
 pub(crate) mod kernel;
@@ -10,6 +11,7 @@ use std::path::Path;
 
 use cni::AttachmentKey;
 use ipam::{BootId, BootTime, FamilyPool, Pools, Request, Store, VnicPool};
+use sandbox::Container;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
 use crate::node::{Node, PORTMAP};
@@ -18,10 +20,18 @@ use kernel::Host;
 const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
 
 impl Node {
+    /// What the pod of `manifests/uninstall.yaml` does.
     fn uninstall(&self, host: &Host, more: &[&str]) -> (i32, String) {
-        let run = self.path("run").display().to_string();
-        let arguments: Vec<&str> = ["uninstall", "--state-dir", &run].iter().chain(more).copied().collect();
-        host.inside(|| self.run_plainly(&arguments))
+        self.uninstall_in(&Container::uninstaller().unwrap(), host, more)
+    }
+
+    fn uninstall_in(&self, container: &Container, host: &Host, more: &[&str]) -> (i32, String) {
+        host.inside(|| self.run_in(&self.placed(container.clone()), more))
+    }
+
+    /// Nothing of ours but the directories that are mounted.
+    fn knows_nothing(&self) -> bool {
+        self.entries("run").is_empty() && self.entries("lib").is_empty()
     }
 
     fn installed() -> Self {
@@ -96,13 +106,30 @@ fn everything_of_ours_goes_and_everything_else_stays() {
     assert!(text.contains("status: removed"), "{text}");
     assert_eq!(node.snapshot(), files);
     assert_eq!(host.snapshot(), kernel);
-    assert!(!node.path("run").exists());
-    let data: Vec<_> = fs::read_dir(node.path("lib")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(data, ["nativepodnetwork.json"], "what an operator put there is his");
+    assert_eq!(node.entries("run"), [""; 0]);
+    assert_eq!(node.entries("lib"), ["nativepodnetwork.json"], "what an operator put there is his");
 
     let (code, text) = node.uninstall(&host, &[]);
     assert_eq!(code, 0, "it may be repeated: {text}");
     assert!(!text.contains("did: "), "{text}");
+}
+
+/// The only way without a container, for a host that no cluster reaches any more.
+#[test]
+fn by_hand_on_a_host_it_does_the_same_and_the_directories_go_too() {
+    let node = Node::installed();
+    let host = Host::new();
+    let (files, kernel) = (node.snapshot(), host.snapshot());
+    host.populate(&node.path("lib"));
+    fs::write(node.path("run/pools.json"), "{}").unwrap();
+    let (code, text) = host.inside(|| node.uninstall_on_a_host(&["--force", "--dry-run"]));
+    assert!(code == 0 && text.contains("status: planned\n"), "{text}");
+    assert_eq!(node.snapshot(), files);
+    let (code, text) = host.inside(|| node.uninstall_on_a_host(&["--force"]));
+    assert!(code == 0 && text.contains("status: removed"), "{text}");
+    assert_eq!(node.names(), ["bin/portmap"]);
+    assert_eq!(host.snapshot(), kernel);
+    assert!(!node.path("run").exists() && !node.path("lib").exists());
 }
 
 #[test]
@@ -151,9 +178,7 @@ fn a_directory_that_was_named_by_mistake_keeps_what_is_not_ours() {
     ours.iter().for_each(|name| fs::write(node.path("run").join(name), "{}").unwrap());
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
-    let mut left: Vec<_> = fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["agent.conf", "containerd", "pools.jsonl"]);
+    assert_eq!(node.entries("run"), ["agent.conf", "containerd", "pools.jsonl"]);
     assert!(node.path("run/containerd/containerd.sock").exists());
 }
 
@@ -252,7 +277,7 @@ fn a_damaged_record_is_for_a_person_to_decide() {
     assert_eq!(node.snapshot(), before);
     assert_eq!(node.uninstall(&Host::new(), &["--force"]).0, 0);
     assert_eq!(node.names(), ["bin/portmap"]);
-    assert!(!node.path("lib").exists());
+    assert!(node.knows_nothing());
 }
 
 #[test]
@@ -282,5 +307,5 @@ fn what_cannot_be_removed_is_named_and_remembered_for_the_next_run() {
     assert!(node.path("lib/installer.json").exists());
     fs::remove_dir(node.path("bin/vcn-native")).unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
-    assert!(!node.path("lib").exists());
+    assert!(node.knows_nothing());
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use installer::{Args, Settings, Signals, reconcile};
+use installer::{Args, Settings};
 use serde_json::{Value, json};
 
 use crate::node::{Node, PORTMAP};
@@ -17,26 +17,10 @@ const LASTS: Duration = Duration::from_secs(3);
 /// How long it may take a busy machine to come to what a war is.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-fn settings(node: &Node, chain: &str) -> Settings {
-    let path = |name: &str| node.path(name).display().to_string();
-    let (bin, conf, source, cache) = (path("bin"), path("net.d"), path("source"), path("cache"));
-    let arguments = [
-        "installer",
-        "--cni-bin-dir",
-        &bin,
-        "--cni-conf-dir",
-        &conf,
-        "--source-dir",
-        &source,
-        "--cni-cache-dir",
-        &cache,
-        "--pod-network",
-        "vcn-native",
-        "--chain",
-        chain,
-    ];
-    let options = Args::try_parse_from(arguments).unwrap().options;
-    Settings::new(options).unwrap().keeping(Path::new(vcn::STATE_DIR), &node.path("lib")).unwrap()
+fn settings(chain: &str) -> Settings {
+    let arguments = ["installer", "--pod-network", "vcn-native", "--chain", chain];
+    let Args { options, keeping, .. } = Args::try_parse_from(arguments).unwrap();
+    Settings::new(options).unwrap().keeping(&keeping.state_dir, &keeping.data_dir).unwrap()
 }
 
 /// One look of a writer that wants its plugin in the chain. It puts it in if it is not, and says whether it had to.
@@ -100,7 +84,7 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
         node.executable(&format!("bin/{name}"), PORTMAP);
     }
     let path = node.conflist();
-    let wishes = ["portmap", "portmap,bandwidth"].map(|chain| settings(&node, chain));
+    let wishes = ["portmap", "portmap,bandwidth"].map(settings);
     let (done, times) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for (writer, every) in [(istio as fn(&Path) -> bool, 3), (linkerd, 7), (multus, 5)] {
@@ -116,7 +100,7 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
         let mut ours = 0;
         for wish in wishes.iter().cycle() {
             // What we want changes all the time, so we write all the time.
-            ours += usize::from(reconcile(wish, &Signals::default(), true).changed());
+            ours += usize::from(node.reconcile(wish).changed());
             let war = ours > 5 && times.load(Ordering::Relaxed) >= 2;
             if begun.elapsed() >= LASTS && war || begun.elapsed() >= PATIENCE {
                 break;
@@ -125,7 +109,7 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
         assert!(ours > 5, "there was a war: {ours}");
         // Nobody wants anything new any more: they agree.
         let agreed = Instant::now() + PATIENCE;
-        while reconcile(&wishes[1], &Signals::default(), true).changed() {
+        while node.reconcile(&wishes[1]).changed() {
             assert!(Instant::now() < agreed, "we write and write");
         }
         done.store(true, Ordering::Relaxed);
@@ -133,7 +117,7 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
     let theirs = times.load(Ordering::Relaxed);
     istio(&path);
     linkerd(&path);
-    let report = reconcile(&wishes[1], &Signals::default(), true);
+    let report = node.reconcile(&wishes[1]);
     assert!(!report.changed() && report.failures.is_empty(), "{report}");
     assert_eq!(kinds(&path), ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
     let text = fs::read_to_string(&path).unwrap();
@@ -144,7 +128,7 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
 #[test]
 fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_why() {
     let node = Node::new();
-    let (path, wish) = (node.conflist(), settings(&node, ""));
+    let (path, wish) = (node.conflist(), settings(""));
     let done = AtomicBool::new(false);
     let mut written = 0;
     let last = thread::scope(|scope| {
@@ -157,7 +141,7 @@ fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_
         let begun = Instant::now();
         let mut last;
         loop {
-            last = reconcile(&wish, &Signals::default(), true);
+            last = node.reconcile(&wish);
             written += last.steps.iter().filter(|step| step.to_string().contains("05-vcn-native.conflist")).count();
             let given_up = last.to_string().contains("[contention]");
             if begun.elapsed() >= LASTS && given_up || begun.elapsed() >= PATIENCE {

@@ -160,6 +160,8 @@ pub(super) enum Which {
     Only,
     /// The only one that runs before the others.
     Init,
+    /// The only one that runs after those.
+    Last,
 }
 
 #[derive(Debug, Deserialize)]
@@ -220,13 +222,17 @@ fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
     let all = if which == Which::Init { init_containers } else { containers };
     let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
     let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
+    // One that has nothing but a network: as root, which it is here, it can do no more.
+    let powerless =
+        security.capabilities.add.is_empty() && volume_mounts.is_empty() && security.read_only_root_filesystem;
+    let as_root = security.run_as_user == ROOT && security.run_as_group == ROOT;
     for (refused, what) in [
         (!host_network, "a network of its own"),
         (host_pid, "hostPID"),
         (host_ipc, "hostIPC"),
         (security.privileged, "privileged"),
         (security.allow_privilege_escalation, "allowPrivilegeEscalation"),
-        (security.run_as_user != ROOT || security.run_as_group != ROOT, "another user than root"),
+        (!as_root && !powerless, "another user than root"),
         (security.capabilities.drop != ["ALL"], "capabilities that are not dropped"),
         (command.is_empty(), "the image's own command"),
     ] {
@@ -354,9 +360,28 @@ mod tests {
     fn an_init_container_is_read_by_itself_only_where_it_is_asked_for() {
         assert_eq!(read(UNINSTALL, &[], Which::Only).unwrap_err(), "it has init containers");
         assert_eq!(read(NODE_AGENT, &[], Which::Init).unwrap_err(), "0 containers");
-        assert_eq!(
-            read(UNINSTALL, &[], Which::Init).unwrap().command,
-            ["/usr/local/bin/oke-cni-installer", "uninstall"]
-        );
+        for (which, word) in [(Which::Init, "uninstall"), (Which::Last, "idle")] {
+            let container = read(UNINSTALL, &[], which).unwrap();
+            assert_eq!(container.command, ["/usr/local/bin/oke-cni-installer", word]);
+        }
+    }
+
+    #[test]
+    fn another_user_than_root_is_emulated_only_where_nothing_can_be_done_as_either() {
+        // The last of each is that container's.
+        let changed = |from: &str, to: &str| {
+            let (before, after) = UNINSTALL.rsplit_once(from).unwrap();
+            format!("{before}{to}{after}")
+        };
+        for more in [
+            changed(r#"drop: ["ALL"]"#, "drop: [\"ALL\"]\n              add: [NET_RAW]"),
+            changed("readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false"),
+            changed(
+                "          resources:",
+                "          volumeMounts: [{ name: state, mountPath: /run }]\n          resources:",
+            ),
+        ] {
+            assert_eq!(read(&more, &[], Which::Last).unwrap_err(), "it has another user than root");
+        }
     }
 }

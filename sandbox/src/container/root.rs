@@ -27,6 +27,9 @@ const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
+/// Where it has terminals of its own.
+const TERMINALS: &str = "/dev/pts";
+
 /// Where the loader and the libraries of programs are that are not static.
 const LIBRARIES: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
 
@@ -54,6 +57,7 @@ struct Prepared {
     read_only: Vec<CString>,
     place: CString,
     proc: CString,
+    terminals: CString,
 }
 
 #[derive(Debug)]
@@ -67,6 +71,8 @@ impl Root {
     pub(super) fn new(read_only: bool) -> Self {
         let mut root = Self { read_only, ..Self::default() };
         root.directory(Path::new("/proc"));
+        root.directory(Path::new(TERMINALS));
+        root.links.push(("pts/ptmx".into(), "/dev/ptmx".into()));
         for device in DEVICES.map(Path::new).into_iter().filter(|device| device.exists()) {
             root.mount_file(device, device, false);
         }
@@ -124,13 +130,14 @@ impl Root {
             read_only: READ_ONLY.iter().map(|path| within(Path::new(path))).collect(),
             place: text(Path::new(PLACE)),
             proc: within(Path::new("/proc")),
+            terminals: within(Path::new(TERMINALS)),
         };
         self
     }
 
     /// Makes it, in a mount namespace of its own, and enters. Only system calls.
     pub(super) fn enter(&self) -> io::Result<()> {
-        let Prepared { directories, files, links, binds, read_only, place, proc } = &self.made;
+        let Prepared { directories, files, links, binds, read_only, place, proc, terminals } = &self.made;
         let none = None::<&std::ffi::CStr>;
         unshare(CloneFlags::CLONE_NEWNS)?;
         mount(none, c"/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
@@ -153,6 +160,8 @@ impl Root {
         }
         let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some(c"proc"), proc.as_c_str(), Some(c"proc"), safe, none)?;
+        let own = Some(c"newinstance,ptmxmode=0666,mode=0620");
+        mount(Some(c"devpts"), terminals.as_c_str(), Some(c"devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, own)?;
         for path in read_only {
             match mount(Some(path.as_c_str()), path.as_c_str(), none, MsFlags::MS_BIND, none) {
                 Ok(()) => seal(path)?,

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use installer::drop_ins::{self, note_drop_in};
+use sandbox::Container;
 
 use super::kernel::Host;
 use crate::node::Node;
@@ -26,27 +27,26 @@ fn drop_ins_for_network_managers_go_and_those_of_others_stay() {
     put(drop_ins::NETWORKD_VNICS, "[Match]\n# theirs, by our name\n");
     // Killed while it wrote.
     put("etc/systemd/network/10-vcn-native-vnics.vcn-native-new", &drop_ins::MARK[..20]);
-    let root = host.display().to_string();
-    let (code, text) = node.uninstall(&Host::new(), &["--host-root", &root]);
+    let patched = Container::uninstaller_of_drop_ins().unwrap();
+    let (code, text) = node.uninstall_in(&patched, &Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("10-vcn-native-vnics.network: it was not written by us"), "{text}");
     let left = Command::new("find").arg(&host).args(["-type", "f", "-printf", "%P\n"]).output().unwrap().stdout;
     let mut left: Vec<_> = std::str::from_utf8(&left).unwrap().lines().collect();
     left.sort_unstable();
     assert_eq!(left, ["etc/systemd/network/10-vcn-native-vnics.network", "etc/systemd/network/20-theirs.network"]);
-    assert!(!node.path("lib").exists());
+    assert!(node.knows_nothing());
 }
 
 #[test]
 fn a_drop_in_that_cannot_be_seen_from_here_is_named_and_remembered() {
     let node = Node::installed();
     note_drop_in(&node.path("lib"), drop_ins::NETWORK_MANAGER).unwrap();
-    let root = node.path("host").display().to_string();
-    let (code, text) = node.uninstall(&Host::new(), &["--host-root", &root]);
+    let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("NetworkManager/conf.d/50-vcn-native.conf was written by the node agent"), "{text}");
     assert!(text.contains("uninstall-drop-ins.yaml") && node.path("lib/drop-ins.json").exists(), "{text}");
-    let (code, text) = node.uninstall(&Host::new(), &["--host-root", &root, "--force"]);
+    let (code, text) = node.uninstall(&Host::new(), &["--force"]);
     assert!(code == 0 && text.contains("left: "), "{text}");
-    assert!(!node.path("lib").exists());
+    assert!(node.knows_nothing());
 }

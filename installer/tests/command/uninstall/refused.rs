@@ -1,11 +1,12 @@
 //! While somebody lives by our network or would put it back, nothing is taken away.
 
 use std::fs::{self, File};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sandbox::Container;
 
 use super::kernel::Host;
 use crate::node::{Node, told};
@@ -63,7 +64,7 @@ fn while_another_installer_is_at_work_it_is_refused() {
     let before = node.snapshot();
     let (code, text) = node.uninstall(&Host::new(), &["--force"]);
     assert!(code == 75 && text.contains("another installer is at work"), "{text}");
-    assert_eq!(node.snapshot(), before);
+    assert_eq!((node.snapshot(), node.entries("run")), (before, vec![]));
     drop(other);
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
 }
@@ -72,14 +73,12 @@ fn while_another_installer_is_at_work_it_is_refused() {
 fn pods_that_come_while_it_is_uninstalled_keep_their_network() {
     let node = Node::installed();
     let host = Host::new();
-    let run = node.path("run").display().to_string();
     let conflist = node.conflist();
-    let plain = node.plain_command(&["uninstall", "--state-dir", &run]);
     // The first file removed is the configuration; then it is stopped, and a pod comes.
-    let mut command = Command::new("strace");
-    command.args(["--quiet=all", "-o/dev/null", "--trace=unlink", "--inject=unlink:signal=SIGSTOP:when=1"]);
-    command.arg(plain.get_program()).args(plain.get_args()).env_clear().env("PATH", "/usr/bin:/bin");
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let strace = ["--trace=unlink", "--inject=unlink:signal=SIGSTOP:when=1"].map(str::to_owned);
+    let log = tempfile::tempdir().unwrap();
+    let container = node.placed(Container::uninstaller().unwrap());
+    let mut command = node.traced_command(container, (&strace, &log.path().join("calls")), &["uninstall"]);
     let mut uninstalling = host.inside(|| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let children = format!("/proc/{0}/task/{0}/children", uninstalling.id());
     let end = Instant::now() + Duration::from_secs(90);
