@@ -40,7 +40,7 @@ Examples:
   oke-node-agent why-not-ready           the first thing to ask
   oke-node-agent attachments -o json     who has which address, and what is wrong with it
   oke-node-agent plan                    what would be changed now
-  oke-node-agent bundle -o node.tar      everything that support asks for, without secrets
+  oke-node-agent bundle > node.tar       everything that support asks for, without secrets
   kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar";
 
 /// What to do.
@@ -81,7 +81,7 @@ binaries with their hashes, versions, the last runs of the plugins, conditions, 
 README.txt. Works while the agent is down. Exit status: 0 written, 1 not.
 
 Examples:
-  oke-node-agent bundle -o /tmp/node.tar
+  oke-node-agent bundle -o /run/vcn-native/node.tar          a container can write to its volumes only
   kubectl exec -n kube-system POD -- oke-node-agent bundle > node.tar")]
     Bundle(BundleOutput),
     /// Say what is set, and by whom

@@ -5,11 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 #![expect(clippy::indexing_slicing, clippy::panic, reason = "likewise")]
 
+#[expect(dead_code, reason = "the same as for the tests of the agent without a cluster, which do more with it")]
+#[path = "agent/called.rs"]
+mod called;
 #[path = "cluster/departure.rs"]
 mod departure;
 #[path = "cluster/events.rs"]
 mod events;
-#[expect(dead_code, reason = "the same service as for the tests of the agent without a cluster, which do more with it")]
+#[expect(dead_code, reason = "likewise")]
 #[path = "agent/metadata.rs"]
 mod metadata;
 #[expect(dead_code, reason = "likewise")]
@@ -20,6 +23,8 @@ mod node;
 mod pod;
 #[path = "agent/running.rs"]
 mod running;
+#[path = "cluster/uninstaller.rs"]
+mod uninstaller;
 
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
+use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
 use crate::node::{Agent, Node, wait_for};
@@ -11,7 +11,7 @@ use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
 /// A configuration as a ConfigMap's volume shows it: the file is a link by way of `..data`, which is replaced as a whole.
-fn deliver(node: &Node, version: u32, text: &str) -> String {
+fn deliver(node: &Node, version: u32, text: &str) {
     let volume = node.path("conf");
     let directory = volume.join(format!("..{version}"));
     fs::create_dir_all(&directory).unwrap();
@@ -19,7 +19,6 @@ fn deliver(node: &Node, version: u32, text: &str) -> String {
     symlink(format!("..{version}"), volume.join("..data_tmp")).unwrap();
     fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
     let _ = symlink("..data/agent.conf", volume.join("agent.conf"));
-    volume.join("agent.conf").display().to_string()
 }
 
 fn configured(node: &Node, text: &str) -> Agent {
@@ -41,12 +40,12 @@ fn changes(agent: &Agent) -> Vec<String> {
 #[test]
 fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
     let node = node_with_pods();
-    let file = deliver(&node, 1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
-    command.env_clear().env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
-    command.args(["--config", &file, "--bm-port-0", "a port", "run"]);
-    let output = node.inside(|| command.output().unwrap());
-    let said = String::from_utf8(output.stderr).unwrap().replace(&file, "FILE");
+    deliver(&node, 1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
+    let output = node.output_of(|command| {
+        command.env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+        command.args(["--bm-port-0", "a port", "run"])
+    });
+    let said = String::from_utf8(output.stderr).unwrap().replace(DEFAULT_CONFIG, "FILE");
     assert_eq!(output.status.code(), Some(2), "{said}");
     for line in [
         "FILE, line 1: RESYNC_SECOND is no key; did you mean RESYNC_SECONDS?",
@@ -57,7 +56,8 @@ fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
         assert!(said.contains(line), "{line} is not in\n{said}");
     }
     assert!(!said.contains("KUBERNETES"), "{said}");
-    assert!(output.stdout.is_empty() && !node.path("run").exists());
+    assert!(output.stdout.is_empty());
+    assert_eq!(fs::read_dir(node.path("run")).unwrap().count(), 0);
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn the_same_again_is_no_news() {
 #[test]
 fn config_tells_what_is_set_and_checks_files() {
     let node = Node::new();
-    let file = deliver(&node, 1, "LOG_LEVEL=debug\n");
+    deliver(&node, 1, "LOG_LEVEL=debug\n");
+    let file = DEFAULT_CONFIG;
     let ask = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oke-node-agent"));
-        let output = command.env_clear().env("RESYNC_SECONDS", "7").args(arguments).output().unwrap();
+        let output = node.output_of(|command| command.env("RESYNC_SECONDS", "7").args(arguments));
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
-    let (status, said) = ask(&["config", "--config", &file, "--listen", "127.0.0.1:1"]);
+    let (status, said) = ask(&["config", "--listen", "127.0.0.1:1"]);
     assert_eq!(status, 0, "{said}");
     let line = |key: &str| {
         let line = said.lines().find(|line| line.starts_with(key)).unwrap();
@@ -141,13 +141,13 @@ fn config_tells_what_is_set_and_checks_files() {
     assert_eq!(line("LISTEN="), "LISTEN=127.0.0.1:1 command line");
     assert_eq!(line("DATA_DIR="), "DATA_DIR=/var/lib/vcn-native default");
 
-    let (status, said) = ask(&["config", "--check", &file]);
+    let (status, said) = ask(&["config", "--check", file]);
     assert_eq!((status, said), (0, format!("{file}: in order, 1 key(s)\n")));
     deliver(&node, 2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
-    let (status, said) = ask(&["config", "--check", &file]);
+    let (status, said) = ask(&["config", "--check", file]);
     assert_eq!(status, 2);
     assert!(said.contains("line 2: LISTEN is \"here\"") && said.contains("did you mean LISTEN?"), "{said}");
-    let (status, said) = ask(&["config", "--check", &file, "-o", "json"]);
+    let (status, said) = ask(&["config", "--check", file, "-o", "json"]);
     let json: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((status, json["problems"].as_array().unwrap().len()), (2, 2), "{said}");
 
@@ -171,8 +171,9 @@ fn config_tells_what_is_set_and_checks_files() {
 
 #[test]
 fn what_is_typed_wrongly_ends_with_2_and_says_what_may_have_been_meant() {
+    let node = Node::new();
     let ask = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_oke-node-agent")).env_clear().args(arguments).output().unwrap();
+        let output = node.output_of(|command| command.args(arguments));
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     for (arguments, meant) in [

@@ -1,47 +1,20 @@
-//! The reconciler against a kernel, without the program around it.
+//! The reconciler against a kernel, in the agent's container without the program around it.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Arc;
 use std::time::Instant;
 
-use api::NativePodNetwork;
-use imds::{FakeMetadata, Metadata as _};
 use oke_node_agent::condition::Reason;
-use oke_node_agent::gather;
-use oke_node_agent::metrics::Metrics;
-use oke_node_agent::npn::FakeNativePodNetworks;
 use oke_node_agent::pass::{Cause, Pass};
-use oke_node_agent::reconcile::Reconciler;
-use oke_node_agent::settings::Settings;
-use oke_node_agent::world::World;
+use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
 
+use crate::called::texts;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Node, name, texts, wait_for};
+use crate::node::{Node, name, wait_for};
 use crate::running::{SECOND, in_time};
-
-/// What the sources of a node say, asked as the agent asks.
-fn world(node: &Node, vnics: Vec<Value>, settings: &Settings) -> World {
-    node.metadata.set_vnics(vnics);
-    let npns = FakeNativePodNetworks::default();
-    npns.set(std::fs::read(node.npn()).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
-    node.inside(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let real = imds::Imds::new(&node.metadata.base_url(), imds::Policy::default()).unwrap();
-            let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
-            let mut world = World::default();
-            gather::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
-            world
-        })
-    })
-}
-
-fn pass(node: &Node, reconciler: &mut Reconciler, world: &World, cause: Cause) -> Pass {
-    node.inside(|| reconciler.pass(world, cause))
-}
 
 #[test]
 fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_untouched() {
@@ -51,14 +24,13 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&[]);
     let before = node.on(|socket| socket.link(&name("ens3")).unwrap());
-    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)], &settings);
-    let data_dir = settings.data_dir.clone();
-    let mut reconciler = Reconciler::new(settings).unwrap();
-    let first = pass(&node, &mut reconciler, &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    let first = node.pass(&mut reconciler, &world, Cause::Start);
     assert_eq!(first.conditions, [], "{:#?}", first.changes);
     assert!(first.usable);
     // What settings were before is kept, for `oke-cni-installer uninstall` to give back.
-    let notes = std::fs::read_to_string(data_dir.join("sysctls.json")).unwrap();
+    let notes = fs::read_to_string(node.path("lib/sysctls.json")).unwrap();
     let notes: Value = serde_json::from_str(&notes).unwrap();
     for noted in [
         r#""net/ipv4/ip_forward":{"before":"0","set":"1"}"#,
@@ -132,15 +104,15 @@ fn on_a_kernel_without_ipv6_a_dual_stack_node_works_with_ipv4() {
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
-    let mut reconciler = Reconciler::new(settings).unwrap();
-    let first = pass(&node, &mut reconciler, &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    let first = node.pass(&mut reconciler, &world, Cause::Start);
     assert!(first.usable && first.is_ready(), "{:#?}", first.conditions);
     // User-mode kernels have no nf_tables either.
     assert!(first.conditions.iter().all(|it| it.reason == Reason::KernelLacksNft), "{:#?}", first.conditions);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
     assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
-    assert_eq!(texts(&pass(&node, &mut reconciler, &world, Cause::Kernel)), [""; 0]);
+    assert_eq!(texts(&node.pass(&mut reconciler, &world, Cause::Kernel)), [""; 0]);
 }
 
 #[test]
@@ -149,8 +121,8 @@ fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
     let mut pools = node.pools();
     pools["bootId"] = Value::Null;
     assert_eq!(
@@ -178,12 +150,12 @@ fn a_second_pass_changes_nothing_nor_does_the_first_of_a_restarted_agent() {
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
-    let mut reconciler = Reconciler::new(settings.clone()).unwrap();
-    assert!(!pass(&node, &mut reconciler, &world, Cause::Start).changes.is_empty());
-    assert_eq!(texts(&pass(&node, &mut reconciler, &world, Cause::Timer)), [""; 0]);
-    let mut restarted = Reconciler::new(settings).unwrap();
-    assert_eq!(texts(&pass(&node, &mut restarted, &world, Cause::Start)), [""; 0]);
+    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    assert!(!node.pass(&mut reconciler, &world, Cause::Start).changes.is_empty());
+    assert_eq!(texts(&node.pass(&mut reconciler, &world, Cause::Timer)), [""; 0]);
+    let mut restarted = node.reconciler(&settings);
+    assert_eq!(texts(&node.pass(&mut restarted, &world, Cause::Start)), [""; 0]);
 }
 
 #[test]
@@ -192,12 +164,14 @@ fn a_preview_says_what_a_pass_then_does_and_changes_nothing_itself() {
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    let mut reconciler = Reconciler::new(settings).unwrap();
-    let preview = pass(&node, &mut reconciler, &world, Cause::Preview);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    let preview = node.pass(&mut reconciler, &world, Cause::Preview);
     assert_eq!(node.rules(Family::Ipv4), [""; 0]);
-    assert!(!node.path("run").exists() && !node.path("lib/tables.json").exists());
-    assert_eq!(texts(&preview), texts(&pass(&node, &mut reconciler, &world, Cause::Start)));
+    // The kubelet made it.
+    assert_eq!(fs::read_dir(node.path("run")).unwrap().count(), 0);
+    assert!(!node.path("lib/tables.json").exists());
+    assert_eq!(texts(&preview), texts(&node.pass(&mut reconciler, &world, Cause::Start)));
 }
 
 #[test]
@@ -210,8 +184,8 @@ fn a_vnic_that_cannot_be_configured_keeps_no_other_from_it_and_stays_out_of_the_
     let mut broken = vnic("broken", 34);
     // No neighbour of anybody's: the kernel refuses a route through it.
     broken["virtualRouterIp"] = "224.0.0.1".into();
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33), broken], &settings);
-    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33), broken], &settings);
+    let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
     let conditions: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.subject.as_deref(), it.blocks())).collect();
     assert_eq!(conditions, [(Reason::HostNetworkFailed, Some("ocid1.vnic.oc1.iad.broken"), false)]);
     assert!(pass.usable && pass.is_ready());
@@ -227,16 +201,41 @@ fn settings_that_cannot_be_written_make_the_node_unusable_and_say_why() {
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
     let settings = node.settings(&["--sysctl-root", "/nowhere"]);
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
     assert!(!pass.usable && !pass.is_ready());
     let condition = &pass.conditions[0];
     assert_eq!(condition.reason, Reason::HostNetworkFailed);
     assert!(condition.message.contains("ip_forward"), "{condition}");
     // Nothing that merely follows from it.
     let others = pass.conditions.iter().filter(|it| it.blocks() && it.reason != Reason::HostNetworkFailed);
-    assert_eq!(others.collect::<Vec<_>>(), Vec::<&oke_node_agent::condition::Condition>::new());
+    assert_eq!(others.map(|it| it.reason).collect::<Vec<_>>(), []);
     assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+}
+
+/// So that what the tests here call is in the container, and what they prove is proven of it.
+#[test]
+fn without_a_privilege_of_its_container_a_pass_fails_where_that_is_needed() {
+    let lacking = |lack: &dyn Fn(&Node, Container) -> Container| {
+        let node = Node::new();
+        node.plug("ens5", 33);
+        node.publish("SUCCESS", &[("pods", 33)]);
+        let settings = node.settings(&[]);
+        let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+        let pass = node.first_pass_in(&lack(&node, node.container()), &settings, &world);
+        let reasons: BTreeSet<_> = pass.conditions.iter().map(|it| it.reason).collect();
+        (pass.is_ready(), reasons, node.rules(Family::Ipv4).len())
+    };
+    let reasons = |reasons: &[Reason]| reasons.iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(lacking(&|_, whole| whole), (true, reasons(&[]), 5));
+    let capability = lacking(&|_, whole| whole.without_capability("NET_ADMIN"));
+    assert_eq!(capability, (false, reasons(&[Reason::HostNetworkFailed]), 0));
+    let settings = lacking(&|_, whole| whole.without_volume("/proc/sys/net".as_ref()));
+    assert_eq!((settings.0, settings.1), (false, reasons(&[Reason::HostNetworkFailed])));
+    for below in ["bin", "net.d"] {
+        let (ready, found, _) = lacking(&|node, whole| whole.without_volume(&node.path(below)));
+        assert_eq!((ready, found), (false, reasons(&[Reason::InstallerFailed])), "{below}");
+    }
 }
 
 #[test]
@@ -251,8 +250,8 @@ fn foreign_routes_and_rules_stay_even_in_a_table_of_ours() {
     };
     node.on(foreign);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["192.168.0.0/16 10.0.10.1"]);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
 }
@@ -263,12 +262,12 @@ fn tables_survive_the_loss_of_their_file() {
     node.plug("ens5", 33);
     node.plug("ens6", 34);
     let settings = node.settings(&[]);
-    let both = world(&node, vec![vnic("primary", 10), vnic("a", 33), vnic("b", 34)], &settings);
-    pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &both, Cause::Start);
-    std::fs::remove_file(node.path("lib/tables.json")).unwrap();
+    let both = node.world(vec![vnic("primary", 10), vnic("a", 33), vnic("b", 34)], &settings);
+    node.pass(&mut node.reconciler(&settings), &both, Cause::Start);
+    fs::remove_file(node.path("lib/tables.json")).unwrap();
     // Listed the other way round: without memory, b would get a's table.
-    let turned = world(&node, vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
-    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &turned, Cause::Start);
+    let turned = node.world(vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
+    let pass = node.pass(&mut node.reconciler(&settings), &turned, Cause::Start);
     assert_eq!(texts(&pass), [""; 0]);
     assert!(node.path("lib/tables.json").exists());
 }
@@ -278,21 +277,22 @@ fn a_tables_file_that_cannot_be_used_or_written_takes_nothing_down() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);
-    let world = world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
     let file = node.path("lib/tables.json");
     for (content, left) in [(r#"{"version":2,"slots":{}}"#, true), ("{half", false)] {
-        std::fs::write(&file, content).unwrap();
-        let pass = pass(&node, &mut Reconciler::new(settings.clone()).unwrap(), &world, Cause::Start);
+        fs::write(&file, content).unwrap();
+        let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
         assert_eq!(texts(&pass), [""; 0], "{content}");
         assert_eq!(pass.conditions.iter().filter(|it| it.reason == Reason::StateFailed).count(), 1, "{content}");
-        assert_eq!(std::fs::read_to_string(&file).unwrap() == content, left, "{content}");
+        assert_eq!(fs::read_to_string(&file).unwrap() == content, left, "{content}");
     }
     assert!(node.path("lib/tables.json.damaged").exists());
-    std::fs::remove_dir_all(node.path("lib")).unwrap();
-    std::fs::write(node.path("lib"), "a file where the directory should be").unwrap();
-    let pass = pass(&node, &mut Reconciler::new(settings).unwrap(), &world, Cause::Start);
+    // Nothing can be written where its directory should be.
+    let without = node.container().without_volume(&node.path("lib"));
+    let pass = node.first_pass_in(&without, &settings, &world);
     assert_eq!(texts(&pass), [""; 0]);
+    assert!(pass.conditions.iter().any(|it| it.reason == Reason::StateFailed), "{:#?}", pass.conditions);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
 }
 
@@ -302,17 +302,17 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
     node.plug("ens5", 33);
     node.plug("ens6", 34);
     let settings = node.settings(&[]);
-    let (begun, mut reconciler) = (Instant::now(), Reconciler::new(settings.clone()).unwrap());
-    let one = world(&node, vec![vnic("primary", 10), vnic("a", 33)], &settings);
-    pass(&node, &mut reconciler, &one, Cause::Start);
-    let other = world(&node, vec![vnic("primary", 10), vnic("b", 34)], &settings);
-    pass(&node, &mut reconciler, &other, Cause::Sources);
+    let (begun, mut reconciler) = (Instant::now(), node.reconciler(&settings));
+    let one = node.world(vec![vnic("primary", 10), vnic("a", 33)], &settings);
+    node.pass(&mut reconciler, &one, Cause::Start);
+    let other = node.world(vec![vnic("primary", 10), vnic("b", 34)], &settings);
+    node.pass(&mut reconciler, &other, Cause::Sources);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
     // Not at once: the agent is young, and the list may only be short for a moment.
     assert!(node.routes(Family::Ipv4, 1000).len() == 2 || begun.elapsed() > settings.detach_grace);
     let reconciler = RefCell::new(reconciler);
     let gone = || {
-        pass(&node, &mut reconciler.borrow_mut(), &other, Cause::Timer);
+        node.pass(&mut reconciler.borrow_mut(), &other, Cause::Timer);
         node.routes(Family::Ipv4, 1000).is_empty()
     };
     wait_for("the routes to go", gone, String::new);
@@ -328,9 +328,9 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
             "1537 10.0.34.7/32 all 1001"
         ]
     );
-    pass(&node, &mut reconciler, &other, Cause::Timer);
-    let both = world(&node, vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
-    pass(&node, &mut reconciler, &both, Cause::Sources);
+    node.pass(&mut reconciler, &other, Cause::Timer);
+    let both = node.world(vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
+    node.pass(&mut reconciler, &both, Cause::Sources);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
 }
 
@@ -339,9 +339,9 @@ fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);
-    let (mut reconciler, begun) = (Reconciler::new(settings.clone()).unwrap(), Instant::now());
-    let old = world(&node, vec![vnic("primary", 10), vnic("a", 33)], &settings);
-    pass(&node, &mut reconciler, &old, Cause::Start);
+    let (mut reconciler, begun) = (node.reconciler(&settings), Instant::now());
+    let old = node.world(vec![vnic("primary", 10), vnic("a", 33)], &settings);
+    node.pass(&mut reconciler, &old, Cause::Start);
     node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
         socket.add_address(&netlink::Address::new(index, "192.0.2.5/32".parse().unwrap())).unwrap();
@@ -361,13 +361,13 @@ fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
     };
     let mut changed = vnic("a", 33);
     changed["privateIp"] = "10.0.33.9".into();
-    let new = world(&node, vec![vnic("primary", 10), changed], &settings);
-    fine(&pass(&node, &mut reconciler, &new, Cause::Sources));
+    let new = node.world(vec![vnic("primary", 10), changed], &settings);
+    fine(&node.pass(&mut reconciler, &new, Cause::Sources));
     assert_eq!(addresses(), ["10.0.33.9/32", "192.0.2.5/32"]);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
-    assert_eq!(texts(&pass(&node, &mut reconciler, &new, Cause::Kernel)), [""; 0]);
-    let none = world(&node, vec![vnic("primary", 10)], &settings);
-    fine(&pass(&node, &mut reconciler, &none, Cause::Sources));
+    assert_eq!(texts(&node.pass(&mut reconciler, &new, Cause::Kernel)), [""; 0]);
+    let none = node.world(vec![vnic("primary", 10)], &settings);
+    fine(&node.pass(&mut reconciler, &none, Cause::Sources));
     assert_eq!(addresses(), ["192.0.2.5/32"]);
     let everywhere = ["512 all all 999", "1000 all 169.254.169.254/32 main", "1024 all all fwmark 0x1000/0x1046 main"];
     assert_eq!(node.rules(Family::Ipv4), everywhere);
@@ -378,13 +378,9 @@ fn a_pass_that_finds_nothing_to_do_is_short() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);
-    let world = Arc::new(world(&node, vec![vnic("primary", 10), vnic("pods", 33)], &settings));
-    let mut reconciler = Reconciler::new(settings).unwrap();
-    pass(&node, &mut reconciler, &world, Cause::Start);
+    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    node.pass(&mut reconciler, &world, Cause::Start);
     // Not a benchmark: only that nobody put a binary's digest or a process start into the path of a repair.
-    in_time(SECOND / 2, "a pass", || {
-        let begun = Instant::now();
-        pass(&node, &mut reconciler, &world, Cause::Kernel);
-        begun.elapsed()
-    });
+    in_time(SECOND / 2, "a pass", || node.timed_pass(&mut reconciler, &world, Cause::Kernel).1);
 }

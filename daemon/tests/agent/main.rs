@@ -7,6 +7,7 @@
 mod aftercare;
 mod attachments;
 mod bundle;
+mod called;
 mod configuration;
 mod dead;
 mod files;

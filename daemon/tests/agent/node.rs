@@ -7,13 +7,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use clap::Parser;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, Rule, Socket};
-use oke_node_agent::Args;
-use oke_node_agent::pass::Pass;
-use oke_node_agent::settings::Settings;
 use sandbox::{Container, Image, spawn_first};
 use serde_json::{Value, json};
 use vcn::{Family, IfName, MacAddr, TableId};
@@ -109,7 +105,7 @@ impl Node {
     }
 
     /// The options of every agent here, less those that `more` says otherwise.
-    fn options(&self, more: &[&str]) -> Vec<String> {
+    pub(crate) fn options(&self, more: &[&str]) -> Vec<String> {
         [
             ("--imds-base-url", self.metadata.base_url()),
             ("--listen", PORT.into()),
@@ -121,27 +117,6 @@ impl Node {
         .filter(|(option, _)| !more.contains(option))
         .flat_map(|(option, value)| [option.to_owned(), value])
         .collect()
-    }
-
-    /// The options that keep code of the agent's that is called from here inside this node's directory.
-    fn places(&self) -> Vec<String> {
-        [
-            ("--state-dir", "run"),
-            ("--data-dir", "lib"),
-            ("--cni-bin-dir", "bin"),
-            ("--cni-conf-dir", "net.d"),
-            ("--source-dir", "source"),
-            ("--host-root", "host"),
-        ]
-        .into_iter()
-        .flat_map(|(option, below)| [option.to_owned(), self.path(below).display().to_string()])
-        .collect()
-    }
-
-    pub(crate) fn settings(&self, more: &[&str]) -> Arc<Settings> {
-        let arguments = ["oke-node-agent".to_owned()].into_iter().chain(self.options(more)).chain(self.places());
-        let arguments = arguments.chain(more.iter().map(|word| (*word).to_owned()));
-        Arc::new(Settings::new(Args::parse_from(arguments).options).unwrap())
     }
 
     /// Works on the other ends of its links, which have the same names.
@@ -172,27 +147,36 @@ impl Node {
         self.start(self.container().without_capability(capability), &[])
     }
 
-    /// The agent's container, with the volumes in this node's directory.
-    fn container(&self) -> Container {
-        let container = Container::node_agent().unwrap();
+    /// The agent's container.
+    pub(crate) fn container(&self) -> Container {
+        let container = self.placed(Container::node_agent().unwrap());
         let conf = self.path("conf");
         let container = if conf.exists() { container.with_config_map("oke-node-agent", &conf) } else { container };
-        let container = match self.api_server.get() {
+        match self.api_server.get() {
             Some((host, port)) => container.with_api_server(&self.path("secrets"), host, port),
             None => container,
-        };
-        VOLUMES
-            .iter()
-            .fold(container, |container, (host, below)| container.with_volume_at(host.as_ref(), &self.path(below)))
+        }
     }
 
-    /// Its command there. The shell is for the plugins of these tests, which are scripts.
-    fn command(&self, container: &Container) -> Command {
-        let image = Image::default()
+    /// A container with its volumes in this node's directory.
+    pub(crate) fn placed(&self, container: Container) -> Container {
+        let place = |container: Container, (host, below): &(&str, &str)| {
+            container.with_volume_at(host.as_ref(), &self.path(below))
+        };
+        VOLUMES.iter().fold(container, place)
+    }
+
+    /// What it brings to this node. The shell is for the plugins of these tests, which are scripts.
+    pub(crate) fn image(&self) -> Image {
+        Image::default()
             .file(PROGRAM, env!("CARGO_BIN_EXE_oke-node-agent"))
             .file("/usr/libexec/vcn-native", self.path("source"))
-            .file("/bin/sh", "/bin/sh");
-        container.command(&image).unwrap()
+            .file("/bin/sh", "/bin/sh")
+    }
+
+    /// Its command there.
+    fn command(&self, container: &Container) -> Command {
+        container.command(&self.image()).unwrap()
     }
 
     fn start(&self, container: Container, more: &[&str]) -> Agent {
@@ -215,8 +199,13 @@ impl Node {
 
     /// The same: its exit status and what it says on each of its outputs.
     pub(crate) fn output(&self, subcommand: &[&str]) -> Output {
+        self.output_of(|command| command.args(subcommand).args(self.options(subcommand)))
+    }
+
+    /// The same of the program with nothing but the manifest's environment and what else it is told.
+    pub(crate) fn output_of(&self, tell: impl FnOnce(&mut Command) -> &mut Command) -> Output {
         let mut command = self.command(&self.container().running([PROGRAM]));
-        command.args(subcommand).args(self.options(subcommand));
+        tell(&mut command);
         self.inside(|| command.stderr(Stdio::piped()).output().unwrap())
     }
 
@@ -346,9 +335,4 @@ pub(crate) fn native_pod_network(state: &str, vnics: &[(&str, u8)], dual: bool) 
 
 pub(crate) fn name(text: &str) -> IfName {
     text.parse().unwrap()
-}
-
-/// What a pass changed, in its own words.
-pub(crate) fn texts(pass: &Pass) -> Vec<&str> {
-    pass.changes.iter().map(|change| change.text.as_str()).collect()
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::process::Command;
 use std::time::Duration;
 
-use installer::{Removed, Uninstall};
+use installer::Removed;
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::Cluster;
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
+use crate::uninstaller::uninstall;
 
 const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
 
@@ -295,14 +296,8 @@ fn a_file_that_was_anothers_is_named_and_left_for_the_uninstaller_which_gives_it
     let [failed] = &failed[..] else { panic!("{}", agent.log()) };
     assert!(failed["why"].as_str().unwrap().contains("giving it to its owner failed"), "{failed}");
 
-    let how = Uninstall { sysctl_root: "/proc/sys".into(), host_root: node.path("host"), force: false, dry_run: false };
-    let settings = node.settings(&[]);
-    let removal = node.inside(|| installer::uninstall(&settings.installer, how));
+    let removal = uninstall(node);
     assert_eq!(removal.status(), Removed::All, "{removal}");
-    // Seen from here these are no mount points, which stay.
-    for directory in ["run", "lib"] {
-        fs::DirBuilder::new().mode(0o700).create(node.path(directory)).unwrap();
-    }
     same(&looks(node), &before, &agent);
     assert_eq!(fs::metadata(&theirs).unwrap().uid(), 1000);
 }

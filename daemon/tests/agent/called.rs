@@ -1,0 +1,91 @@
+//! The agent's code, called by a test and not by the agent's program: in the very container that the program gets. Nothing
+//! else here may call it; house-lint looks after that.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::NativePodNetwork;
+use clap::Parser;
+use imds::{FakeMetadata, Metadata as _};
+use oke_node_agent::metrics::Metrics;
+use oke_node_agent::npn::FakeNativePodNetworks;
+use oke_node_agent::pass::{Cause, Pass};
+use oke_node_agent::reconcile::Reconciler;
+use oke_node_agent::settings::Settings;
+use oke_node_agent::world::World;
+use oke_node_agent::{Args, gather};
+use sandbox::Container;
+use serde_json::Value;
+
+use crate::node::Node;
+
+impl Node {
+    /// What the agent's program would go by: the manifest's environment, and the options that it gets here.
+    pub(crate) fn settings(&self, more: &[&str]) -> Arc<Settings> {
+        let manifest = Container::node_agent().unwrap();
+        // A variable's option has its name.
+        let said = manifest.environment().iter().map(|(name, value)| {
+            let option = format!("--{}", name.to_lowercase().replace('_', "-"));
+            (option, value.clone())
+        });
+        let said = said.filter(|(option, _)| !more.contains(&option.as_str()));
+        let said = said.flat_map(|(option, value)| [option, value]);
+        let words = ["oke-node-agent".to_owned()].into_iter().chain(said).chain(self.options(more));
+        let words = words.chain(more.iter().map(|word| (*word).to_owned()));
+        Arc::new(Settings::new(Args::try_parse_from(words).unwrap().options).unwrap())
+    }
+
+    /// Calls code in the agent's container.
+    fn call<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.call_in(&self.container(), work)
+    }
+
+    /// The same in another one on this node.
+    pub(crate) fn call_in<T: Send>(&self, container: &Container, work: impl FnOnce() -> T + Send) -> T {
+        self.inside(|| container.run(&self.image(), work).unwrap())
+    }
+
+    /// What the sources of a node say, asked as the agent asks.
+    pub(crate) fn world(&self, vnics: Vec<Value>, settings: &Settings) -> World {
+        self.metadata.set_vnics(vnics);
+        let npns = FakeNativePodNetworks::default();
+        npns.set(std::fs::read(self.npn()).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
+        self.call(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let real = imds::Imds::new(&self.metadata.base_url(), imds::Policy::default()).unwrap();
+                let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
+                let mut world = World::default();
+                gather::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
+                world
+            })
+        })
+    }
+
+    /// One that starts here.
+    pub(crate) fn reconciler(&self, settings: &Arc<Settings>) -> Reconciler {
+        self.call(|| Reconciler::new(Arc::clone(settings)).unwrap())
+    }
+
+    pub(crate) fn pass(&self, reconciler: &mut Reconciler, world: &World, cause: Cause) -> Pass {
+        self.timed_pass(reconciler, world, cause).0
+    }
+
+    /// The same, and how long it took; making a container is none of it.
+    pub(crate) fn timed_pass(&self, reconciler: &mut Reconciler, world: &World, cause: Cause) -> (Pass, Duration) {
+        self.call(|| {
+            let begun = Instant::now();
+            (reconciler.pass(world, cause), begun.elapsed())
+        })
+    }
+
+    /// The first pass of an agent whose container lacks something.
+    pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &World) -> Pass {
+        self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().pass(world, Cause::Start))
+    }
+}
+
+/// What a pass changed, in its own words.
+pub(crate) fn texts(pass: &Pass) -> Vec<&str> {
+    pass.changes.iter().map(|change| change.text.as_str()).collect()
+}

@@ -1,0 +1,19 @@
+//! The code of `oke-cni-installer uninstall`, called in the container of `manifests/uninstall.yaml`.
+
+use installer::{Removal, Uninstall};
+use sandbox::Container;
+
+use crate::node::Node;
+
+/// What that pod does on a node.
+pub(crate) fn uninstall(node: &Node) -> Removal {
+    let container = node.placed(Container::uninstaller().unwrap());
+    let variable = |name: &str| {
+        let (_, value) = container.environment().iter().find(|(known, _)| known == name).unwrap();
+        value.into()
+    };
+    let (sysctl_root, host_root) = (variable("SYSCTL_ROOT"), variable("HOST_ROOT"));
+    let how = Uninstall { sysctl_root, host_root, force: false, dry_run: false };
+    let settings = node.settings(&[]);
+    node.call_in(&container, || installer::uninstall(&settings.installer, how))
+}
