@@ -8,10 +8,12 @@
 //!                                 └─▶ modules      every file is part of some target
 //!   the files ───────▶ tree ──────┬─▶ headers      `//!` on top, at most 400 lines
 //!                      source     ├─▶ exceptions   how `unsafe` may be allowed
+//!                                 ├─▶ containers   what tests may start and call only in a container
 //!                                 └─▶ links        paths named in documents exist
 //!   logs of cargo test ──────────────▶ tiers       the tests that must run did
 //! ```
 
+pub mod containers;
 pub mod exceptions;
 pub mod finding;
 pub mod floors;
@@ -50,6 +52,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(modules::check(&workspace, &tree));
     findings.extend(headers::check(&tree));
     findings.extend(exceptions::check(&tree));
+    findings.extend(containers::check(&tree));
     findings.extend(links::check(&tree));
 
     for finding in &findings {
