@@ -103,10 +103,10 @@ pub struct Options {
     /// The name of the lease
     #[arg(long, global = true, env = "LEASE_NAME", default_value = "oke-node-controller", value_name = "NAME", help_heading = AT_START)]
     pub lease_name: String,
-    /// How long the lease is good without being renewed, in seconds: so long nobody works after the one that does was
+    /// How long the lease is good without being renewed, in whole seconds: so long nobody works after the one that does was
     /// killed
-    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15.0, value_name = "SECONDS", help_heading = AT_START)]
-    pub lease_seconds: f64,
+    #[arg(long, global = true, env = "LEASE_SECONDS", default_value_t = 15, value_parser = whole_seconds, value_name = "SECONDS", help_heading = AT_START)]
+    pub lease_seconds: u16,
     /// What the cluster is called in the tags of VNICs; the uid of the namespace kube-system when nothing is said. With
     /// another name all VNICs are tagged anew, and those whose VnicAttachments are gone are not told of any more
     #[arg(long, global = true, env = "CLUSTER_ID", value_name = "NAME", help_heading = AT_START)]
@@ -166,6 +166,11 @@ pub struct Options {
     /// it, that looking at it would take more than a third of the requests
     #[arg(long, global = true, env = "RETRY_MOST_SECONDS", default_value_t = 120.0, value_name = "SECONDS")]
     pub retry_most_seconds: f64,
+}
+
+/// A lease in Kubernetes knows no others.
+fn whole_seconds(text: &str) -> Result<u16, &'static str> {
+    text.parse().map_err(|_| "expected a whole number of seconds")
 }
 
 /// Every key.

@@ -10,6 +10,8 @@
 //! many; hence our own.)
 
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -24,13 +26,28 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::settings::LeaseSettings;
 use record::{Record, Step, decide};
 
+/// The most time for giving it back: a kubelet's patience with the whole process is ten seconds.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+
+/// Whose the lease is after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    Theirs,
+    /// It changed between being read and being written.
+    Unknown,
+}
+
 /// A lease, held or not.
 #[derive(Debug)]
 pub struct Lease {
     api: Api<Object>,
     name: String,
     me: String,
-    duration: Duration,
+    /// What is written is what is kept to: of a fraction, others would not know.
+    seconds: u16,
+    /// 0.0–1.0, for jitter.
+    chance: fn() -> f64,
     /// The record as it was last read, and since when it is like that.
     seen: Option<(Record, Instant)>,
     /// When the last request that made or kept it ours was sent.
@@ -38,14 +55,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that is not held yet.
+    /// A lease that is not held yet. `chance` is in 0.0–1.0, for the jitter of those who wait.
     #[must_use]
-    pub fn new(client: Client, settings: &LeaseSettings, me: String) -> Self {
+    pub fn new(client: Client, settings: &LeaseSettings, me: String, chance: fn() -> f64) -> Self {
         Self {
             api: Api::namespaced(client, &settings.namespace),
             name: settings.name.clone(),
             me,
-            duration: settings.duration,
+            seconds: settings.seconds,
+            chance,
             seen: None,
             renewed: None,
         }
@@ -57,8 +75,8 @@ impl Lease {
         let mut told = None;
         loop {
             match self.attempt().await {
-                Ok(true) => return,
-                Ok(false) => {
+                Ok(Whose::Ours) => return,
+                Ok(Whose::Theirs | Whose::Unknown) => {
                     answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
                     if told != Some(Ok(holder.clone())) {
@@ -74,7 +92,7 @@ impl Lease {
                     }
                 }
             }
-            sleep(self.period()).await;
+            sleep(self.period().mul_f64(0.75 + (self.chance)().clamp(0.0, 1.0) / 4.0)).await;
         }
     }
 
@@ -83,7 +101,7 @@ impl Lease {
         loop {
             sleep(self.period()).await;
             let Some(renewed) = self.renewed else { return anyhow::anyhow!("the lease was never held") };
-            let end = renewed + self.duration.mul_f64(2.0 / 3.0);
+            let end = renewed + self.duration().mul_f64(2.0 / 3.0);
             // A request that hangs must not outlast the lease.
             match timeout_at(end, self.renew_until(end)).await {
                 Ok(Ok(())) => {}
@@ -100,14 +118,16 @@ impl Lease {
             return;
         };
         let free = self.object(&record, None);
-        let _ = timeout(self.period(), self.api.replace(&self.name, &PostParams::default(), &free)).await;
+        let _ =
+            timeout(self.period().min(GIVING_BACK), self.api.replace(&self.name, &PostParams::default(), &free)).await;
     }
 
     async fn renew_until(&mut self, end: Instant) -> anyhow::Result<()> {
         loop {
             let problem = match self.attempt().await {
-                Ok(true) => return Ok(()),
-                Ok(false) => bail!("another one took the lease"),
+                Ok(Whose::Ours) => return Ok(()),
+                Ok(Whose::Theirs) => bail!("another one took the lease"),
+                Ok(Whose::Unknown) => anyhow::anyhow!("the lease was written meanwhile"),
                 Err(error) => error,
             };
             tracing::warn!(event = "lease.not_renewed", error = format!("{problem:#}"));
@@ -118,14 +138,14 @@ impl Lease {
         }
     }
 
-    /// One attempt to have it or to keep it: whether it is ours.
-    async fn attempt(&mut self) -> anyhow::Result<bool> {
+    /// One attempt to have it or to keep it.
+    async fn attempt(&mut self) -> anyhow::Result<Whose> {
         // At least a second: API servers are slower than short leases of tests.
-        let patience = self.duration.div_f64(3.0).max(Duration::from_secs(1));
+        let patience = self.duration().div_f64(3.0).max(Duration::from_secs(1));
         timeout(patience, self.attempt_once()).await.with_context(|| format!("no answer within {patience:?}"))?
     }
 
-    async fn attempt_once(&mut self) -> anyhow::Result<bool> {
+    async fn attempt_once(&mut self) -> anyhow::Result<Whose> {
         let now = Instant::now();
         let found = self.api.get_opt(&self.name).await.context("reading the lease")?;
         let record = found.map(|object| Record::of(&object));
@@ -137,7 +157,7 @@ impl Lease {
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         let params = PostParams::default();
         let written = match decide(record.as_ref(), unchanged, &self.me) {
-            Step::Wait => return Ok(false),
+            Step::Wait => return Ok(Whose::Theirs),
             Step::Create => self.api.create(&params, &self.object(&Record::default(), Some(&self.me))).await,
             Step::Write(record) => self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await,
         };
@@ -146,26 +166,29 @@ impl Lease {
                 self.seen = Some((Record::of(&object), now));
                 // Counted from before it was sent: it may have been written late.
                 self.renewed = Some(now);
-                Ok(true)
+                Ok(Whose::Ours)
             }
-            // Somebody was faster.
+            // Somebody was faster, be it a write of our own that was given up and came late.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 self.seen = None;
-                Ok(false)
+                Ok(Whose::Unknown)
             }
             Err(error) => Err(error).context("writing the lease"),
         }
     }
 
+    fn duration(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
+    }
+
     fn period(&self) -> Duration {
-        self.duration.div_f64(10.0)
+        self.duration().div_f64(10.0)
     }
 
     /// The object that makes it ours, or nobody's; refused when it changed since `record` was read.
     fn object(&self, record: &Record, holder: Option<&str>) -> Object {
         let now = MicroTime(Timestamp::now());
         let same = record.holder.as_deref() == holder;
-        let seconds = i32::try_from(self.duration.as_secs().max(1)).unwrap_or(i32::MAX);
         Object {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -174,7 +197,7 @@ impl Lease {
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(holder.unwrap_or_default().to_owned()),
-                lease_duration_seconds: Some(seconds),
+                lease_duration_seconds: Some(self.seconds.into()),
                 acquire_time: if same { record.acquired.map(MicroTime) } else { Some(now.clone()) },
                 renew_time: Some(now),
                 lease_transitions: Some(record.transitions + i32::from(!same && holder.is_some())),

@@ -136,7 +136,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
     let client = kubernetes().await?;
-    let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone());
+    let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
         version = env!("CARGO_PKG_VERSION"),

@@ -39,8 +39,8 @@ pub struct LeaseSettings {
     pub name: String,
     /// What this process is called, where it was said.
     pub identity: Option<String>,
-    /// How long it is good without being renewed.
-    pub duration: Duration,
+    /// For how many seconds it is good without being renewed.
+    pub seconds: u16,
 }
 
 /// How the OCI API is reached.
@@ -92,6 +92,9 @@ pub enum SettingsError {
         /// The most.
         most: f64,
     },
+    /// A lease that ends before it can be renewed, or not while somebody waits.
+    #[error("--lease-seconds is {0}, which is not between 1 and 300")]
+    Lease(u16),
     /// A rate that is none.
     #[error("--requests-per-second is {0}, which is not between 0.5 and 1000")]
     Rate(f64),
@@ -139,7 +142,7 @@ impl Settings {
             namespace: name("--namespace", options.namespace, LONGEST_NAME)?,
             name: name("--lease-name", options.lease_name, LONGEST_NAME)?,
             identity: said(options.identity).map(|text| name("--identity", text, LONGEST_NAME)).transpose()?,
-            duration: interval("--lease-seconds", options.lease_seconds, (1.0, 300.0))?,
+            seconds: lease(options.lease_seconds)?,
         };
         let cluster_id = said(options.cluster_id);
         let cluster_id = cluster_id.map(|text| name("--cluster-id", text, LONGEST_CLUSTER_ID)).transpose()?;
@@ -202,6 +205,10 @@ fn realm(text: String) -> Result<RealmDomain, SettingsError> {
     RealmDomain::new(&text).map_err(|_| SettingsError::Realm(text))
 }
 
+fn lease(seconds: u16) -> Result<u16, SettingsError> {
+    if (1..=300).contains(&seconds) { Ok(seconds) } else { Err(SettingsError::Lease(seconds)) }
+}
+
 fn interval(option: &'static str, seconds: f64, (least, most): (f64, f64)) -> Result<Duration, SettingsError> {
     if (least..=most).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
@@ -240,7 +247,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_names_its_option() {
         for (arguments, option) in [
-            (["--lease-seconds", "0.5"], "--lease-seconds"),
+            (["--lease-seconds", "0"], "--lease-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
             (["--poll-seconds", "61"], "--poll-seconds"),
             (["--requests-per-second", "0"], "--requests-per-second"),
@@ -253,6 +260,13 @@ mod tests {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");
         }
+    }
+
+    #[test]
+    fn a_lease_is_of_whole_seconds() {
+        let error = Args::try_parse_from(["oke-node-controller", "--lease-seconds", "1.9"]).unwrap_err();
+        assert!(error.to_string().contains("expected a whole number of seconds"), "{error}");
+        assert_eq!(read(&["--lease-seconds", "2"]).unwrap().lease.seconds, 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
@@ -70,6 +70,24 @@ async fn the_one_that_cannot_renew_it_ends_by_itself() {
     wait_for("it has ended", async || one.ended().is_some()).await;
     assert_eq!(one.ended().unwrap().code(), Some(1));
     assert!(one.log().contains("the lease is lost"), "{}", one.log());
+}
+
+/// When it ended, its last words tell: whoever waits for it here may wait for a busy machine.
+#[tokio::test]
+async fn the_one_that_gets_no_answer_any_more_ends_before_another_may_take_the_lease() {
+    let mut scene = Scene::new().await;
+    let good = Duration::from_secs(15);
+    scene.environment.insert("LEASE_SECONDS".to_owned(), good.as_secs().to_string());
+    let mut one = scene.controller("one");
+    wait_for("it leads", async || one.leads()).await;
+    let renewed = SystemTime::from(renewed(&scene).await);
+    scene.kubernetes.freeze().unwrap();
+    wait_for("it has ended", async || one.ended().is_some()).await;
+    assert!(one.log().contains("the lease is lost"), "{}", one.log());
+    let ended = one.spoke().duration_since(renewed).unwrap();
+    println!("{ended:?} after it was renewed");
+    assert!(ended < good, "{ended:?} after it was renewed");
+    scene.kubernetes.thaw().unwrap();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// A running controller; killed when dropped.
 pub(crate) struct Controller {
@@ -97,6 +97,11 @@ impl Controller {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(what)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// When it wrote to its log last.
+    pub(crate) fn spoke(&self) -> SystemTime {
+        std::fs::metadata(&self.log).unwrap().modified().unwrap()
     }
 
     pub(crate) fn log(&self) -> String {
