@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipam::{BootTime, Error, Pools, Store};
+use ipam::{BootTime, Error, Freed, Pools, Store};
 
 use crate::node::{boot, everything, pools, record, request, reserve};
 
@@ -152,10 +152,10 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
 fn an_address_listed_twice_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     for text in [
-        r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"]],["b-2",["10.9.1.1"]]],"freed":[]}"#,
-        r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"]]],"freed":[["10.9.1.1",5]]}"#,
-        r#"{"version":1,"bootId":"this","held":[],"freed":[["10.9.1.1",5],["10.9.1.1",6]]}"#,
-        r#"{"version":1,"bootId":"this","held":[["../../../etc/passwd",["10.9.1.1"]]],"freed":[]}"#,
+        r#"{"version":1,"bootId":"this","held":"a-1=10.9.1.1 b-2=10.9.1.1","freed":""}"#,
+        r#"{"version":1,"bootId":"this","held":"a-1=10.9.1.1","freed":"10.9.1.1@5"}"#,
+        r#"{"version":1,"bootId":"this","held":"","freed":"10.9.1.1@5 10.9.1.1@6"}"#,
+        r#"{"version":1,"bootId":"this","held":"../../../etc/passwd=10.9.1.1","freed":""}"#,
     ] {
         fs::write(dir.path().join("allocations.json"), text).unwrap();
         assert!(matches!(Store::new(dir.path(), boot()).read(), Err(Error::Damaged { .. })), "{text}");
@@ -163,13 +163,37 @@ fn an_address_listed_twice_is_damage() {
 }
 
 #[test]
-fn the_elements_of_the_lists_may_be_longer_than_ours() {
+fn an_element_that_is_not_one_is_damage_and_the_error_quotes_it() {
     let dir = tempfile::tempdir().unwrap();
-    let text = r#"{"version":1,"bootId":"this","held":[["a-1",["10.9.1.1"],7,{"x":1},2]],
-                   "freed":[["10.9.1.2",5,false,"later"],["10.9.1.3",6,true,[]]]}"#;
+    for (held, freed, quoted) in [
+        ("a-1", "", "\"a-1\""),
+        ("a-1=10.9.1.1,", "", "\"a-1=10.9.1.1,\""),
+        ("a-1=10.9.1.256", "", "\"a-1=10.9.1.256\""),
+        ("=10.9.1.1", "", "\"=10.9.1.1\""),
+        ("", "10.9.1.1", "\"10.9.1.1\""),
+        ("", "10.9.1.2@1 10.9.1.1@", "\"10.9.1.1@\""),
+        ("", "10.9.1.1@-1", "\"10.9.1.1@-1\""),
+        ("", "10.9.1.1@1!!", "\"10.9.1.1@1!!\""),
+        ("", "10.9.1@1", "\"10.9.1@1\""),
+    ] {
+        let text = format!(r#"{{"version":1,"bootId":"this","held":"{held}","freed":"{freed}"}}"#);
+        fs::write(dir.path().join("allocations.json"), &text).unwrap();
+        match Store::new(dir.path(), boot()).read() {
+            Err(Error::Damaged { source, .. }) => assert!(source.to_string().contains(quoted), "{text}: {source}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_index_that_another_program_wrote_anew_reads_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let text =
+        r#"{ "freed": "10.9.1.2@5  2603:c020:0:0:0::9\u0040\u0036! ", "held": "", "version": 1, "bootId": "this" }"#;
     fs::write(dir.path().join("allocations.json"), text).unwrap();
-    let freed = Store::new(dir.path(), boot()).read().unwrap().freed;
-    assert_eq!(freed.iter().map(|freed| (freed.at.0, freed.forgotten)).collect::<Vec<_>>(), [(5, false), (6, true)]);
+    let freed = Store::new(dir.path(), boot()).freed().unwrap();
+    let of = |address: &str, at, forgotten| Freed { address: address.parse().unwrap(), at: BootTime(at), forgotten };
+    assert_eq!(freed, [of("10.9.1.2", 5, false), of("2603:c020::9", 6, true)]);
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn what_was_forgotten_is_noted_unless_somebody_has_had_the_address_since() {
 fn a_file_of_a_newer_format_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("allocations.json");
-    let text = r#"{"version":2,"bootId":"this","held":[],"freed":[]}"#;
+    let text = r#"{"version":2,"bootId":"this","held":"","freed":""}"#;
     fs::write(&path, text).unwrap();
     assert!(matches!(Store::new(dir.path(), boot()).read(), Err(Error::TooNew { found: 2, .. })));
     assert_eq!(fs::read_to_string(&path).unwrap(), text);

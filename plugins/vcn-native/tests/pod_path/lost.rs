@@ -175,7 +175,7 @@ fn a_late_del_of_an_old_sandbox_takes_nothing_from_who_has_its_address_now() {
     node.in_host(|socket| socket.delete_link_named(&crate::node::name(&host_link)).unwrap());
     fs::write(
         index(&node),
-        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": [], "freed": [["10.0.0.9", 1]]}).to_string(),
+        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": "", "freed": "10.0.0.9@1"}).to_string(),
     )
     .unwrap();
     assert_eq!(address(&node.add(&new)), "10.0.0.8/32");
@@ -194,7 +194,7 @@ fn an_add_that_finds_no_address_but_anothers_leaves_that_pods_network_whole() {
     lose_records(&node);
     fs::write(
         index(&node),
-        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": [], "freed": [["10.0.0.8", 1]]}).to_string(),
+        json!({"version": 1, "bootId": BootId::current().unwrap(), "held": "", "freed": "10.0.0.8@1"}).to_string(),
     )
     .unwrap();
     let whole = node.snapshot();
