@@ -6,6 +6,7 @@
 //!   observed ─┘    else           ──▶ wish: attach, as far as shape and slot allow
 //! ```
 
+mod case;
 mod leaving;
 mod present;
 mod remembered;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AttachmentReason as Reason;
-use api::{ConditionType, NAME_TAG, VNIC_FINALIZER, VnicAttachment, condition};
+use api::{ConditionType, NAME_TAG, VnicAttachment};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
 
@@ -25,8 +26,8 @@ use super::forgotten::{self, Clock, Doubt};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
 use super::step::{Action, Step};
-use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
+use case::Case;
 pub use remembered::{Refused, Remembered};
 use slot::Slot;
 
@@ -63,15 +64,6 @@ pub struct Plan {
     pub queued: bool,
     /// VNICs with our tags whose objects are not there, or have another one.
     pub unclaimed: Vec<Uid>,
-}
-
-/// An object and its VNICs.
-struct Case<'a> {
-    object: &'a VnicAttachment,
-    name: String,
-    uid: Uid,
-    seen: Vec<&'a Seen>,
-    remembered: Remembered,
 }
 
 /// Plans.
@@ -130,9 +122,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
                 plan.waits = true;
                 case.as_told()
             }
-            (AttachmentState::Detaching, _) => {
-                Verdict::without_vnic(Reason::Detaching, "somebody detaches it; it is attached again when it is gone")
+            // It may be on its way out, as below.
+            (AttachmentState::Detaching, _) if state == InstanceState::Stopping && case.was_attached() => {
+                case.as_told()
             }
+            (AttachmentState::Detaching, _) => being_detached(case, live),
             _ => {
                 plan.unseen |= live.state() == AttachmentState::Attached;
                 attaching(case, live)
@@ -210,6 +204,18 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
     Verdict { facts, ..Verdict::without_vnic(reason, message) }
 }
 
+/// Nobody here detaches what is to stay. Which VNIC it was stays written until it is gone: that another one is asked for needs
+/// proof.
+fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
+    let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
+        Said::new(Reason::DetachedOutOfBand, "somebody is detaching it; another one is attached when it is gone")
+    } else {
+        // It may be the cloud itself, which takes back what it could not attach.
+        Said::new(Reason::Detaching, "the VNIC is going before it was there; another one is attached when it is gone")
+    };
+    Verdict { attached, ready: None, facts: case.facts_of(live) }
+}
+
 fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
     let attached = if live.state() == AttachmentState::Attached {
         Said::new(
@@ -221,7 +227,7 @@ fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
     } else {
         Said::new(Reason::Attaching, "the cloud is making the VNIC")
     };
-    Verdict { attached, ready: None, facts: Facts::default() }
+    Verdict { attached, ready: None, facts: case.facts_of(live) }
 }
 
 fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
@@ -255,124 +261,6 @@ impl Plan {
 
     fn attaches(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.action, Action::Attach(..))).count()
-    }
-}
-
-impl<'a> Case<'a> {
-    fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
-        let uid = object.uid().unwrap_or_default();
-        Self {
-            object,
-            name: object.name_any(),
-            seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
-            remembered: wanted.remembered.get(&uid).cloned().unwrap_or_default(),
-            uid,
-        }
-    }
-
-    fn age(&self) -> (Option<&k8s_openapi::jiff::Timestamp>, &str) {
-        (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
-    }
-
-    fn is_leaving(&self) -> bool {
-        self.object.metadata.deletion_timestamp.is_some()
-    }
-
-    fn has_finalizer(&self) -> bool {
-        self.object.finalizers().iter().any(|finalizer| finalizer == VNIC_FINALIZER)
-    }
-
-    fn has_name_of(&self, other: &Self) -> bool {
-        self.object.spec.vnic.name == other.object.spec.vnic.name
-    }
-
-    /// The attachment that is, will be or was last the object's; the one that its status names, should there be two.
-    fn live(&self) -> Option<&'a Seen> {
-        let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
-        let counts = || live().filter(|seen| seen.state().counts());
-        let named =
-            counts().find(|seen| self.told_vnic().is_some() && self.told_vnic() == seen.attachment.vnic_id.as_ref());
-        named.or_else(|| counts().next()).or_else(|| live().next())
-    }
-
-    /// How many VNICs it had that are gone.
-    fn dead(&self) -> usize {
-        self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached).count()
-    }
-
-    /// The VNIC that people were told of.
-    fn told_vnic(&self) -> Option<&vcn::Ocid> {
-        self.object.status.as_ref()?.vnic_id.as_ref()
-    }
-
-    fn told(&self, kind: ConditionType) -> Option<&condition::Condition> {
-        condition::find(&self.object.status.as_ref()?.conditions, kind)
-    }
-
-    /// Whether people were told of its VNIC: what is missing since was taken away by somebody else.
-    fn was_attached(&self) -> bool {
-        self.told_vnic().is_some()
-    }
-
-    /// Whether people were told of this one.
-    fn is_told_of(&self, seen: &Seen) -> bool {
-        self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
-    }
-
-    /// Whether the VNIC that people were told of is listed as DETACHED.
-    fn is_listed_gone(&self) -> bool {
-        let told = self.told_vnic();
-        let mut dead = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
-        told.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == told)
-    }
-
-    /// Whether people were told of a VNIC that no list has, neither alive nor dead.
-    fn is_missing(&self) -> bool {
-        self.was_attached() && self.live().is_none() && !self.is_listed_gone()
-    }
-
-    /// Whether the VNIC was seen while the object was being deleted, and is listed as DETACHED now. No other is asked for
-    /// after that.
-    fn was_taken_off(&self) -> bool {
-        self.is_leaving() && self.is_told(Reason::Detaching) && self.is_listed_gone()
-    }
-
-    /// What people were told last.
-    fn as_told(&self) -> Verdict {
-        let said = |told: &condition::Condition| {
-            Reason::from_word(&told.reason).map(|reason| Said::new(reason, told.message.clone()))
-        };
-        let last = tidings::last(self.object.status.as_ref());
-        Verdict {
-            attached: self.told(ConditionType::Attached).and_then(said).unwrap_or(last.attached),
-            ready: self.told(ConditionType::Ready).and_then(said),
-            ..last
-        }
-    }
-
-    /// What people were told last; this, where they were told nothing.
-    fn as_told_or(&self, reason: Reason, message: &str) -> Verdict {
-        if self.told(ConditionType::Attached).is_some() {
-            self.as_told()
-        } else {
-            Verdict::without_vnic(reason, message)
-        }
-    }
-
-    fn is_told(&self, reason: Reason) -> bool {
-        let told = self.told(ConditionType::Attached);
-        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(reason))
-    }
-
-    fn is_told_of_detachment(&self) -> bool {
-        self.is_told(Reason::DetachedOutOfBand)
-    }
-
-    /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
-    fn stays_gone(&self) -> bool {
-        let was_seen = tidings::was_seen_terminated(self.object.status.as_ref());
-        let is_seen = self.remembered.forgotten.is_err_and(Doubt::is_sight);
-        self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }
 }
 

@@ -4,6 +4,7 @@ mod addresses;
 mod attaching;
 mod crashes;
 mod crowd;
+mod detaching;
 mod failures;
 mod forgotten;
 mod keeping;

@@ -1,0 +1,145 @@
+//! An object with what is seen and remembered of it, and the questions that planning asks.
+
+use api::AttachmentReason as Reason;
+use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
+use kube::ResourceExt;
+use oci::AttachmentState;
+
+use super::{Remembered, Wanted};
+use crate::attachment::forgotten::Doubt;
+use crate::attachment::mark::Uid;
+use crate::attachment::observed::{Observed, Seen};
+use crate::attachment::tidings;
+use crate::attachment::verdict::{Facts, Said, Verdict};
+
+/// An object and its VNICs.
+pub(super) struct Case<'a> {
+    pub(super) object: &'a VnicAttachment,
+    pub(super) name: String,
+    pub(super) uid: Uid,
+    pub(super) seen: Vec<&'a Seen>,
+    pub(super) remembered: Remembered,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
+        let uid = object.uid().unwrap_or_default();
+        Self {
+            object,
+            name: object.name_any(),
+            seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
+            remembered: wanted.remembered.get(&uid).cloned().unwrap_or_default(),
+            uid,
+        }
+    }
+
+    pub(super) fn age(&self) -> (Option<&k8s_openapi::jiff::Timestamp>, &str) {
+        (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.object.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(super) fn has_finalizer(&self) -> bool {
+        self.object.finalizers().iter().any(|finalizer| finalizer == VNIC_FINALIZER)
+    }
+
+    pub(super) fn has_name_of(&self, other: &Self) -> bool {
+        self.object.spec.vnic.name == other.object.spec.vnic.name
+    }
+
+    /// The attachment that is, will be or was last the object's; the one that its status names, should there be two.
+    pub(super) fn live(&self) -> Option<&'a Seen> {
+        let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);
+        let counts = || live().filter(|seen| seen.state().counts());
+        let named =
+            counts().find(|seen| self.told_vnic().is_some() && self.told_vnic() == seen.attachment.vnic_id.as_ref());
+        named.or_else(|| counts().next()).or_else(|| live().next())
+    }
+
+    /// How many VNICs it had that are gone.
+    pub(super) fn dead(&self) -> usize {
+        self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached).count()
+    }
+
+    /// The VNIC that people were told of.
+    pub(super) fn told_vnic(&self) -> Option<&vcn::Ocid> {
+        self.object.status.as_ref()?.vnic_id.as_ref()
+    }
+
+    pub(super) fn told(&self, kind: ConditionType) -> Option<&condition::Condition> {
+        condition::find(&self.object.status.as_ref()?.conditions, kind)
+    }
+
+    /// Whether people were told of its VNIC: what is missing since was taken away by somebody else.
+    pub(super) fn was_attached(&self) -> bool {
+        self.told_vnic().is_some()
+    }
+
+    /// Whether people were told of this one.
+    pub(super) fn is_told_of(&self, seen: &Seen) -> bool {
+        self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
+    }
+
+    /// What is known of a VNIC that cannot be seen: what people were told of it.
+    pub(super) fn facts_of(&self, seen: &Seen) -> Facts {
+        if self.is_told_of(seen) { tidings::last(self.object.status.as_ref()).facts } else { Facts::default() }
+    }
+
+    /// Whether the VNIC that people were told of is listed as DETACHED.
+    pub(super) fn is_listed_gone(&self) -> bool {
+        let told = self.told_vnic();
+        let mut dead = self.seen.iter().filter(|seen| seen.state() == AttachmentState::Detached);
+        told.is_some() && dead.any(|seen| seen.attachment.vnic_id.as_ref() == told)
+    }
+
+    /// Whether people were told of a VNIC that no list has, neither alive nor dead.
+    pub(super) fn is_missing(&self) -> bool {
+        self.was_attached() && self.live().is_none() && !self.is_listed_gone()
+    }
+
+    /// Whether the VNIC was seen while the object was being deleted, and is listed as DETACHED now. No other is asked for
+    /// after that.
+    pub(super) fn was_taken_off(&self) -> bool {
+        self.is_leaving() && self.is_told(Reason::Detaching) && self.is_listed_gone()
+    }
+
+    /// What people were told last.
+    pub(super) fn as_told(&self) -> Verdict {
+        let said = |told: &condition::Condition| {
+            Reason::from_word(&told.reason).map(|reason| Said::new(reason, told.message.clone()))
+        };
+        let last = tidings::last(self.object.status.as_ref());
+        Verdict {
+            attached: self.told(ConditionType::Attached).and_then(said).unwrap_or(last.attached),
+            ready: self.told(ConditionType::Ready).and_then(said),
+            ..last
+        }
+    }
+
+    /// What people were told last; this, where they were told nothing.
+    pub(super) fn as_told_or(&self, reason: Reason, message: &str) -> Verdict {
+        if self.told(ConditionType::Attached).is_some() {
+            self.as_told()
+        } else {
+            Verdict::without_vnic(reason, message)
+        }
+    }
+
+    pub(super) fn is_told(&self, reason: Reason) -> bool {
+        let told = self.told(ConditionType::Attached);
+        told.is_some_and(|told| Reason::from_word(&told.reason) == Some(reason))
+    }
+
+    pub(super) fn is_told_of_detachment(&self) -> bool {
+        self.is_told(Reason::DetachedOutOfBand)
+    }
+
+    /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
+    pub(super) fn stays_gone(&self) -> bool {
+        let was_seen = tidings::was_seen_terminated(self.object.status.as_ref());
+        let is_seen = self.remembered.forgotten.is_err_and(Doubt::is_sight);
+        self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
+    }
+}

@@ -1,0 +1,116 @@
+//! A VNIC that somebody else detaches, seen before it is gone; and one that is there and not to be seen.
+
+use oci::{AttachmentState, InstanceState};
+
+use super::scene::Scene;
+use crate::attachment::sample::instance;
+use crate::work::Next;
+
+/// Somebody detaches the VNIC, which takes its time.
+async fn detach(scene: &Scene) -> vcn::Ocid {
+    let id = scene.live()[0].id.clone();
+    oci::Cloud::detach_vnic(&scene.cloud, &id, None).await.unwrap();
+    id
+}
+
+fn told_of_detachments(scene: &Scene) -> String {
+    let text = scene.metrics.text();
+    let line = text.lines().find(|line| line.starts_with("oke_node_controller_detached_out_of_band_total"));
+    line.unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_is_detaching_is_told_once_and_attached_again_when_it_is_gone() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let before = scene.vnic().await.id;
+    detach(&scene).await;
+    for _ in 0..3 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
+        assert_eq!((scene.status("a").vnic_id, scene.count("AttachVnic")), (Some(before.clone()), 1));
+        scene.restart();
+    }
+    scene.cloud.settle();
+    scene.look().await;
+    assert_eq!((scene.told("a")[0].as_str(), scene.count("AttachVnic")), ("False DetachedOutOfBand", 2));
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+    assert_ne!(scene.vnic().await.id, before);
+    assert_eq!(told_of_detachments(&scene), "oke_node_controller_detached_out_of_band_total 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_detached_and_missing_from_a_list_is_not_attached_without_proof() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let id = detach(&scene).await;
+    scene.look().await;
+    scene.restart();
+    scene.cloud.hide(&id, 2);
+    for _ in 0..2 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!((scene.told("a")[0].as_str(), scene.count("AttachVnic")), ("False DetachedOutOfBand", 1));
+    }
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_with_an_instance_that_stops_is_nobodys_doing() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let written = scene.statuses();
+    detach(&scene).await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Stopping);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!((scene.told("a")[1].as_str(), scene.statuses()), ("True Ready", written));
+    scene.cloud.terminate(&instance(1));
+    scene.look().await;
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "False NodeGone");
+    assert_eq!(told_of_detachments(&scene), "oke_node_controller_detached_out_of_band_total 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_before_it_was_there_is_attached_again_and_nobody_is_blamed() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.look().await;
+    scene.cloud.settle();
+    detach(&scene).await;
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False Detaching");
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
+    assert_eq!(told_of_detachments(&scene), "oke_node_controller_detached_out_of_band_total 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_attached_and_not_to_be_seen_is_not_attached_again_for_one_list_that_lacks_it() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let before = scene.status("a");
+    for _ in 0..2 {
+        scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+        scene.look().await;
+    }
+    assert_eq!((scene.told("a")[0].as_str(), scene.status("a").vnic_id), ("False Attaching", before.vnic_id));
+    scene.restart();
+    scene.cloud.hide(&scene.live()[0].id, 2);
+    for _ in 0..2 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.count("AttachVnic"), 1);
+    }
+    scene.settle().await;
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
+    // It is gone indeed.
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.settle().await;
+    assert_eq!(scene.live()[0].lifecycle_state, AttachmentState::Attached);
+    assert_eq!(told_of_detachments(&scene), "oke_node_controller_detached_out_of_band_total 1");
+}
