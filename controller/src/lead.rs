@@ -18,7 +18,7 @@ use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::events::Events;
 use crate::metrics::Now;
-use crate::profile::run::{GRACE, Profiles};
+use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::settings::Settings;
 use crate::store::{Store, follow_attachments, follow_nodes, follow_profiles};
 use crate::work::{self, Work};
@@ -63,6 +63,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         metrics: metrics.clone(),
         events: events.clone(),
         grace: GRACE,
+        round: ROUND,
         chance,
     };
     let surroundings = Surroundings { store: store.clone(), mark, events, metrics: metrics.clone(), configurations };

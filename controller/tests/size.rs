@@ -110,7 +110,8 @@ async fn make(client: &Client, profile: &str, template: &Value) -> String {
     let profile = VnicProfile::new(profile, serde_json::from_value(spec).unwrap());
     let stamp = Stamp::new(&profile, &Arc::new(template), &instance(), "10.255.255.254");
     let name = stamp.name.clone();
-    for (step, outcome) in apply(client, &[Step::Make(stamp)]).await {
+    let end = tokio::time::Instant::now() + Duration::from_secs(60);
+    for (step, outcome) in apply(client, &[&Step::Make(stamp)], end).await {
         outcome.unwrap_or_else(|error| panic!("{step}: {error}"));
     }
     name

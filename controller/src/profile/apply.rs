@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::plan::{Profile, Step, Target};
 use crate::attachment::objects::{is, params, put};
@@ -30,13 +30,17 @@ pub enum ApplyError {
     TimedOut,
 }
 
-/// Carries out all steps, whatever becomes of others. On success of a step the object is as it says, or being deleted.
-pub async fn apply<'s>(client: &Client, steps: &'s [Step]) -> Vec<(&'s Step, Result<(), ApplyError>)> {
+/// Carries out steps, whatever becomes of others, and begins none after `end`: whoever wants the rest looks again whether it
+/// still is to be. What was begun is told; on success of a step the object is as it says, or being deleted.
+pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec<(&'s Step, Result<(), ApplyError>)> {
     let api: Api<VnicAttachment> = Api::all(client.clone());
     let profiles: Api<VnicProfile> = Api::all(client.clone());
-    let carried = steps.iter().map(|step| {
+    let carried = steps.iter().copied().take_while(|_| Instant::now() < end).map(|step| {
         let (api, profiles) = (&api, &profiles);
-        async move { (step, carry_out(api, profiles, step).await) }
+        async move {
+            tracing::info!(event = "profile.step", %step);
+            (step, carry_out(api, profiles, step).await)
+        }
     });
     stream::iter(carried).buffer_unordered(AT_ONCE).collect().await
 }
@@ -115,4 +119,27 @@ async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<()
 
 fn api_version() -> String {
     format!("{}/{}", api::GROUP, api::VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_plan_is_not_carried_on_against_a_server_that_does_not_answer() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = kube::Config::new(format!("http://{}", silent.local_addr().unwrap()).parse().unwrap());
+        let guard = |number: u32| {
+            Step::Guard(Profile { name: format!("profile-{number}"), version: None, finalizers: Vec::new() })
+        };
+        let steps: Vec<Step> = (0..10_000).map(guard).collect();
+        let began = Instant::now();
+        let steps: Vec<&Step> = steps.iter().collect();
+        let outcomes = apply(&Client::try_from(config).unwrap(), &steps, began + Duration::from_secs(5)).await;
+        assert!(outcomes.iter().all(|(_, outcome)| matches!(outcome, Err(ApplyError::TimedOut))), "{outcomes:?}");
+        assert_eq!((outcomes.len(), began.elapsed().as_secs()), (AT_ONCE, DEADLINE.as_secs()));
+    }
 }

@@ -18,6 +18,9 @@ use crate::store::Store;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
 const PACE: Duration = Duration::from_secs(1);
+/// For how long one plan is carried out, before it is made anew from what there is by then: a profile that is paused or deleted
+/// stops as soon, and one whose writes are not answered keeps no other waiting. Thousands of steps fit in.
+pub const ROUND: Duration = Duration::from_secs(5);
 /// A look without a reason, in case one was lost. It writes nothing where nothing is to be done.
 const RESYNC: Duration = Duration::from_mins(5);
 
@@ -38,6 +41,8 @@ pub struct Profiles {
     pub events: Events,
     /// For how long a node that is not selected any more keeps its VNICs.
     pub grace: Duration,
+    /// For how long one plan is carried out.
+    pub round: Duration,
     /// 0.0–1.0, for jitter.
     pub chance: fn() -> f64,
 }
@@ -67,10 +72,7 @@ impl Profiles {
             grace: self.grace,
         };
         let (decided, mut memory) = look.decide_aside(memory).await;
-        for step in &decided.steps {
-            tracing::info!(event = "profile.step", %step);
-        }
-        let outcomes = apply(&self.client, &decided.steps).await;
+        let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
             memory.rests.note(step.object(), outcome.is_ok(), (Instant::now(), (self.chance)()));
@@ -81,8 +83,14 @@ impl Profiles {
             }
         }
         self.complain(&decided, &failures(&outcomes), &mut memory);
+        let end = Instant::now() + self.round;
+        let mut is_whole = outcomes.len() == decided.steps.len();
         for (profile, told) in &decided.profiles {
             let Some(status) = &told.status else { continue };
+            if Instant::now() >= end {
+                is_whole = false;
+                break;
+            }
             let key = status_key(profile);
             if memory.rests.has(&key, now) {
                 continue;
@@ -94,7 +102,8 @@ impl Profiles {
                 tracing::warn!(event = "profile.status", profile, error = chain(&error));
             }
         }
-        let due = [decided.next, memory.rests.next(Instant::now())];
+        let rest = (!is_whole).then_some(now);
+        let due = [decided.next, memory.rests.next(Instant::now()), rest];
         (due.into_iter().flatten().fold(now + RESYNC, Instant::min), memory)
     }
 
@@ -116,7 +125,37 @@ impl Profiles {
     }
 }
 
+/// Steps of all profiles in turn, each profile's in their order: those of one that are not answered are not all before others'.
+fn in_turn(steps: &[Step]) -> Vec<&Step> {
+    let mut before: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    let mut turns: Vec<(usize, &Step)> = Vec::with_capacity(steps.len());
+    for step in steps {
+        let turn = before.entry(step.profile()).or_default();
+        turns.push((*turn, step));
+        *turn += 1;
+    }
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, step)| step).collect()
+}
+
 /// What the writing of a profile's status is called among what rests.
 fn status_key(profile: &str) -> String {
     format!("{profile}/status")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Profile;
+    use super::*;
+
+    #[test]
+    fn profiles_have_their_steps_in_turn() {
+        let step = |name: &str, version: &str| {
+            let (name, version) = (name.to_owned(), Some(version.to_owned()));
+            Step::Guard(Profile { name, version, finalizers: Vec::new() })
+        };
+        let steps = [step("a", "1"), step("a", "2"), step("a", "3"), step("b", "1"), step("b", "2"), step("c", "1")];
+        let [a1, a2, a3, b1, b2, c1] = &steps;
+        assert_eq!(in_turn(&steps), [a1, b1, c1, a2, b2, a3]);
+    }
 }

@@ -256,6 +256,22 @@ async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_w
 }
 
 #[tokio::test]
+async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
+    let scene = Scene::new("mistake");
+    for number in 0..200 {
+        scene.node(&format!("mistake-{number}"), json!({})).await;
+    }
+    scene.profile("mistake", json!({})).await;
+    let some = async || (!scene.made_from("mistake").await.is_empty()).then_some(());
+    scene.wait_for("some are made", some).await;
+    scene.merge::<VnicProfile>("mistake", json!({ "spec": { "paused": true } })).await;
+    scene.profile_says("mistake", "Paused").await;
+    let made = scene.made_from("mistake").await.len();
+    println!("{made} of 200 were made");
+    assert!(made < 200, "all were made, whatever was said meanwhile");
+}
+
+#[tokio::test]
 async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted() {
     let scene = Scene::new("takes");
     let object = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment",
@@ -268,7 +284,8 @@ async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted()
         let object = Target { name: "takes".to_owned(), uid: metadata.uid, version: metadata.resource_version };
         let step = Step::Remove { object, why: Why::ProfileDeleted("takes".to_owned()) };
         let client = scene.api::<VnicAttachment>().into_client();
-        assert!(apply(&client, &[step]).await.iter().all(|(_, outcome)| outcome.is_ok()));
+        let end = tokio::time::Instant::now() + GRACE;
+        assert!(apply(&client, &[&step], end).await.iter().all(|(_, outcome)| outcome.is_ok()));
         scene.api::<VnicAttachment>().get_opt("takes").await.unwrap()
     };
     let free = json!({ "metadata": { "labels": { "oke.oraclecloud.com/profile": null } } });

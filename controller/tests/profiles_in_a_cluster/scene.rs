@@ -23,6 +23,8 @@ use tokio::sync::watch;
 
 /// How long a node that lost its label keeps its VNICs here.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
+/// For how long a plan is carried out here: long enough for some objects.
+const ROUND: Duration = Duration::from_millis(20);
 const WITHIN: Duration = Duration::from_secs(180);
 
 /// The controller, on a thread of its own with a runtime of its own: tests come and go.
@@ -71,7 +73,8 @@ async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::
             read.wait_for(|read| *read).await.unwrap();
         }
         ready.send(()).unwrap();
-        Profiles { client: client(), store: store.clone(), metrics, events, grace: GRACE, chance: || 0.5 }.run().await;
+        let (client, store) = (client(), store.clone());
+        Profiles { client, store, metrics, events, grace: GRACE, round: ROUND, chance: || 0.5 }.run().await;
     };
     tokio::join!(
         follow_attachments(client(), store.clone(), attachments, |_| {}),
@@ -195,7 +198,8 @@ impl Scene {
         all.iter().all(|object| object.metadata.deletion_timestamp.is_some()).then_some(all.len())
     }
 
-    async fn made_from(&self, profile: &str) -> Vec<VnicAttachment> {
+    /// All that there are of a profile.
+    pub(crate) async fn made_from(&self, profile: &str) -> Vec<VnicAttachment> {
         let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
         self.api::<VnicAttachment>().list(&params).await.unwrap().items
     }
