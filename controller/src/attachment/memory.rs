@@ -39,6 +39,7 @@ struct Object {
     spent_address_tokens: u32,
     refused: Option<Refused>,
     absent_since: Option<Instant>,
+    unlisted_since: Option<Instant>,
     unseen_looks: u32,
     /// Since when there was no doubt that the instance is forgotten, and how many compartments were listed; or the doubt.
     forgotten: Option<Result<(Instant, usize), Doubt>>,
@@ -70,9 +71,10 @@ impl Memory {
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
             if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
-                object.absent_since = None;
+                (object.absent_since, object.unlisted_since) = (None, None);
             } else {
                 object.absent_since.get_or_insert(now);
+                object.unlisted_since.get_or_insert(now);
             }
             let is_unseen = |seen: &Seen| seen.state() == AttachmentState::Attached && seen.vnic.is_none();
             object.unseen_looks = if own.clone().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
@@ -90,11 +92,14 @@ impl Memory {
 
     /// Nothing could be read: that something is missing is to be proven anew.
     pub(super) fn forget_absences(&mut self) {
-        self.objects.values_mut().for_each(|object| object.absent_since = None);
+        for object in self.objects.values_mut() {
+            (object.absent_since, object.unlisted_since) = (None, None);
+        }
     }
 
     /// For the planner.
     pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
+        let since = |then: Option<Instant>| then.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         let of = |object: &Object| Remembered {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
@@ -108,7 +113,8 @@ impl Memory {
                 Some(Err(doubt)) => Err(doubt),
                 None => Err(Doubt::NotLooked),
             },
-            absent_for: object.absent_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
+            absent_for: since(object.absent_since),
+            unlisted_for: since(object.unlisted_since),
             coming: object
                 .bulks
                 .iter()

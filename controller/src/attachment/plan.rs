@@ -31,6 +31,9 @@ use case::Case;
 pub use remembered::{Refused, Remembered};
 use slot::Slot;
 
+/// After this time a token may be forgotten, and with it that it was used: the cloud keeps it for 24 hours, by its own clock.
+pub const TOKEN_LIFE: Duration = Duration::from_hours(12);
+
 /// What is wanted, and what is remembered of earlier looks.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
@@ -142,6 +145,12 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         // A list that is behind is no reason to attach another, nor to say anything new.
         plan.waits = true;
         return case.as_told();
+    }
+    if case.outlived_tokens(wanted.clock) && !case.is_listed_gone() && case.remembered.unlisted_for < wanted.proof {
+        // Nor is it where people were told of none: the cloud would not take the request for one that it has carried out.
+        plan.waits = true;
+        return case
+            .as_told_or(Reason::Attaching, "no VNIC of it is listed; further looks will tell that there is none");
     }
     let behind = case.was_attached().then(|| Said::new(Reason::DetachedOutOfBand, "somebody detached it"));
     let said = |reason, message: String| Said::new(reason, message);

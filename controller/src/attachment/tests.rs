@@ -5,6 +5,7 @@ mod attaching;
 mod crashes;
 mod crowd;
 mod detaching;
+mod doubles;
 mod failures;
 mod forgotten;
 mod keeping;

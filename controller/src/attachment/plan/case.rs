@@ -5,8 +5,8 @@ use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::AttachmentState;
 
-use super::{Remembered, Wanted};
-use crate::attachment::forgotten::Doubt;
+use super::{Remembered, TOKEN_LIFE, Wanted};
+use crate::attachment::forgotten::{Clock, Doubt};
 use crate::attachment::mark::Uid;
 use crate::attachment::observed::{Observed, Seen};
 use crate::attachment::tidings;
@@ -35,6 +35,12 @@ impl<'a> Case<'a> {
 
     pub(super) fn age(&self) -> (Option<&k8s_openapi::jiff::Timestamp>, &str) {
         (self.object.metadata.creation_timestamp.as_ref().map(|time| &time.0), &self.name)
+    }
+
+    /// Whether something may have been asked for it by a token that the cloud does not know any more.
+    pub(super) fn outlived_tokens(&self, clock: Clock) -> bool {
+        let made = self.object.metadata.creation_timestamp.as_ref();
+        made.is_some_and(|made| clock.now.duration_since(made.0).unsigned_abs() >= TOKEN_LIFE)
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -82,9 +88,14 @@ impl<'a> Case<'a> {
         self.was_attached() && self.told_vnic() == seen.attachment.vnic_id.as_ref()
     }
 
-    /// What is known of a VNIC that cannot be seen: what people were told of it.
+    /// What is known of a VNIC that cannot be seen: what people were told of it, or which one it is. That stays written as long
+    /// as it is listed: what is missing from a list afterwards is not taken for what never was.
     pub(super) fn facts_of(&self, seen: &Seen) -> Facts {
-        if self.is_told_of(seen) { tidings::last(self.object.status.as_ref()).facts } else { Facts::default() }
+        if self.is_told_of(seen) {
+            return tidings::last(self.object.status.as_ref()).facts;
+        }
+        let is_there = seen.state() == AttachmentState::Attached;
+        Facts { vnic_id: seen.attachment.vnic_id.clone().filter(|_| is_there), ..Facts::default() }
     }
 
     /// Whether the VNIC that people were told of is listed as DETACHED.

@@ -16,8 +16,10 @@ pub struct Remembered {
     pub spent_tokens: u32,
     /// How many tokens of addresses it found spent.
     pub spent_address_tokens: u32,
-    /// For how long no VNIC of it was listed.
+    /// For how long no VNIC of it was listed, since one was asked for.
     pub absent_for: Duration,
+    /// For how long none was, whatever was asked for meanwhile.
+    pub unlisted_for: Duration,
     /// In how many looks in turn its VNIC was listed as attached and not to be seen.
     pub unseen_looks: u32,
     /// Where the instance is answered 404: what speaks for its end, or against it.
@@ -36,6 +38,7 @@ impl Default for Remembered {
             spent_tokens: 0,
             spent_address_tokens: 0,
             absent_for: Duration::ZERO,
+            unlisted_for: Duration::ZERO,
             unseen_looks: 0,
             forgotten: Err(Doubt::NotLooked),
             refused: None,

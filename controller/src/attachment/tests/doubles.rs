@@ -1,0 +1,77 @@
+//! An object never has two VNICs, also where the cloud has forgotten the token of the first one: another cluster's name makes
+//! another token, and stands for that here.
+
+use std::time::Duration;
+
+use api::AttachmentReason;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::scene::Scene;
+use crate::attachment::plan::TOKEN_LIFE;
+use crate::work::Next;
+
+/// Made so long ago that the cloud may have forgotten whatever was asked for it.
+fn make_old(scene: &Scene, name: &str) {
+    let long_ago = Timestamp::now() - TOKEN_LIFE;
+    scene.change(name, |object| object.metadata.creation_timestamp = Some(Time(long_ago)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_could_not_be_seen_for_a_while_is_not_attached_twice() {
+    for unseen in 0..4 {
+        let mut scene = Scene::with(6);
+        scene.wants("a");
+        scene.settle().await;
+        let (id, told) = (scene.live()[0].id.clone(), scene.status("a").vnic_id);
+        for _ in 0..unseen {
+            scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+            scene.look().await;
+            assert_eq!(scene.status("a").vnic_id, told, "it is listed all the time");
+        }
+        scene.restart_as("a-day-later");
+        scene.cloud.hide(&id, 1);
+        assert!(matches!(scene.look().await, Next::Soon(_)), "one list proves nothing");
+        scene.settle().await;
+        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "not seen {unseen} times");
+        assert_eq!((scene.told("a")[1].as_str(), scene.status("a").vnic_id), ("True Ready", told));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_listed_of_an_old_object_is_proven_to_be_absent_whatever_its_status_says() {
+    let mut scene = Scene::with(6);
+    scene.wants("a");
+    scene.settle().await;
+    let id = scene.live()[0].id.clone();
+    make_old(&scene, "a");
+    // It was never told, or somebody emptied it.
+    scene.change("a", |object| object.status = None);
+    scene.restart_as("a-day-later");
+    scene.cloud.hide(&id, 1);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.told("a")[0], format!("False {}", api::Reason::as_str(AttachmentReason::Attaching)));
+    scene.settle().await;
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
+    assert_eq!(scene.told("a")[1], "True Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_object_without_a_vnic_waits_for_that_proof_once_and_not_at_each_attempt() {
+    let scene = Scene::with(6);
+    scene.wants("a");
+    make_old(&scene, "a");
+    for _ in 0..3 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.count("AttachVnic"), 0);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    for attempt in 1..5 {
+        scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
+        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!((scene.count("AttachVnic"), scene.told("a")[0].as_str()), (attempt, "False LimitReached"));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
+}
