@@ -20,11 +20,14 @@ pub mod plan;
 pub mod refusal;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod size;
 pub mod status;
 pub mod step;
 pub mod sweep;
+pub mod tell;
 #[cfg(test)]
 mod tests;
 pub mod tidings;
 pub mod verdict;
 pub mod worker;
+pub mod writers;

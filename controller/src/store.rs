@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
+use crate::attachment::writers::compact;
 use crate::heap;
 
 pub use attachments::Attachments;
@@ -220,8 +221,7 @@ async fn follow<K, V>(
 pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
     match object.0 {
         Ok(mut object) => {
-            // A third of the object, and of no use here.
-            object.metadata.managed_fields = None;
+            compact(&mut object);
             Ok(object)
         }
         Err(invalid) => {

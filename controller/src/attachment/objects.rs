@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, TestOperation};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
+use super::writers::{compact, finalizer_note, is_applied};
 use crate::profile::stamp::profile_of;
 
 /// For one write.
@@ -25,6 +26,13 @@ pub trait Objects: Send + Sync + 'static {
         &self,
         object: &VnicAttachment,
         wanted: bool,
+    ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
+
+    /// Takes the note of who wrote our finalizer out of the object, if it is still there. Returns the object as it is then;
+    /// `None` when it is no more.
+    fn forget_writer(
+        &self,
+        object: &VnicAttachment,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
 
     /// Writes its status, all of it. That the object is no more is fine.
@@ -99,10 +107,10 @@ impl Objects for KubeObjects {
         let mut metadata = json!({
             "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": finalizers,
         });
-        if let Some(metadata) = metadata.as_object_mut().filter(|_| wanted && profile_of(object).is_some()) {
-            // Who wrote which field is a quarter of the object, and for one that a profile made it is always us. The API
-            // server does not begin anew until somebody applies something. A user's object keeps it: without it, the next
-            // `kubectl apply --server-side` would be a conflict.
+        let is_dispensable = profile_of(object).is_some() || !is_applied(object);
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| wanted && is_dispensable) {
+            // Who wrote which field is a quarter of the object. The API server does not begin anew until somebody applies
+            // something. What was applied keeps it: without it, the next `kubectl apply --server-side` would be a conflict.
             metadata.insert("managedFields".to_owned(), json!([{}]));
         }
         let patch = json!({ "metadata": metadata });
@@ -111,6 +119,25 @@ impl Objects for KubeObjects {
         let patch = Patch::Merge(&patch);
         let asked = self.0.patch(&name, &params, &patch);
         present(answered("changing the finalizers", &name, asked).await)
+    }
+
+    async fn forget_writer(&self, object: &VnicAttachment) -> Result<Option<VnicAttachment>, ObjectError> {
+        let Some((place, fields)) = finalizer_note(object) else { return Ok(Some(object.clone())) };
+        let name = object.name_any();
+        let place = place.to_string();
+        let note = ["metadata", "managedFields", &place];
+        let of_note = |field| PointerBuf::from_tokens(note.iter().copied().chain([field]));
+        let test = |field, value| PatchOperation::Test(TestOperation { path: of_note(field), value });
+        let patch = Patch::Json::<()>(json_patch::Patch(vec![
+            is(["metadata", "uid"], object.uid()),
+            test("manager", json!(FIELD_MANAGER)),
+            test("operation", json!("Update")),
+            test("fieldsV1", serde_json::from_str(fields).unwrap_or_default()),
+            PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(note) }),
+        ]));
+        let params = params();
+        let asked = self.0.patch(&name, &params, &patch);
+        present(answered("forgetting who wrote the finalizer", &name, asked).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
@@ -157,9 +184,12 @@ async fn answered<T>(
     }
 }
 
-fn present<T>(answer: Result<T, ObjectError>) -> Result<Option<T>, ObjectError> {
+fn present(answer: Result<VnicAttachment, ObjectError>) -> Result<Option<VnicAttachment>, ObjectError> {
     match answer {
-        Ok(found) => Ok(Some(found)),
+        Ok(mut found) => {
+            compact(&mut found);
+            Ok(Some(found))
+        }
         Err(ObjectError::Kubernetes { source, .. }) if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 404) => {
             Ok(None)
         }

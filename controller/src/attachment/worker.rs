@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod pacing;
+mod telling;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -9,13 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::{AttachmentReason, VnicAttachment};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use api::VnicAttachment;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use oci::{Cloud, CloudView};
 use patience::Backoff;
-use resident::logging::chain;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -23,15 +22,14 @@ use vcn::Ocid;
 
 use super::apply::{Applier, Failure, Outcome};
 use super::cache::Cache;
-use super::forgotten::{Clock, is_about};
+use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
 use super::memory::Memory;
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
-use super::verdict::Verdict;
-use super::{pace, refusal, status, tidings};
+use super::{pace, tidings};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::{Pace, Settings};
@@ -252,73 +250,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
         outcome
-    }
-
-    /// Writes the status and tells the news, if there is any. Returns whether that could be done.
-    async fn tell(&self, object: &VnicAttachment, verdict: &Verdict, memory: &mut Memory) -> bool {
-        let uid = object.uid().unwrap_or_default();
-        let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
-        let now = Instant::now();
-        let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
-        let time = Time(Timestamp::now());
-        let Some(status) = status::status(object, before.as_ref(), verdict, node.as_deref(), &time) else {
-            return true;
-        };
-        let written = self.objects.write_status(object, &status).await;
-        self.metrics.wrote("status", written.is_ok());
-        match written {
-            Ok(()) => {
-                if let Some(news) = tidings::of(object.object_ref(&()), before.as_ref(), verdict) {
-                    if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
-                        self.metrics.detached_out_of_band();
-                    }
-                    if news.reason == api::Reason::as_str(AttachmentReason::NodeGone)
-                        && is_about(&verdict.attached.message)
-                    {
-                        tracing::warn!(
-                            event = "instance.forgotten",
-                            object = object.name_any(),
-                            why = verdict.attached.message
-                        );
-                        self.metrics.forgotten();
-                    }
-                    self.events.tell(news);
-                }
-                memory.wrote(&uid, status, now);
-                true
-            }
-            // The object is another, or somebody else wrote it: the watch will tell.
-            Err(error) => {
-                if !error.is_conflict() {
-                    tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
-                }
-                false
-            }
-        }
-    }
-
-    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, and the day of
-    /// what is forgotten goes on; the others are told why.
-    async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
-        let said = refusal::unread(error);
-        // Two lists with one between that is none are not two in turn.
-        memory.forget_absences();
-        // An outage is ten thousand instances' every two minutes: each tells once.
-        if memory.unreadable.replace(said.reason) != Some(said.reason) {
-            tracing::warn!(
-                event = "instance.unreadable",
-                instance = objects.first().map(|object| object.spec.instance_id.as_str()),
-                error = chain(error),
-                request_id = error.request_id(),
-            );
-        }
-        for object in objects {
-            let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
-            if !tidings::stays_without_answer(object, known, error.is_unanswered()) {
-                let verdict = tidings::last(known).failed(said.clone());
-                self.tell(object, &verdict, memory).await;
-            }
-        }
     }
 
     fn memory(&self, instance: &Ocid) -> Memory {

@@ -1,18 +1,18 @@
-//! How large an object may be: at most 2 KB in etcd for one that a VnicProfile made, whatever its spec and its status say.
-//! What of that is a name or a spec, the definitions bound by counting bytes as etcd holds them; the rest is the controller's
-//! own to keep small. Lists have bounds of their own, but no two of them can be filled.
+//! How large a VnicAttachment may be: at most 2 KB in etcd, whatever its spec and its status say. What of that is a name or a
+//! spec, the definitions bound by counting bytes as etcd holds them; the rest is the controller's own to keep small. Lists
+//! have bounds of their own, but no two of them can be filled.
 
-/// The most bytes that etcd holds of a VnicAttachment that a VnicProfile made.
+/// The most bytes that etcd holds of a VnicAttachment.
 pub const MOST: usize = 2048;
 
 /// The most bytes of a VnicAttachment's name and its spec as JSON, the label with its profile's name included: what
-/// [`MOST`] leaves when all else is at its largest (`controller/tests/size.rs`). Five security groups fit.
-const NAMES_AND_SPEC: usize = 900;
+/// [`MOST`] leaves when all else is at its largest (`controller/tests/size`). Five security groups fit.
+pub const NAME_AND_SPEC: usize = 900;
 
 /// What is said where it is more.
 pub(crate) fn message() -> String {
     format!(
-        "is too large: with the object's name it may take {NAMES_AND_SPEC} bytes, of which an OCID is about 100: fewer security \
+        "is too large: with the object's name it may take {NAME_AND_SPEC} bytes, of which an OCID is about 100: fewer security \
          groups, routes, namespaces or tags"
     )
 }
@@ -22,7 +22,7 @@ pub(crate) fn attachment() -> String {
     let spec = template("self.spec");
     let more = "16 + size(self.spec.instanceId) + \
                 (has(self.spec.requestedAddresses) ? 24 + self.spec.requestedAddresses.map(a, size(a) + 3).sum() : 0)";
-    unless_unchanged(&format!("size(self.metadata.name) + {more} + {spec} <= {NAMES_AND_SPEC}"))
+    unless_unchanged(&format!("size(self.metadata.name) + {more} + {spec} <= {NAME_AND_SPEC}"))
 }
 
 /// A VnicProfile's rule: none of what is made from it may be too large. Its name is in the label and in the names, which have
@@ -31,7 +31,7 @@ pub(crate) fn profile() -> String {
     let spec = template("t");
     let names = "2 * size(self.metadata.name) + 14 + size(t.name)";
     let instance = "18 + size(t.subnetId)";
-    unless_unchanged(&format!("self.spec.attachments.all(t, {names} + {instance} + {spec} <= {NAMES_AND_SPEC})"))
+    unless_unchanged(&format!("self.spec.attachments.all(t, {names} + {instance} + {spec} <= {NAME_AND_SPEC})"))
 }
 
 /// An object from before a rule was as strict can still be deleted, and tell how it stands.

@@ -63,11 +63,12 @@ pub struct VnicAttachmentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::generation")]
     pub observed_generation: Option<i64>,
-    /// Attached, Configured and Ready.
+    /// Attached, Configured and Ready. A large object leaves Configured out while nobody reports it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The Node whose providerID names the instance; absent where its name has more than 64 characters.
+    /// The Node whose providerID names the instance; absent where its name has more than 64 characters,
+    /// or the object has no room for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::text::<64>")]
     pub node_name: Option<String>,

@@ -14,6 +14,8 @@ use crate::work::Next;
 enum Story {
     /// A VNIC and its addresses are made.
     Attach,
+    /// The same, for an object that has no room for its status.
+    AttachCrowded,
     /// The same, and the object is deleted before anybody takes over.
     Forsake,
     /// They are made anew, for somebody took them away.
@@ -23,6 +25,9 @@ enum Story {
     /// They are left to others.
     Leave,
 }
+
+const STORIES: [Story; 6] =
+    [Story::Attach, Story::AttachCrowded, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave];
 
 /// What the API server answers: somebody else wrote, a right is missing, the object is not as it should be, it is out of order.
 const REFUSALS: [u16; 4] = [409, 403, 422, 500];
@@ -46,11 +51,14 @@ impl Story {
                 object.spec.vnic.on_delete = OnDelete::Orphan;
             }
         });
-        if !matches!(self, Self::Attach | Self::Forsake) {
+        if self == Self::AttachCrowded {
+            scene.crowd("a");
+        }
+        if !matches!(self, Self::Attach | Self::AttachCrowded | Self::Forsake) {
             scene.settle().await;
         }
         match self {
-            Self::Attach | Self::Forsake => {}
+            Self::Attach | Self::AttachCrowded | Self::Forsake => {}
             Self::AttachAgain => scene.cloud.detach_behind(&scene.live()[0].id),
             Self::Detach | Self::Leave => scene.delete("a"),
         }
@@ -60,8 +68,9 @@ impl Story {
     async fn check(self, scene: &Scene, when: &str) {
         let live = scene.live();
         match self {
-            Self::Attach | Self::AttachAgain => {
+            Self::Attach | Self::AttachCrowded | Self::AttachAgain => {
                 assert_eq!((live.len(), scene.told("a")[1].as_str()), (1, "True Ready"), "{when}");
+                assert!(!scene.notes_the_finalizer("a"), "{when}");
                 assert_eq!(scene.addresses_beside().await, 3, "{when}");
             }
             Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),
@@ -143,7 +152,7 @@ async fn refused(story: Story, write: usize, code: u16, times: usize, restarts: 
 
 #[tokio::test(start_paused = true)]
 async fn whatever_write_is_refused_the_end_is_the_same() {
-    for story in [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave] {
+    for story in STORIES {
         for code in REFUSALS {
             for (times, restarts) in [(1, false), (5, false), (2, true)] {
                 let mut writes = 0;
@@ -158,7 +167,7 @@ async fn whatever_write_is_refused_the_end_is_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn wherever_a_process_is_killed_the_next_one_comes_to_the_same_end() {
-    for story in [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave] {
+    for story in STORIES {
         for kind in [At::Call, At::Write] {
             let mut points = 0;
             while killed(story, kind(points), true).await && killed(story, kind(points), false).await {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::condition::{ConditionType, find};
-use api::{VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{AttachmentState, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
@@ -21,6 +21,7 @@ use crate::attachment::mark::Mark;
 use crate::attachment::objects::{ObjectError, Objects};
 use crate::attachment::sample::{attachment, instance, subnet};
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
+use crate::attachment::writers::finalizer_note;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -93,10 +94,21 @@ impl FakeObjects {
         let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
         let mut new = VnicAttachment::clone(found);
         new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
+        if let Some(writers) = new.metadata.managed_fields.as_mut().filter(|_| wanted) {
+            writers.push(note_of_the_finalizer());
+        }
         if new.metadata.deletion_timestamp.is_some() && !wanted {
             objects.delete(&object.name_any());
             return None;
         }
+        objects.apply(new.clone());
+        Some(new)
+    }
+
+    fn forget(&self, object: &VnicAttachment) -> Option<VnicAttachment> {
+        let mut objects = self.store.attachments_mut();
+        let mut new = VnicAttachment::clone(objects.get(&object.name_any())?);
+        new.metadata.managed_fields.iter_mut().for_each(|all| all.retain(|entry| *entry != note_of_the_finalizer()));
         objects.apply(new.clone());
         Some(new)
     }
@@ -121,11 +133,30 @@ impl Objects for FakeObjects {
         Ok(self.write(|| self.put_finalizer(object, wanted)).await)
     }
 
+    async fn forget_writer(&self, object: &VnicAttachment) -> Result<Option<VnicAttachment>, ObjectError> {
+        self.refusal()?;
+        Ok(self.write(|| self.forget(object)).await)
+    }
+
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
         self.refusal()?;
         self.write(|| self.put_status(object, status)).await;
         Ok(())
     }
+}
+
+fn note(manager: &str, operation: &str, fields: &str) -> ManagedFieldsEntry {
+    ManagedFieldsEntry {
+        manager: Some(manager.to_owned()),
+        operation: Some(operation.to_owned()),
+        fields_v1: Some(FieldsV1(fields.into())),
+        ..ManagedFieldsEntry::default()
+    }
+}
+
+fn note_of_the_finalizer() -> ManagedFieldsEntry {
+    let fields = r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"oke.oraclecloud.com/vnic\"":{}}}}"#;
+    note(FIELD_MANAGER, "Update", fields)
 }
 
 fn delete(store: &Store, name: &str) {
@@ -258,6 +289,20 @@ impl Scene {
         let generation = object.metadata.generation.unwrap_or(0) + 1;
         object.metadata.generation = Some(generation);
         objects.apply(object);
+    }
+
+    /// Somebody applied it, with so long a display name and as many labels that it has no room for a status.
+    pub(super) fn crowd(&self, name: &str) {
+        self.change(name, |object| {
+            object.spec.vnic.display_name = Some("d".repeat(255));
+            let labels = format!("{{\"f:metadata\":{{\"f:labels\":{{\"f:{}\":{{}}}}}}}}", "l".repeat(800));
+            object.metadata.managed_fields = Some(vec![note("kubectl", "Apply", &labels)]);
+        });
+    }
+
+    /// Whether the object notes who wrote its finalizer.
+    pub(super) fn notes_the_finalizer(&self, name: &str) -> bool {
+        self.store.attachments().get(name).is_some_and(|object| finalizer_note(object).is_some())
     }
 
     pub(super) fn delete(&self, name: &str) {

@@ -1,0 +1,79 @@
+//! What a look ends with: objects say how things are, and what is new becomes an event.
+
+use std::sync::Arc;
+
+use api::{AttachmentReason, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use oci::Cloud;
+use resident::logging::chain;
+use tokio::time::Instant;
+
+use super::AttachmentWorker;
+use crate::attachment::forgotten::is_about;
+use crate::attachment::memory::Memory;
+use crate::attachment::objects::Objects;
+use crate::attachment::observed::Unread;
+use crate::attachment::tell::{Teller, Written};
+use crate::attachment::verdict::Verdict;
+use crate::attachment::{refusal, tidings};
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// Writes the status and tells the news, if there is any. Returns whether that could be done.
+    pub(super) async fn tell(&self, object: &VnicAttachment, verdict: &Verdict, memory: &mut Memory) -> bool {
+        let uid = object.uid().unwrap_or_default();
+        let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
+        let now = Instant::now();
+        let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
+        let teller = Teller {
+            objects: &self.objects,
+            metrics: &self.metrics,
+            node: node.as_deref(),
+            now: Time(Timestamp::now()),
+        };
+        let Written { new, failed } = teller.tell(object, before.as_ref(), verdict).await;
+        if let Some(status) = new {
+            self.tell_news(object, before.as_ref(), verdict);
+            memory.wrote(&uid, status, now);
+        }
+        !failed
+    }
+
+    fn tell_news(&self, object: &VnicAttachment, before: Option<&VnicAttachmentStatus>, verdict: &Verdict) {
+        let Some(news) = tidings::of(object.object_ref(&()), before, verdict) else { return };
+        if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
+            self.metrics.detached_out_of_band();
+        }
+        let why = &verdict.attached.message;
+        if news.reason == api::Reason::as_str(AttachmentReason::NodeGone) && is_about(why) {
+            tracing::warn!(event = "instance.forgotten", object = object.name_any(), why);
+            self.metrics.forgotten();
+        }
+        self.events.tell(news);
+    }
+
+    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, and the day of
+    /// what is forgotten goes on; the others are told why.
+    pub(super) async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
+        let said = refusal::unread(error);
+        // Two lists with one between that is none are not two in turn.
+        memory.forget_absences();
+        // An outage is ten thousand instances' every two minutes: each tells once.
+        if memory.unreadable.replace(said.reason) != Some(said.reason) {
+            tracing::warn!(
+                event = "instance.unreadable",
+                instance = objects.first().map(|object| object.spec.instance_id.as_str()),
+                error = chain(error),
+                request_id = error.request_id(),
+            );
+        }
+        for object in objects {
+            let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+            if !tidings::stays_without_answer(object, known, error.is_unanswered()) {
+                let verdict = tidings::last(known).failed(said.clone());
+                self.tell(object, &verdict, memory).await;
+            }
+        }
+    }
+}

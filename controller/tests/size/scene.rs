@@ -1,0 +1,123 @@
+//! Objects as large as they get, the API server that keeps them, and the hands that write them.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use api::condition::MESSAGE_MAX;
+use api::{AttachmentReason as Reason, NODE_NAME_MAX, VnicAttachment, VnicProfile};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use kube_harness::ApiServer;
+use oke_node_controller::attachment::objects::{KubeObjects, Objects};
+use oke_node_controller::attachment::tell::Teller;
+use oke_node_controller::attachment::verdict::{Facts, Said, Verdict};
+use oke_node_controller::attachment::writers::compact;
+use oke_node_controller::metrics::Metrics;
+use serde_json::{Value, json};
+use vcn::Ocid;
+
+/// As long as real ones get: newer regions are named in full, the last part has 60 characters.
+pub(crate) fn ocid(kind: &str, number: usize) -> String {
+    format!("ocid1.{kind}.oc1.eu-frankfurt-1.anyhqljtqn6sucaczptn5sxbqhqrbmzb7mhgeuqkxg6qwtjp3a5y4wl{number:05}")
+}
+
+pub(crate) fn instance() -> Ocid {
+    ocid("instance", 1).parse().unwrap()
+}
+
+pub(crate) fn addresses() -> Vec<IpAddr> {
+    ["10.255.255.254", "2603:c020:400e:fe00:1234:5678:9abc:def0"].map(|text| text.parse().unwrap()).into()
+}
+
+/// Bare metal, both families, two security groups: more is asked of few.
+pub(crate) fn large() -> Value {
+    json!({
+        "name": "pods", "purpose": "Pods", "subnetId": ocid("subnet", 1), "nicIndex": 1, "ipv4Count": 31, "ipv6Count": 31,
+        "nsgIds": (0..2).map(|number| ocid("networksecuritygroup", number)).collect::<Value>(),
+    })
+}
+
+pub(crate) fn in_order() -> Verdict {
+    let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), own_addresses: addresses(), ..Facts::default() };
+    let ready = Some(Said::new(Reason::Ready, "the VNIC is as asked"));
+    Verdict { attached: Said::new(Reason::Attached, "the VNIC is on the instance"), ready, facts }
+}
+
+pub(crate) fn refused(reason: Reason) -> Said {
+    Said { request_id: Some("F".repeat(32)), ..Said::new(reason, "<".repeat(MESSAGE_MAX)) }
+}
+
+/// Everything that is ever said.
+pub(crate) fn verdicts() -> [Verdict; 3] {
+    let attached = Verdict { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };
+    let not =
+        Verdict { attached: refused(Reason::NotAuthorizedOrNotFound), ..Verdict::without_vnic(Reason::Pending, "") };
+    [in_order(), attached, not]
+}
+
+/// Objects once the kinds are served, which is a moment after they were defined, and a client.
+pub(crate) async fn objects() -> (Client, Api<VnicAttachment>) {
+    let server = ApiServer::shared().unwrap();
+    let client = server.client(server.admin()).unwrap();
+    for crd in api::crd::all() {
+        server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
+    }
+    let (objects, profiles): (Api<VnicAttachment>, Api<VnicProfile>) =
+        (Api::all(client.clone()), Api::all(client.clone()));
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while objects.list(&ListParams::default()).await.is_err() || profiles.list(&ListParams::default()).await.is_err() {
+        assert!(Instant::now() < deadline, "the kinds are not served");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (client, objects)
+}
+
+pub(crate) async fn stored(name: &str) -> String {
+    let key = format!("/registry/{}/vnicattachments/{name}", api::GROUP);
+    String::from_utf8(ApiServer::shared().unwrap().stored(&key).await.unwrap().unwrap()).unwrap()
+}
+
+/// The controller finds the object and says this of it; how many bytes etcd holds then.
+pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &Verdict) -> usize {
+    let worker = KubeObjects::new(objects.clone().into_client());
+    let mut object = objects.get(name).await.unwrap();
+    compact(&mut object);
+    if object.finalizers().is_empty() {
+        object = worker.set_finalizer(&object, true).await.unwrap().unwrap();
+    }
+    let node = "n".repeat(NODE_NAME_MAX);
+    let node = Some(if name.contains("longest") { node.as_str() } else { "10.255.255.254" });
+    let now = Time(Timestamp::from_second(1_795_000_000).unwrap());
+    let teller = Teller { objects: &worker, metrics: &Metrics::default(), node, now };
+    let told = teller.tell(&object, object.status.as_ref(), verdict).await;
+    assert!(!told.failed, "{name}");
+    let stored = stored(name).await;
+    println!("{name}: {} bytes in etcd: {stored}", stored.len());
+    stored.len()
+}
+
+/// Templates that are as large as they may be but for their display names, each in another way.
+pub(crate) fn fillings() -> [(&'static str, Value); 4] {
+    let groups = |count: usize| (0..count).map(|number| ocid("networksecuritygroup", number)).collect::<Value>();
+    let routes =
+        |count: usize| (0..count).map(|n| json!({ "destination": format!("10.{n}.0.0/16"), "via": "10.0.0.1" }));
+    let tags: serde_json::Map<_, _> =
+        (0..2).map(|n| (format!("{}&{n}", "k".repeat(40)), json!("\"<é".repeat(6)))).collect();
+    let with = |more: Value| {
+        let mut template = json!({ "name": "v".repeat(20), "purpose": "Attach", "subnetId": ocid("subnet", 1) });
+        template.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        template
+    };
+    [
+        ("groups", with(json!({ "nsgIds": groups(4) }))),
+        ("routes", with(json!({ "routes": routes(6).collect::<Value>(), "nsgIds": groups(1) }))),
+        ("tags", with(json!({ "freeformTags": tags, "allowedNamespaces": ["n".repeat(63), "a"], "mtu": 1500 }))),
+        (
+            "numbers",
+            with(json!({ "ipv4Count": 255, "ipv6Count": 255, "nicIndex": 1, "mtu": 9000, "skipSourceDestCheck": true,
+                "assignPublicIp": true, "onDelete": "Orphan", "nsgIds": groups(2) })),
+        ),
+    ]
+}

@@ -1,0 +1,215 @@
+//! A user's own. Nobody but the API server says how they come: applied by the server, by kubectl's older way, or created.
+
+use api::{AttachmentReason as Reason, OBJECT_MAX, VnicAttachment, VnicAttachmentStatus};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use oke_node_controller::attachment::objects::{KubeObjects, Objects};
+use oke_node_controller::attachment::verdict::{Facts, Verdict};
+use serde_json::{Value, json};
+
+use crate::scene::{bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+fn object(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicAttachment", "metadata": { "name": name }, "spec": spec,
+    })
+}
+
+/// As `kubectl apply --server-side` does, which forces nothing.
+async fn apply(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> kube::Result<VnicAttachment> {
+    objects.patch(name, &PatchParams::apply("kubectl"), &Patch::Apply(&object(name, spec))).await
+}
+
+/// As `kubectl apply` does: it keeps what was applied in an annotation.
+async fn apply_by_kubectl(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> kube::Result<VnicAttachment> {
+    let mut applied = object(name, spec);
+    applied["metadata"]["annotations"] = json!({});
+    let text = format!("{applied}\n");
+    applied["metadata"]["annotations"] = json!({ LAST_APPLIED: text });
+    let manager = Some("kubectl-client-side-apply".to_owned());
+    if objects.get_opt(name).await?.is_some() {
+        let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+        return objects.patch(name, &params, &Patch::Merge(&applied)).await;
+    }
+    let params = PostParams { field_manager: manager, ..PostParams::default() };
+    objects.create(&params, &serde_json::from_value(applied).unwrap()).await
+}
+
+/// What is usual: bare metal with both families and two security groups; a gateway.
+fn usual() -> [(&'static str, Value); 2] {
+    let mut metal = large();
+    metal["instanceId"] = json!(instance());
+    let gateway = json!({
+        "instanceId": instance(), "subnetId": ocid("subnet", 1), "name": "storage", "purpose": "Attach",
+        "allowedNamespaces": ["storage-gateways", "backup"], "nsgIds": [ocid("networksecuritygroup", 1)], "mtu": 1500,
+        "routes": [{ "destination": "172.16.0.0/12" }], "freeformTags": { "cost-center": "storage" }, "ipv4Count": 4,
+    });
+    [("metal", metal), ("object-storage-gateway-1", gateway)]
+}
+
+fn leaving() -> Verdict {
+    let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), ..Facts::default() };
+    Verdict { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts }
+}
+
+async fn writers(objects: &Api<VnicAttachment>, name: &str) -> Vec<(String, String)> {
+    let all = objects.get(name).await.unwrap().metadata.managed_fields.unwrap_or_default().into_iter();
+    all.map(|entry| (entry.manager.unwrap_or_default(), entry.subresource.unwrap_or_default())).collect()
+}
+
+fn ready_says(object: &VnicAttachment) -> &str {
+    &api::condition::find(&object.status.as_ref().unwrap().conditions, api::ConditionType::Ready).unwrap().message
+}
+
+#[tokio::test]
+async fn a_users_own_vnic_takes_two_kilobytes_and_is_written_no_more_often_while_it_is_in_order() {
+    let (_, objects) = objects().await;
+    for (name, spec) in usual() {
+        apply(&objects, name, &spec).await.unwrap();
+        let bytes = bytes(&objects, name, &in_order()).await;
+        assert!(bytes <= OBJECT_MAX, "{name}: {bytes}");
+        // The finalizer's stays: nobody made room.
+        let ours = |subresource: &str| ("oke-node-controller".to_owned(), subresource.to_owned());
+        assert_eq!(writers(&objects, name).await, [("kubectl".to_owned(), String::new()), ours(""), ours("status")]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_of_a_usual_one_is_told_in_whole_words() {
+    let (_, objects) = objects().await;
+    for (name, spec) in usual() {
+        let name = format!("refused-{name}");
+        apply(&objects, &name, &spec).await.unwrap();
+        for verdict in verdicts() {
+            let bytes = bytes(&objects, &name, &verdict).await;
+            assert!(bytes <= OBJECT_MAX, "{name}: {bytes}");
+        }
+        let object = objects.get(&name).await.unwrap();
+        let words = ready_says(&object);
+        assert!(api::condition::stored(words) > api::condition::MESSAGE_MAX - 6, "{words}");
+    }
+}
+
+/// The longest name that the API server takes an object with this spec by.
+async fn longest(objects: &Api<VnicAttachment>, name: &str, spec: &Value) -> String {
+    let named = |length: usize| format!("{name}-{}", "l".repeat(length));
+    let (mut fits, mut too_long) = (0, 253 - name.len());
+    while too_long - fits > 1 {
+        let length = usize::midpoint(fits, too_long);
+        let (name, params) = (named(length), PatchParams::apply("kubectl").dry_run());
+        match objects.patch(&name, &params, &Patch::Apply(&object(&name, spec))).await {
+            Ok(_) => fits = length,
+            Err(kube::Error::Api(status)) if status.message.contains("is too large") => too_long = length,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((1..240 - name.len()).contains(&fits), "it is the size that bounds it: {fits}: {spec}");
+    named(fits)
+}
+
+/// Larger than they read: the same is said in fewer bytes.
+fn wordy() -> Value {
+    let long = "2603:c020:400e:fe00:0000:0000:0000:000";
+    json!({
+        "name": "v".repeat(20), "purpose": "Host", "subnetId": ocid("subnet", 1), "nsgIds": [], "allowedNamespaces": [],
+        "freeformTags": {}, "skipSourceDestCheck": false, "assignPublicIp": false, "onDelete": "Detach", "ipv4Count": 0,
+        "ipv6Count": 8, "requestedAddresses": (0..4).map(|n| format!("{long}{n}")).collect::<Value>(),
+        "routes": [{ "destination": "fd00:0000:0000:0000:0000:0000:0000:0000/32", "via": format!("{long}a") }],
+    })
+}
+
+#[tokio::test]
+async fn the_largest_of_a_users_own_takes_two_kilobytes_whatever_is_said_of_it_and_applied_again() {
+    let (_, objects) = objects().await;
+    let mut most = 0;
+    for (filling, mut spec) in fillings().into_iter().chain([("wordy", wordy())]) {
+        spec["instanceId"] = json!(instance());
+        spec["displayName"] = json!("d".repeat(120));
+        let name = longest(&objects, &format!("longest-{filling}"), &spec).await;
+        apply(&objects, &name, &spec).await.unwrap();
+        for verdict in verdicts() {
+            most = most.max(bytes(&objects, &name, &verdict).await);
+        }
+        let mut other = spec.clone();
+        other["onDelete"] = json!("Orphan");
+        other["displayName"] = json!("shorter");
+        apply(&objects, &name, &other).await.unwrap();
+        // As large as before.
+        apply(&objects, &name, &spec).await.unwrap();
+        for verdict in verdicts().into_iter().rev() {
+            most = most.max(bytes(&objects, &name, &verdict).await);
+            assert!(!ready_says(&objects.get(&name).await.unwrap()).is_empty() || verdict == in_order(), "{name}");
+        }
+        objects.delete(&name, &DeleteParams::default()).await.unwrap();
+        most = most.max(bytes(&objects, &name, &leaving()).await);
+    }
+    println!("the largest of a user's own takes {most} bytes");
+    assert!((OBJECT_MAX - 100..=OBJECT_MAX).contains(&most), "{most}");
+}
+
+#[tokio::test]
+async fn what_was_applied_can_be_applied_again_without_force() {
+    let (_, objects) = objects().await;
+    for (name, mut spec) in usual() {
+        let name = format!("again-{name}");
+        apply(&objects, &name, &spec).await.unwrap();
+        for (verdict, mtu) in verdicts().iter().zip(2000..) {
+            bytes(&objects, &name, verdict).await;
+            spec["mtu"] = json!(mtu);
+            let applied = apply(&objects, &name, &spec).await.unwrap();
+            assert_eq!(
+                (applied.spec.vnic.mtu, applied.finalizers()),
+                (Some(mtu), &["oke.oraclecloud.com/vnic".to_owned()][..])
+            );
+        }
+        // Who wrote the finalizer was forgotten for room. Another's apply is a conflict as before.
+        assert_eq!(writers(&objects, &name).await.len(), 2, "{name}");
+        spec["mtu"] = json!(3000);
+        let other = objects.patch(&name, &PatchParams::apply("somebody"), &Patch::Apply(&object(&name, &spec))).await;
+        assert!(other.unwrap_err().to_string().contains(r#"conflict with "kubectl""#));
+    }
+}
+
+/// Its annotation has the spec a second time, which no definition can count.
+#[tokio::test]
+async fn what_kubectl_applied_by_itself_has_no_list_of_writers_and_can_be_applied_again_in_either_way() {
+    let (_, objects) = objects().await;
+    for ((name, mut spec), most) in usual().into_iter().zip([[2048; 3], [2048, 2100, 2048]]) {
+        let name = format!("k-{name}");
+        apply_by_kubectl(&objects, &name, &spec).await.unwrap();
+        for ((verdict, mtu), most) in verdicts().iter().zip(2000..).zip(most) {
+            let bytes = bytes(&objects, &name, verdict).await;
+            assert!(bytes <= most, "{name}: {bytes}");
+            assert_eq!(writers(&objects, &name).await, [], "{name}");
+            spec["mtu"] = json!(mtu);
+            let applied = apply_by_kubectl(&objects, &name, &spec).await.unwrap();
+            assert_eq!(applied.spec.vnic.mtu, Some(mtu), "{name}");
+        }
+        spec["mtu"] = json!(3000);
+        let applied = apply(&objects, &name, &spec).await.unwrap();
+        assert_eq!((applied.spec.vnic.mtu, applied.finalizers().len()), (Some(3000), 1), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_is_written_whole_and_only_to_the_very_object() {
+    let (client, objects) = objects().await;
+    let spec = json!({ "instanceId": instance(), "subnetId": ocid("subnet", 1), "name": "whole", "purpose": "Host" });
+    apply(&objects, "whole", &spec).await.unwrap();
+    bytes(&objects, "whole", &in_order()).await;
+    let mut old = objects.get("whole").await.unwrap();
+    let worker = KubeObjects::new(client);
+    let less = VnicAttachmentStatus { observed_generation: Some(1), ..VnicAttachmentStatus::default() };
+    worker.write_status(&old, &less).await.unwrap();
+    assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));
+    old = objects.get("whole").await.unwrap();
+    worker.set_finalizer(&old, false).await.unwrap().unwrap();
+    objects.delete("whole", &DeleteParams::default()).await.unwrap();
+    worker.write_status(&old, &less).await.unwrap();
+    apply(&objects, "whole", &spec).await.unwrap();
+    let refused = worker.write_status(&old, &less).await.unwrap_err();
+    assert!(refused.is_conflict(), "{refused:?}");
+    assert_eq!(objects.get("whole").await.unwrap().status, None);
+}
