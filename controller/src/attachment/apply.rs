@@ -16,6 +16,10 @@ use super::step::{Action, NewAddress, Step};
 use super::verdict::Said;
 use crate::metrics::Metrics;
 
+/// The code of the one 409 that another token is the answer to. Any other leaves it open whether the request was carried out, and
+/// with another token it might be carried out twice.
+const SPENT: &str = "InvalidatedRetryToken";
+
 /// What came of a plan.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -40,8 +44,8 @@ pub enum Failure {
     Cloud(Said),
     /// The API server did. There is no telling of it in the object.
     Kubernetes,
-    /// What was known is old: look again.
-    Old,
+    /// What was known is old: look again. With what the cloud said.
+    Old(Option<Said>),
 }
 
 impl Outcome {
@@ -54,7 +58,7 @@ impl Outcome {
     /// Whether looking again at once may lead further: something was done for good, or what was known was old.
     #[must_use]
     pub fn leads_on(&self) -> bool {
-        let only_old = self.failed.values().all(|failure| *failure == Failure::Old);
+        let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(_)));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
     }
 }
@@ -68,6 +72,8 @@ pub struct Applier<'a, C, O> {
     pub objects: &'a O,
     /// What is counted.
     pub metrics: &'a Metrics,
+    /// Objects of which what was known was old the last time, and was read anew since.
+    pub stale: &'a BTreeSet<String>,
 }
 
 enum Ended {
@@ -116,9 +122,10 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     error = chain(&error),
                     request_id = error.request_id(),
                 );
+                let said = refusal::said(&error, Some(&step.action));
                 match error.kind() {
-                    // A token that was used for what is gone, or a version that is old.
-                    Kind::Conflict if !is_about_an_address(&error, &step.action) => {
+                    // A token that was used for what is gone.
+                    Kind::Conflict if error.code() == Some(SPENT) => {
                         match &step.action {
                             Action::Attach(..) => drop(outcome.spent.insert(step.object.clone())),
                             Action::CreateAddress(..) | Action::CreateAddresses(..) => {
@@ -126,20 +133,20 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                             }
                             _ => {}
                         }
-                        Failure::Old
+                        Failure::Old(Some(said))
                     }
-                    Kind::Changed => Failure::Old,
-                    _ => {
-                        let said = refusal::said(&error, Some(&step.action));
-                        let takes_a_turn = matches!(step.action, Action::Attach(..) | Action::Detach(_));
-                        if takes_a_turn && refusal::is_its_own(said.reason) {
+                    Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
+                    Kind::Conflict | Kind::Changed if !self.stale.contains(&step.object) => Failure::Old(Some(said)),
+                    kind => {
+                        let is_its_own = kind == Kind::Conflict || refusal::is_its_own(said.reason);
+                        if is_its_own && matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
                             outcome.refused.insert(step.object.clone(), said.clone());
                         }
                         Failure::Cloud(said)
                     }
                 }
             }
-            Problem::Object(error) if error.is_conflict() => Failure::Old,
+            Problem::Object(error) if error.is_conflict() => Failure::Old(None),
             Problem::Object(error) => {
                 tracing::warn!(event = "step.failed", object = step.object, step = %step, error = chain(&error));
                 Failure::Kubernetes
@@ -201,6 +208,6 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
 }
 
 /// Whether a conflict is about the address that was asked for by name: it is taken.
-fn is_about_an_address(error: &oci::Error, action: &Action) -> bool {
-    matches!(action, Action::CreateAddress(_, Some(_))) && error.code() != Some("InvalidatedRetryToken")
+const fn is_about_an_address(action: &Action) -> bool {
+    matches!(action, Action::CreateAddress(_, Some(_)))
 }

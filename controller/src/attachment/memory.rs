@@ -1,6 +1,6 @@
 //! What one process remembers of an instance between two looks. Losing it costs a call or some seconds, nothing else.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use api::{AttachmentReason, VnicAttachmentStatus};
@@ -27,6 +27,8 @@ pub(super) struct Memory {
     pub(super) foreign: HashSet<Ocid>,
     /// Why nothing could be read at the last look.
     pub(super) unreadable: Option<AttachmentReason>,
+    /// Objects of which what was known was old when it was last acted upon.
+    pub(super) stale: BTreeSet<String>,
     /// How many attaches and detaches were refused.
     refusals: u64,
     /// How many VNICs were ours and nobody's at the last look.

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod attaching;
+mod conflicts;
 mod crashes;
 mod crowd;
 mod detaching;

@@ -116,6 +116,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let mut objects = self.store.attachments().of(instance);
         let mut planned = Plan::default();
         let mut outcome = Outcome::default();
+        let was_stale = memory.stale.clone();
         for _ in 0..ROUNDS {
             if objects.is_empty() {
                 break;
@@ -144,7 +145,11 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
             let verdict = match outcome.failed.get(&object.name_any()) {
                 Some(Failure::Cloud(said)) => tidings::refused(object.status.as_ref(), verdict.clone(), said.clone()),
-                Some(Failure::Kubernetes | Failure::Old) => continue,
+                // A whole look did not help.
+                Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {
+                    tidings::refused(object.status.as_ref(), verdict.clone(), said.clone())
+                }
+                Some(Failure::Kubernetes | Failure::Old(_)) => continue,
                 None => verdict.clone(),
             };
             failed |= !self.tell(object, &verdict, memory).await;
@@ -230,8 +235,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 memory.asked(&uid(&step.object, objects), Instant::now());
             }
         }
-        let applier = Applier { cloud: &self.cloud, objects: &self.objects, metrics: &self.metrics };
+        let (cloud, metrics, stale) = (&self.cloud, &self.metrics, &memory.stale);
+        let applier = Applier { cloud, objects: &self.objects, metrics, stale };
         let outcome = applier.apply(planned, objects).await;
+        memory.stale.retain(|name| outcome.failed.contains_key(name));
+        let old = outcome.failed.iter().filter(|(_, failure)| matches!(failure, Failure::Old(Some(_))));
+        memory.stale.extend(old.map(|(name, _)| name.clone()));
         for name in &outcome.spent {
             memory.spent(&uid(name, objects));
         }

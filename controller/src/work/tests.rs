@@ -144,9 +144,9 @@ impl Crowd {
 #[tokio::test(start_paused = true)]
 async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much_that_is() {
     let mut crowd = Crowd::new();
-    crowd.run(SECOND * 7200);
+    crowd.run(SECOND * 3600);
     assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
-    for key in REGULAR..REGULAR + 50 {
+    for key in REGULAR..REGULAR + 20 {
         crowd.queue.add(key, Lane::Wanted, crowd.now);
         let waited = [crowd.wait_for(key), crowd.wait_for(key)];
         assert!(waited[0] <= SECOND / 2 && waited[1] <= SECOND * 4, "{key}: {waited:?}");
@@ -159,7 +159,7 @@ async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much
 #[tokio::test(start_paused = true)]
 async fn what_fails_and_what_is_regular_have_their_part() {
     let mut crowd = Crowd::new();
-    crowd.run(SECOND * 3600);
+    crowd.run(SECOND * 1800);
     // So much is wanted that there is never an end of it.
     (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Wanted, crowd.now));
     crowd.looks.clear();
@@ -170,7 +170,7 @@ async fn what_fails_and_what_is_regular_have_their_part() {
     assert!(regular >= 1_000, "{regular} of {}", crowd.looks.len());
     // However little there is to do otherwise, they do not take all requests there are.
     let mut crowd = Crowd::new();
-    crowd.run(SECOND * 7200);
+    crowd.run(SECOND * 1800);
     crowd.looks.clear();
     crowd.run(SECOND * 600);
     assert!(crowd.looks.len() <= 4_000 / 2, "{}", crowd.looks.len());

@@ -152,7 +152,7 @@ pub enum Kind {
     Limit,
     /// 409 `IncorrectState`, `LockConflict`: something else is going on with the resource, try again.
     Busy,
-    /// Other 409: what we know is old, or the retry token is spent. Read again, and use a new token.
+    /// Other 409: what we know is old; or (`InvalidatedRetryToken`) the retry token is spent, and another one is needed. Read again.
     Conflict,
     /// 412: the resource changed since it was read (`if-match`).
     Changed,

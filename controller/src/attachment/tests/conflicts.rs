@@ -1,0 +1,101 @@
+//! 409 and 412: what was known may be old. It is read anew, and what is refused all the same is told.
+
+use std::time::Duration;
+
+use super::scene::Scene;
+use crate::work::Next;
+
+/// One whose next so many calls of an operation are refused.
+async fn scene_of(operation: &'static str, refusal: (u16, &str), times: usize) -> Scene {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    match operation {
+        "AttachVnic" => {}
+        _ => scene.settle().await,
+    }
+    match operation {
+        "UpdateVnic" => scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true),
+        "CreateAddress" => scene.change("a", |object| object.spec.vnic.ipv4_count = 1),
+        "DetachVnic" => scene.delete("a"),
+        _ => {}
+    }
+    (0..times).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
+    scene
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_that_stays_is_told() {
+    for refusal in [
+        (409, "Conflict"),
+        (409, "NotAuthorizedOrResourceAlreadyExists"),
+        (409, "InvalidatedRetryToken"),
+        (412, "NoEtagMatch"),
+    ] {
+        for operation in ["AttachVnic", "UpdateVnic", "CreateAddress", "DetachVnic"] {
+            let (scene, case) = (scene_of(operation, refusal, 100).await, format!("{operation} {refusal:?}"));
+            let (written, asked) = (scene.statuses(), scene.count(operation));
+            for _ in 0..2 {
+                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            let attached = if matches!(operation, "UpdateVnic" | "CreateAddress") {
+                "True Attached"
+            } else {
+                "False InstanceBusy"
+            };
+            assert_eq!(scene.told("a"), [attached, "False InstanceBusy"], "{case}");
+            let message = scene.message("a");
+            assert!(message.starts_with(&format!("{} {}: ", refusal.0, refusal.1)), "{case}: {message}");
+            let generation = scene.store.attachments().get("a").unwrap().metadata.generation;
+            assert_eq!(scene.status("a").observed_generation, generation, "{case}");
+            for _ in 0..8 {
+                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            assert_eq!(scene.statuses(), written + 1, "{case}");
+            let most = if refusal.1 == "InvalidatedRetryToken" { 40 } else { 11 };
+            assert!(scene.count(operation) - asked <= most, "{case}: {} times", scene.count(operation) - asked);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_conflict_is_not_told() {
+    for operation in ["AttachVnic", "UpdateVnic", "CreateAddress", "DetachVnic"] {
+        let scene = scene_of(operation, (409, "Conflict"), 1).await;
+        scene.look().await;
+        assert_ne!(scene.told("a")[1], "False InstanceBusy", "{operation}");
+        scene.settle().await;
+        assert_eq!(scene.exists("a"), operation != "DetachVnic", "{operation}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attach_that_was_carried_out_and_answered_with_a_conflict_attaches_one() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.lag_lists(6);
+    for _ in 0..3 {
+        scene.cloud.fail_next("AttachVnic", (409, "Conflict"), true);
+    }
+    for _ in 0..6 {
+        scene.look().await;
+        scene.cloud.settle();
+    }
+    scene.settle().await;
+    assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_conflict_stays_keeps_no_other_of_the_instance_waiting() {
+    let scene = Scene::with(4);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    for _ in 0..2 {
+        scene.cloud.fail_next("AttachVnic", (409, "NotAuthorizedOrResourceAlreadyExists"), false);
+    }
+    scene.look().await;
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
+    assert!(scene.message("a").starts_with("409 NotAuthorized"), "{}", scene.message("a"));
+    scene.settle().await;
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+}
