@@ -132,6 +132,33 @@ fn strace(log: &Path, below: Option<&str>) -> Command {
     strace
 }
 
+/// What is deleted by a call to the kernel, as strace shows it. That does not always find out that a socket is a routing
+/// one, and then shows the number instead (linux/rtnetlink.h).
+pub(crate) fn deletion(call: &str) -> Option<&'static str> {
+    let deletions = [
+        ("RTM_DELLINK", "0x11"),
+        ("RTM_DELADDR", "0x15"),
+        ("RTM_DELROUTE", "0x19"),
+        ("RTM_DELNEIGH", "0x1d"),
+        ("RTM_DELRULE", "0x21"),
+    ];
+    let (_, kind) = call.split_once("type=")?;
+    let shown = kind.split([',', ' ']).next()?;
+    deletions.iter().find(|(name, number)| [name, number].contains(&&shown)).map(|(name, _)| *name)
+}
+
+#[test]
+fn a_deletion_is_known_by_its_name_and_by_its_number() {
+    for (shown, what) in [
+        ("nlmsg_type=RTM_DELRULE, ", Some("RTM_DELRULE")),
+        ("nlmsg_type=0x21 /* NLMSG_??? */, ", Some("RTM_DELRULE")),
+        ("nlmsg_type=RTM_NEWRULE, ", None),
+        ("nlmsg_type=0x210 /* NLMSG_??? */, ", None),
+    ] {
+        assert_eq!(deletion(&format!("sendto(3, [{{nlmsg_len=32, {shown}nlmsg_flags=NLM_F_REQUEST")), what, "{shown}");
+    }
+}
+
 /// Carries out every case, in scenes of their own, and says all of those that failed.
 pub(crate) fn on_each(cases: &[(Call, &'static str)], run: impl Fn(&Scene, &(Call, &'static str), &str) -> bool) {
     let (mut hit, mut failures) = (0, Vec::new());
