@@ -71,6 +71,12 @@ impl Events {
         Ok(concern.is_some_and(|concern| concern.links))
     }
 
+    /// Whether there are signs that nobody has taken yet. The same sign again is then no news.
+    #[must_use]
+    pub fn has_signs(&self) -> bool {
+        !self.signs.is_empty()
+    }
+
     /// The signs so far that something of running pods was taken away; they are told once.
     pub fn signs(&mut self) -> Suspects {
         std::mem::take(&mut self.signs)

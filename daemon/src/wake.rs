@@ -94,7 +94,11 @@ impl Loop {
             pass.conditions.extend(repairs.undone(Instant::now()));
             pass.conditions.extend([events.condition(), nft.condition(), files.condition()].into_iter().flatten());
             since.note(&mut pass);
-            let mut attention = reconciler.attention_again().map(|wait| Instant::now() + wait);
+            // Signs may have come with what the pass was for. They are looked into all the same: kept, they would hide the
+            // next ones, which were no news then.
+            let signs = events.source().is_some_and(|events| events.has_signs()).then_some(SETTLED);
+            let soonest = reconciler.attention_again().into_iter().chain(signs).min();
+            let mut attention = soonest.map(|wait| Instant::now() + wait);
             metrics.passed(&pass);
             duties.freed(&pass.freed);
             if let Some(files) = files.source() {

@@ -1,6 +1,7 @@
 //! What somebody else breaks of running pods' network is mended, and nothing else of theirs is touched: judged by packets
 //! and by what is left when pods have gone.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, NeighbourFilter, RouteFilter, Socket};
@@ -93,6 +94,45 @@ fn a_host_end_that_udev_gave_another_ethernet_address_gets_its_own_back() {
         socket.change_link_named(pod.host_link(), &[mac]).unwrap();
     });
     agent.wait_said("host.repaired", "link set vcn");
+}
+
+/// Until no pass ran for a while, and so none that finds what is broken next runs anyway.
+fn wait_rest(node: &Node, agent: &Agent) {
+    let passes = || ["start", "sources", "kernel", "files", "retry"].map(|cause| node.passes(cause));
+    let seen = Cell::new((passes(), Instant::now()));
+    let rests = || {
+        let now = passes();
+        if now != seen.get().0 {
+            seen.set((now, Instant::now()));
+        }
+        seen.get().1.elapsed() > Duration::from_secs(1)
+    };
+    wait_for("rest", rests, || agent.log());
+}
+
+/// Signs that come together with what every pass is due for are looked into as well, and do not hide the next ones.
+#[test]
+fn a_breakage_is_seen_although_the_same_was_undone_while_something_else_happened() {
+    let (node, agent) = node_and_agent();
+    let pod = Pod::add(&node, "a");
+    let whole = left(&node);
+    pod.wait_connected();
+    let before = node.passes("kernel");
+    let break_it = |socket: &mut Socket| {
+        let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
+        socket.change_link_named(pod.host_link(), &[mac]).unwrap();
+    };
+    node.on(|socket| {
+        let own = socket.link(pod.host_link()).unwrap().mac.unwrap();
+        break_it(socket);
+        socket.change_link_named(pod.host_link(), &[LinkChange::Mac(own)]).unwrap();
+    });
+    node.plug("ens9", 99);
+    wait_for("a look", || node.passes("kernel") > before, || agent.log());
+    wait_rest(&node, &agent);
+    assert_eq!(left(&node), whole);
+    node.on(break_it);
+    wait_for("the repair", || left(&node) == whole, || format!("{:#?} of {whole:#?}\n{}", left(&node), agent.log()));
 }
 
 #[test]
