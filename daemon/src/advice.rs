@@ -48,7 +48,7 @@ advice! {
         "Compare the MACs of `oke-node-agent status` with `ip link`. On bare metal set BM_PORT_0 to the physical port.";
     LinkMissing: "A secondary VNIC is attached and has no link on this host; its addresses are not used.",
         "Compare its MAC with `ip link`. A VNIC just attached takes seconds; else detach and attach it again, or look for a driver that failed in `dmesg`. On bare metal set BM_PORT_0 and BM_PORT_1.";
-    VnicNotListed: "The NativePodNetwork names a VNIC that the metadata service does not list: it was detached, or is still being attached.",
+    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names, or whose device is still here: it was detached, is still being attached, or the list is short. What is set up for it stays.",
         "In the console or with `oci compute instance list-vnics`: if the VNIC is gone, replace the node; OKE does not attach it again.";
     ReturnPathMissing: "There are more VNICs than marks: a NodePort at this VNIC's own address does not answer where its pod is on another VNIC.",
         "Use NodePorts at the addresses of the first eight VNICs, or have fewer VNICs.";

@@ -100,12 +100,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     }
     // A VLAN's port may be a VNIC of its own; it has to be there first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
-    let unlisted = facts
-        .npn
-        .iter()
-        .filter(|_| choices.ours)
-        .flat_map(|npn| &npn.vnics)
-        .filter(|wanted| !facts.vnics.iter().any(|vnic| vnic.id == wanted.vnic_id));
+    let unlisted = unlisted(facts).filter(|_| choices.ours);
     conditions.extend(unlisted.map(|vnic| {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
@@ -130,6 +125,21 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     };
     let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
     Wanted { network: Some(network), spared, conditions }
+}
+
+/// Whether the list of VNICs seems to be short: it lacks one that the NativePodNetwork names, and whose device is here, as far
+/// as that can be told. What looks like a leftover then may be what pods live by, and an agent that has just started never
+/// saw the VNIC listed.
+#[must_use]
+pub fn is_short(facts: Facts<'_>) -> bool {
+    let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
+    unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
+}
+
+/// What the NativePodNetwork names and the metadata service does not.
+fn unlisted<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
+    let named = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
+    named.filter(move |named| !facts.vnics.iter().any(|vnic| vnic.id == named.vnic_id))
 }
 
 /// The entry of a VNIC.

@@ -1,6 +1,7 @@
 //! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays
 //! nobody: whoever needs the world takes it as it is.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use vcn::Vnic;
 
 use crate::backoff::{UNSETTLED, chance, jittered};
+use crate::desired::npn_vnic;
 use crate::host::Host;
 use crate::metrics::Metrics;
 use crate::npn::{Answer, NativePodNetworks};
@@ -130,7 +132,15 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
-    world.absorb_vnics(vnics, settings.detach_grace, Instant::now());
+    let macs = LazyCell::new(Host::macs);
+    let npn = world.npn.value.clone().flatten();
+    // With a virtual machine's VNIC its device goes. On bare metal nothing goes by itself; there two must agree. What cannot
+    // be told is no reason to take a VNIC down.
+    let is_held = |vnic: &Vnic| match vnic.nic_index {
+        None => macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac)),
+        Some(_) => npn_vnic(npn.as_ref(), &vnic.id).is_some(),
+    };
+    world.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
     if let Some(instance) = &world.instance.value {
         match npns.mine(&instance.id).await {
             Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),

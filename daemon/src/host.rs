@@ -68,6 +68,14 @@ impl Host {
         Socket::open()?.links()
     }
 
+    /// The Ethernet addresses of the host's links.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn macs() -> Result<Vec<MacAddr>, netlink::Error> {
+        Ok(Socket::open()?.links()?.into_iter().filter_map(|link| link.mac).collect())
+    }
+
     /// The Ethernet address of the device by which the main table's default route leaves, and those of all devices;
     /// nothing where it leaves by no device of its own (a tunnel, a bond).
     ///

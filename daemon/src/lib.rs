@@ -34,6 +34,7 @@ mod configuration;
 pub mod departure;
 pub mod desired;
 pub mod devices;
+pub mod directories;
 #[cfg(test)]
 mod documents;
 pub mod events;

@@ -18,7 +18,7 @@ mod stages;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,6 +31,7 @@ use resident::logging::chain;
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
 use crate::devices::Devices;
+use crate::directories::Directories;
 use crate::host::Host;
 use crate::interference::{Interference, Subject};
 use crate::pass::{Cause, Pass, VnicState};
@@ -65,8 +66,8 @@ pub struct Reconciler {
     since: Instant,
     /// What is wrong with the configuration.
     misconfigured: Vec<Condition>,
-    /// Which directory the state directory was at the start.
-    state_is: Option<(u64, u64)>,
+    /// Those it works in, as they were at the start.
+    directories: Directories,
 }
 
 /// A pass in the making.
@@ -102,7 +103,7 @@ impl Reconciler {
             failed: Vec::new(),
             since: Instant::now(),
             misconfigured: Vec::new(),
-            state_is: identity(&settings.state_dir),
+            directories: Directories::of(&settings),
             settings,
         })
     }
@@ -117,11 +118,11 @@ impl Reconciler {
         self.misconfigured = conditions;
     }
 
-    /// Whether somebody removed the state directory, or put another in its place. Ours may be a mount of it: then what is
-    /// written here is seen by nobody, and nothing can be. The sockets went with it, too.
+    /// A directory of ours or of the runtime's that somebody removed or moved away, or put another in the place of. Ours may be
+    /// a mount of it: then what is written here is seen by nobody. With the state directory the sockets went, too.
     #[must_use]
-    pub fn has_lost_its_state(&self) -> bool {
-        self.state_is.is_some_and(|was| identity(&self.settings.state_dir) != Some(was))
+    pub fn lost(&self, cause: Cause) -> Option<&Path> {
+        self.directories.lost(cause)
     }
 
     /// Makes the node as it should be, as far as that is known and can be done.
@@ -156,7 +157,7 @@ impl Reconciler {
         }
         findings.conditions.extend(conditions);
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
-        let clean = preview || self.since.elapsed() >= self.settings.detach_grace;
+        let clean = preview || self.since.elapsed() >= self.settings.detach_grace && !desired::is_short(facts);
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
         let attempt = stages::Attempt { cause, clean, spared, note: &note, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
@@ -313,12 +314,6 @@ impl Reconciler {
         let allocations = Store::new(state_dir, boot.clone()).read()?;
         Ok(Usage::of(&pools, &allocations, BootTime::now()?))
     }
-}
-
-/// Which directory this is; `None` where there is none, or it is a removed one that somebody keeps open.
-fn identity(directory: &Path) -> Option<(u64, u64)> {
-    let found = fs::metadata(directory).ok().filter(|found| found.nlink() > 0)?;
-    Some((found.dev(), found.ino()))
 }
 
 /// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.

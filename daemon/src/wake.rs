@@ -62,7 +62,7 @@ impl Loop {
     /// Runs passes for ever; ends when the sources' task does.
     ///
     /// # Errors
-    /// When a pass panicked, or the state directory was removed: the agent must be started anew.
+    /// When a pass panicked, or a directory was removed that it works in: the agent must be started anew.
     pub async fn run(self) -> io::Result<()> {
         let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
         let mut configurations = self.configurations;
@@ -82,10 +82,11 @@ impl Loop {
             {
                 files.settle();
             }
-            if reconciler.has_lost_its_state() {
-                let path = settings.state_dir.display();
+            if let Some(path) = reconciler.lost(cause) {
+                let path = path.display();
                 return Err(io::Error::other(format!(
-                    "{path} was removed while it was in use: an agent that is started anew makes it"
+                    "{path} was removed or moved away while it was in use: an agent that is started anew goes by the one that \
+                     is there then"
                 )));
             }
             let (returned, mut pass) = run_pass(reconciler, world.clone(), cause).await?;

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::NativePodNetwork;
@@ -25,6 +25,8 @@ pub struct World {
     pub oke_daemonset: Seen,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
     missing: BTreeMap<Ocid, Instant>,
+    /// Those of them that are kept beyond the grace.
+    held: BTreeSet<Ocid>,
     /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
     primary: Option<Ocid>,
 }
@@ -83,28 +85,42 @@ pub fn lacks_primary(listed: &[Vnic], way_out: MacAddr, links: &[MacAddr]) -> bo
 
 impl World {
     /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
-    /// may be short for a moment and taking a VNIC down takes its pods' network down. Its order is the service's; those
-    /// kept come last. Only the primary VNIC is kept for ever, and first: were a list without it believed, the operating
-    /// system's own VNIC would be taken for one of ours.
-    pub fn absorb_vnics(&mut self, answer: Result<Vec<Vnic>, String>, grace: Duration, now: Instant) {
+    /// may be short for a moment and taking a VNIC down takes its pods' network down; and after it for as long as it is
+    /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
+    /// kept for ever, and first: were a list without it believed, the operating system's own VNIC would be taken for one of
+    /// ours.
+    pub fn absorb_vnics(
+        &mut self,
+        answer: Result<Vec<Vnic>, String>,
+        grace: Duration,
+        now: Instant,
+        is_held: impl Fn(&Vnic) -> bool,
+    ) {
         let answer = answer.map(|mut listed| {
             let before = self.vnics.value.take().unwrap_or_default();
-            let mut missing = BTreeMap::new();
+            let (mut missing, mut held) = (BTreeMap::new(), BTreeSet::new());
             for vnic in before.into_iter().filter(|old| !listed.iter().any(|new| new.id == old.id)).collect::<Vec<_>>()
             {
                 let since = self.missing.get(&vnic.id).copied().unwrap_or(now);
-                if now.saturating_duration_since(since) < grace || self.primary.as_ref() == Some(&vnic.id) {
+                let in_grace = now.saturating_duration_since(since) < grace;
+                if in_grace || self.primary.as_ref() == Some(&vnic.id) || is_held(&vnic) {
                     missing.insert(vnic.id.clone(), since);
+                    held.extend((!in_grace).then(|| vnic.id.clone()));
                     listed.push(vnic);
                 }
             }
-            self.missing = missing;
+            (self.missing, self.held) = (missing, held);
             self.primary = self.primary.take().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
             // Stable: the others stay in order.
             listed.sort_by_key(|vnic| self.primary.as_ref() != Some(&vnic.id));
             listed
         });
         self.vnics.absorb(answer, now);
+    }
+
+    /// The VNICs that have not been listed for longer than the grace, and are kept nevertheless.
+    pub fn held(&self) -> impl Iterator<Item = &Ocid> {
+        self.held.iter()
     }
 
     /// The primary VNIC, once it was listed.
@@ -144,6 +160,7 @@ impl World {
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
             && self.oke_daemonset == other.oke_daemonset
+            && self.held == other.held
     }
 
     /// What it says about whose the cluster's pod network is, added to what was set.

@@ -24,6 +24,17 @@ pub struct Decision {
     pub reason: String,
 }
 
+/// What this node itself shows, beside the signals.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    /// What lies in the runtime's configuration directory.
+    pub conf_files: &'a [ConfFile],
+    /// Whether pods of another network live here.
+    pub pods: &'a Occupants,
+    /// Whether we remember that our configuration is in place: what somebody removed or spoilt is ours to heal.
+    pub remembered: bool,
+}
+
 /// What one signal says.
 struct Voice {
     signal: Signal,
@@ -56,7 +67,8 @@ impl Decision {
 /// node, stops a first installation only: what is ours here is kept up. And nothing is installed while pods of another
 /// network live on the node, whoever made it: their addresses may be among those.
 #[must_use]
-pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], pods: &Occupants) -> Decision {
+pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision {
+    let Here { conf_files, pods, remembered } = here;
     let voices = voices(settings, signals, conf_files);
     let Some(strongest) = voices.first() else {
         return Decision::new(
@@ -82,20 +94,24 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], p
     };
     if decision.install {
         let oke = oke_cni(signals, conf_files);
-        if let (Some((signal, found)), false) = (&oke, settings.takeover) {
-            if !stands(strongest.signal, *signal, conf_files) {
+        let ours = remembered || conf_files.iter().any(ConfFile::is_ours);
+        let kept = ours && oke.as_ref().is_some_and(|(signal, _)| stands(strongest.signal, *signal));
+        match &oke {
+            Some((signal, found)) if !settings.takeover && !kept => {
                 let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
                 return Decision::new(false, *signal, reason);
             }
-            decision.against.push(*signal);
-            decision.reason = format!(
-                "{}; {found}, and OKE's own CNI hands out the same addresses, but {} is in place and nothing of OKE's is on \
-                 this node: ours is kept up",
-                decision.reason,
-                vcn::CONFLIST_FILE
-            );
+            Some((signal, found)) if !settings.takeover => {
+                decision.against.push(*signal);
+                decision.reason = format!(
+                    "{}; {found}, and OKE's own CNI hands out the same addresses, but this node's pod network is ours already \
+                     and nothing of OKE's is on this node: ours is kept up",
+                    decision.reason
+                );
+            }
+            _ => {}
         }
-        if let Some(reason) = occupied(pods, oke.is_some()) {
+        if let Some(reason) = occupied(pods, oke.is_some() && !kept) {
             return Decision::new(false, Signal::OkePods, reason);
         }
     }
@@ -103,11 +119,11 @@ pub fn decide(settings: &Settings, signals: &Signals, conf_files: &[ConfFile], p
     decision
 }
 
-/// Whether ours goes on beside what shows OKE's own CNI. The DaemonSet is one object for all nodes, and may put a pod on none
-/// of them: nodes whose pods are ours already would all be given up for it. A file is of this node. Where the DaemonSet is
-/// all that speaks for ours, it is no reason to go on beside it.
-fn stands(strongest: Signal, oke: Signal, conf_files: &[ConfFile]) -> bool {
-    oke == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet && conf_files.iter().any(ConfFile::is_ours)
+/// Whether what is ours already goes on beside what shows OKE's own CNI. The DaemonSet is one object for all nodes, and may
+/// put a pod on none of them: nodes whose pods are ours would all be given up for it. A file is of this node. Where the
+/// DaemonSet is all that speaks for ours, it is no reason to go on beside it.
+fn stands(strongest: Signal, oke: Signal) -> bool {
+    oke == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet
 }
 
 /// Why pods that are there stand in the way, and what to do. Where OKE's own CNI is no more, it need not be proven that none

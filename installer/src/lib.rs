@@ -44,7 +44,7 @@ mod uninstall;
 mod versions;
 
 pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs, Witnesses};
-pub use decision::{Decision, decide};
+pub use decision::{Decision, Here, decide};
 pub use digest::Digest;
 pub use entry::{Entry, EntryError};
 pub use error::Error;

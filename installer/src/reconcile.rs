@@ -8,7 +8,7 @@ use crate::exclusive::Exclusive;
 use crate::observed::{Observed, Scope, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{ConfFile, Decision, Error, Occupants, Report, Settings, Signals, decide};
+use crate::{ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide};
 
 /// So often a configuration is looked at again that others wrote at the same moment.
 const LOOKS: usize = 5;
@@ -48,17 +48,18 @@ pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
 }
 
 fn decided(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
-    let alone = decide(settings, signals, files, &Occupants::None);
+    let record = RecordFile::new(&settings.data_dir).read();
+    let remembered = record.is_ok_and(|record| record.configurations.contains_key(vcn::CONFLIST_FILE));
+    let here = Here { conf_files: files, pods: &Occupants::None, remembered };
+    let alone = decide(settings, signals, here);
     if !alone.install {
         return alone;
     }
     // Where we were before and OKE's own CNI is not, other pods are somebody's whom our pods lived with.
-    let record = RecordFile::new(&settings.data_dir).read();
-    let returning = record.is_ok_and(|record| record.configurations.contains_key(vcn::CONFLIST_FILE));
-    if returning && oke_cni(signals, files).is_none() {
+    if remembered && oke_cni(signals, files).is_none() {
         return alone;
     }
-    decide(settings, signals, files, &Occupants::look(settings, files))
+    decide(settings, signals, Here { pods: &Occupants::look(settings, files), ..here })
 }
 
 fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -> Report {

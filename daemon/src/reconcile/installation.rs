@@ -24,6 +24,8 @@ pub(super) struct Installation {
 
 #[derive(Debug)]
 struct Last {
+    /// By which it went.
+    settings: installer::Settings,
     signals: Signals,
     usable: bool,
     state: PodNetworkState,
@@ -38,7 +40,7 @@ impl Installation {
     pub(super) fn is_ours(&self, settings: &Settings, world: &World, cause: Cause) -> bool {
         let signals = world.signals(&settings.signals);
         match &self.last {
-            Some(last) if cause == Cause::Kernel && last.signals == signals => last.state.install,
+            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => last.state.install,
             _ => installer::decision(&settings.installer, &signals).install,
         }
     }
@@ -54,7 +56,7 @@ impl Installation {
     ) -> PodNetworkState {
         let signals = world.signals(&settings.signals);
         if let Some(last) = &self.last
-            && last.signals == signals
+            && last.was_asked(settings, &signals)
             && last.usable == usable
             && last.state.install == ours
             && (cause == Cause::Kernel || last.still_holds(settings))
@@ -83,13 +85,19 @@ impl Installation {
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
-            self.last = Some(Last { signals, usable, state: state.clone(), conditions, files, at });
+            let settings = settings.installer.clone();
+            self.last = Some(Last { settings, signals, usable, state: state.clone(), conditions, files, at });
         }
         state
     }
 }
 
 impl Last {
+    /// Whether it was asked by these settings and signals.
+    fn was_asked(&self, settings: &Settings, signals: &Signals) -> bool {
+        self.settings == settings.installer && self.signals == *signals
+    }
+
     /// Whether the installer would say the same.
     fn still_holds(&self, settings: &Settings) -> bool {
         self.at.elapsed() < THOROUGH && self.files.as_ref().is_some_and(|files| *files == looked_at(settings))

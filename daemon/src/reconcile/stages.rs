@@ -21,6 +21,10 @@ use crate::world::World;
 
 /// What the sources do not say.
 pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
+    let message = "the metadata service no longer lists it; it is kept, for its device is still here, or the \
+                   NativePodNetwork still names it";
+    let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message).about(vnic));
+    findings.conditions.extend(held);
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
     let known = world.instance.value.is_some() && world.vnics.value.is_some();
     let condition = match (metadata, known) {

@@ -12,9 +12,9 @@ fn ids(world: &World) -> Vec<&str> {
 #[test]
 fn the_last_good_answer_stays_when_the_service_fails_and_ages() {
     let (mut world, start) = (World::default(), Instant::now());
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
     let later = start + Duration::from_secs(100);
-    world.absorb_vnics(Err("status 503".into()), GRACE, later);
+    world.absorb_vnics(Err("status 503".into()), GRACE, later, |_| false);
     assert_eq!(world.vnics(), vm_vnics());
     assert_eq!(world.vnics.age(later), Some(Duration::from_secs(100)));
     assert_eq!(world.vnics.error.as_deref(), Some("status 503"));
@@ -24,27 +24,45 @@ fn the_last_good_answer_stays_when_the_service_fails_and_ages() {
 fn a_vnic_no_longer_listed_goes_after_the_grace_and_not_before() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = vm_vnics()[..1].to_vec();
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(10));
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(10), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(39));
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(39), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
     assert!(!world.is_settled());
-    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(40));
+    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(40), |_| false);
     assert_eq!(ids(&world), ["primary"]);
+}
+
+#[test]
+fn a_vnic_no_longer_listed_stays_while_it_is_held_and_is_told() {
+    let (mut world, start) = (World::default(), Instant::now());
+    let alone = || Ok(vm_vnics()[..1].to_vec());
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| true);
+    world.absorb_vnics(alone(), GRACE, start, |_| true);
+    assert_eq!((ids(&world), world.held().count()), (vec!["primary", "pods"], 0), "in its grace");
+    let before = world.clone();
+    world.absorb_vnics(alone(), GRACE, start + GRACE, |_| true);
+    assert_eq!((ids(&world), world.held().count()), (vec!["primary", "pods"], 1));
+    assert!(!world.says_the_same(&before), "it is news");
+    let mut listed_again = world.clone();
+    listed_again.absorb_vnics(Ok(vm_vnics()), GRACE, start + 2 * GRACE, |_| true);
+    assert_eq!((ids(&listed_again), listed_again.held().count()), (vec!["primary", "pods"], 0));
+    world.absorb_vnics(alone(), GRACE, start + 2 * GRACE, |_| false);
+    assert_eq!((ids(&world), world.held().count()), (vec!["primary"], 0), "its device went, too");
 }
 
 #[test]
 fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
     let (mut world, start) = (World::default(), Instant::now());
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
     let without = vm_vnics()[1..].to_vec();
     for after in [1, 40, 4000] {
-        world.absorb_vnics(Ok(without.clone()), GRACE, start + Duration::from_secs(after));
+        world.absorb_vnics(Ok(without.clone()), GRACE, start + Duration::from_secs(after), |_| false);
         assert_eq!(ids(&world), ["primary", "pods"]);
     }
     let turned = vm_vnics().into_iter().rev().collect();
-    world.absorb_vnics(Ok(turned), GRACE, start + Duration::from_secs(5000));
+    world.absorb_vnics(Ok(turned), GRACE, start + Duration::from_secs(5000), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
     assert!(world.missing.is_empty());
 }
@@ -53,10 +71,10 @@ fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
 fn a_vnic_listed_again_has_its_full_grace_again() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = vm_vnics()[..1].to_vec();
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start);
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start + Duration::from_secs(29));
-    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(31));
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(Ok(alone.clone()), GRACE, start, |_| false);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, start + Duration::from_secs(29), |_| false);
+    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(31), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
 }
 
@@ -64,7 +82,7 @@ fn a_vnic_listed_again_has_its_full_grace_again() {
 fn a_world_settles_when_the_native_pod_network_is_made_and_its_vnics_are_listed() {
     let (mut world, now) = (World::default(), Instant::now());
     world.instance.absorb(Ok(fixture::instance()), now);
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, now);
+    world.absorb_vnics(Ok(vm_vnics()), GRACE, now, |_| false);
     world.npn.absorb(Ok(None), now);
     assert!(!world.is_settled());
     world.npn.absorb(Ok(Some(fixture::npn("BACKOFF"))), now);

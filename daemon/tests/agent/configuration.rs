@@ -1,7 +1,7 @@
 //! The configuration: checked whole at the start, taken over while the agent runs, the last good one kept.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
@@ -167,6 +167,27 @@ fn config_tells_what_is_set_and_checks_files() {
         }
         assert!(key["meaning"] != "" && key["unit"] != "", "{key}");
     }
+}
+
+#[test]
+fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured(&node, "POD_MTU=1500\n");
+    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    assert!(conflist().contains("\"mtu\": 1500"), "{}", conflist());
+    fs::write(node.path("bin/bandwidth"), fs::read(node.path("source/vcn-native")).unwrap()).unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(node.path("bin/bandwidth"), executable).unwrap();
+    // Until the installer has nothing more to do: what it said then is what would be repeated.
+    let looked = || node.run(&["plan"]).1.contains("Nothing would be changed");
+    wait_for("all to be in order", looked, || node.run(&["plan"]).1);
+    let passes = node.passes("settings");
+    deliver(&node, 2, "POD_MTU=1500\nLOG_LEVEL=debug\n");
+    wait_for("a pass that changes nothing", || node.passes("settings") > passes, || agent.log());
+    deliver(&node, 3, "POD_MTU=8500\n");
+    wait_for("another MTU", || conflist().contains("\"mtu\": 8500"), || format!("{}\n{}", conflist(), agent.log()));
+    deliver(&node, 4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
+    wait_for("another chain", || conflist().contains("\"bandwidth\""), || format!("{}\n{}", conflist(), agent.log()));
 }
 
 #[test]

@@ -180,6 +180,45 @@ fn a_vnic_that_is_detached_for_good_leaves_nothing_and_touches_no_other() {
     pod.wait_connected();
 }
 
+/// With a VNIC that is detached its device goes, and OKE no longer names it. A list may be short for any other reason.
+#[test]
+fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoever_starts_meanwhile() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    let rules = || [Family::Ipv4, Family::Ipv6].map(|family| (node.rules(family), node.routes(family, 1000)));
+    let (whole, offered) = (rules(), node.pools()["vnics"].clone());
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    // Beyond the grace.
+    wait_for("it to be told", || node.conditions() == ["VnicNotListed"], || format!("{:?}", node.conditions()));
+    let passes = |more: u32| {
+        let before = node.passes("timer");
+        wait_for("passes", || node.passes("timer") >= before + more, || agent.log());
+    };
+    passes(3);
+    assert_eq!(
+        (rules(), &node.pools()["vnics"], node.get("/readyz").0),
+        (whole.clone(), &offered, 200),
+        "{}",
+        agent.log()
+    );
+    pod.wait_connected();
+    agent.stop();
+
+    // One that never saw it listed does not know what it is, and leaves what is there.
+    let mut agent = node.agent(&[]);
+    wait_for("it to be told again", || node.conditions().contains(&"VnicNotListed".into()), || agent.log());
+    let before = node.passes("timer");
+    wait_for("passes", || node.passes("timer") >= before + 3, || agent.log());
+    assert_eq!(rules(), whole, "{}", agent.log());
+    pod.wait_connected();
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
+    node.wait_ready(&mut agent);
+    assert_eq!(rules(), whole);
+}
+
 #[test]
 fn a_first_list_without_the_primary_vnic_is_not_believed() {
     let node = dual_stack_node();

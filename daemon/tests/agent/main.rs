@@ -10,6 +10,7 @@ mod bundle;
 mod called;
 mod configuration;
 mod dead;
+mod directories;
 mod files;
 mod host;
 mod interference;

@@ -314,21 +314,6 @@ fn the_gauges_of_pools_tell_what_is_held_and_what_rests_in_both_families() {
     }
 }
 
-/// As seen from a container, whose mount stays on the directory that was removed.
-#[test]
-fn an_agent_whose_state_directory_was_removed_ends_and_the_next_one_publishes_again() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let state = node.path("run");
-    fs::remove_dir_all(&state).unwrap();
-    wait_for("its end", || agent.log().contains("was removed while it was in use"), || agent.log());
-    assert_eq!(agent.stop().0.code(), Some(1));
-    let mut next = node.agent(&[]);
-    node.wait_ready(&mut next);
-    assert!(state.join("pools.json").exists());
-}
-
 #[test]
 fn the_port_answers_only_what_everybody_may_know() {
     let node = node_with_pods();

@@ -28,9 +28,14 @@ fn ours() -> ConfFile {
     file("05-vcn-native.conflist", &["vcn-native", "portmap"])
 }
 
+/// A node without others' pods on which we do not remember to have been.
+fn new(conf_files: &[ConfFile]) -> Here<'_> {
+    Here { conf_files, pods: &Occupants::None, remembered: false }
+}
+
 /// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
 fn auto(signals: (Option<&str>, Option<&str>, Seen, Seen, Seen), files: &[ConfFile]) -> (bool, Signal) {
-    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), files, &Occupants::None);
+    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), new(files));
     assert!(!decision.reason.is_empty());
     (decision.install, decision.decided_by)
 }
@@ -98,7 +103,7 @@ fn a_weak_signal_gives_way_to_anything_of_flannel() {
     {
         assert_eq!(auto((None, None, Present, Unknown, flannel_set), &files), (false, expected));
         let takeover = settings(PodNetwork::Auto, true);
-        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), &files, &Occupants::None);
+        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), new(&files));
         assert_eq!((decision.install, decision.decided_by), (false, expected));
     }
 }
@@ -107,12 +112,12 @@ fn a_weak_signal_gives_way_to_anything_of_flannel() {
 fn the_setting_outranks_every_signal() {
     use Seen::{Present, Unknown};
     let everything_for = known((Some("true"), Some("true"), Present, Unknown, Unknown));
-    let decision = decide(&settings(PodNetwork::None, true), &everything_for, &[], &Occupants::None);
+    let decision = decide(&settings(PodNetwork::None, true), &everything_for, new(&[]));
     assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
     assert_eq!(decision.against, [Signal::NodeLabel, Signal::InstanceMetadata, Signal::NativePodNetwork]);
 
     let everything_against = known((Some("false"), Some("false"), Unknown, Unknown, Present));
-    let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, &[flannel()], &Occupants::None);
+    let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, new(&[flannel()]));
     assert_eq!((decision.install, decision.decided_by), (true, Signal::Setting));
     assert_eq!(decision.against.len(), 4);
 }
@@ -127,10 +132,10 @@ fn okes_own_cni_is_never_doubled_without_takeover() {
             (Present, vec![], Signal::OkeDaemonSet),
         ] {
             let signals = known((Some("true"), None, Present, oke_set, Unknown));
-            let decision = decide(&settings(pod_network, false), &signals, &files, &Occupants::None);
+            let decision = decide(&settings(pod_network, false), &signals, new(&files));
             assert_eq!((decision.install, decision.decided_by), (false, expected));
             assert!(decision.reason.contains("takeover is not set"), "{}", decision.reason);
-            assert!(decide(&settings(pod_network, true), &signals, &files, &Occupants::None).install);
+            assert!(decide(&settings(pod_network, true), &signals, new(&files)).install);
         }
     }
 }
@@ -138,29 +143,43 @@ fn okes_own_cni_is_never_doubled_without_takeover() {
 #[test]
 fn okes_daemonset_alone_takes_no_node_from_us_that_is_ours_already() {
     use Seen::{Present, Unknown};
-    let of = |pod_network, label, files: &[ConfFile]| {
+    let of = |pod_network, label, here: Here<'_>| {
         let signals = known((label, None, Unknown, Present, Unknown));
-        let decision = decide(&settings(pod_network, false), &signals, files, &Occupants::None);
+        let decision = decide(&settings(pod_network, false), &signals, here);
         (decision.install, decision.decided_by, decision.against, decision.reason)
     };
+    let in_place = [ours()];
+    let remembered = |conf_files| Here { remembered: true, ..new(conf_files) };
     let (label, beside) = (Some("true"), vec![Signal::OkeDaemonSet]);
     let reason = "the node label oci.oraclecloud.com/vcn-native-ip-cni is \"true\"; the DaemonSet vcn-native-ip-cni exists, and \
-                  OKE's own CNI hands out the same addresses, but 05-vcn-native.conflist is in place and nothing of OKE's is \
-                  on this node: ours is kept up";
-    let kept = of(PodNetwork::Auto, label, &[ours()]);
-    assert_eq!(kept, (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));
-    let kept = of(PodNetwork::VcnNative, None, &[ours()]);
-    assert_eq!((kept.0, kept.1, kept.2), (true, Signal::Setting, beside));
-    // Not of this node; of this node; a file of our name without our plugin; nothing but the DaemonSet for ours.
-    let emptied = file("05-vcn-native.conflist", &["portmap"]);
-    for (label, files, expected) in [
-        (label, vec![], Signal::OkeDaemonSet),
-        (label, vec![ours(), oke()], Signal::OkeConflist),
-        (label, vec![emptied], Signal::OkeDaemonSet),
-        (None, vec![ours()], Signal::OkeDaemonSet),
+                  OKE's own CNI hands out the same addresses, but this node's pod network is ours already and nothing of \
+                  OKE's is on this node: ours is kept up";
+    // Ours that somebody emptied, wrote half or removed is to be healed, which nobody would do who gave the node up for it.
+    let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
+    let emptied = [file("05-vcn-native.conflist", &["portmap"])];
+    for here in [new(&in_place), remembered(&[]), remembered(&spoilt), remembered(&emptied)] {
+        assert_eq!(of(PodNetwork::Auto, label, here), (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));
+        let kept = of(PodNetwork::VcnNative, None, here);
+        assert_eq!((kept.0, kept.1, kept.2), (true, Signal::Setting, beside.clone()));
+        // Pods that nobody knows of do not matter where ours was; pods that are seen do.
+        let pods = Occupants::Unknown("why".to_owned());
+        assert!(of(PodNetwork::Auto, label, Here { pods: &pods, ..here }).0);
+        let pods = Occupants::Some("a pod".to_owned());
+        let seen = of(PodNetwork::Auto, label, Here { pods: &pods, ..here });
+        assert_eq!((seen.0, seen.1), (false, Signal::OkePods));
+    }
+    // New; of this node; a file of our name without our plugin; nothing but the DaemonSet for ours.
+    let (beside, theirs) = ([ours(), oke()], [oke()]);
+    for (label, here, expected) in [
+        (label, new(&[]), Signal::OkeDaemonSet),
+        (label, new(&beside), Signal::OkeConflist),
+        (label, remembered(&theirs), Signal::OkeConflist),
+        (label, new(&emptied), Signal::OkeDaemonSet),
+        (None, new(&in_place), Signal::OkeDaemonSet),
+        (None, remembered(&[]), Signal::OkeDaemonSet),
     ] {
-        let refused = of(PodNetwork::Auto, label, &files);
-        assert_eq!((refused.0, refused.1, refused.2), (false, expected, vec![]), "{files:?}");
+        let refused = of(PodNetwork::Auto, label, here);
+        assert_eq!((refused.0, refused.1, refused.2), (false, expected, vec![]), "{here:?}");
     }
 }
 
@@ -176,36 +195,40 @@ fn no_combination_breaks_the_rules() {
                 let (network, oke_set, flannel_set) = (SEEN[seen / 9], SEEN[seen / 3 % 3], SEEN[seen % 3]);
                 let signals = known((label, metadata, network, oke_set, flannel_set));
                 for files in &file_sets {
-                    rules_hold(&signals, files);
-                    combinations += 1;
+                    for remembered in [false, true] {
+                        rules_hold(&signals, Here { remembered, ..new(files) });
+                        combinations += 1;
+                    }
                 }
             }
         }
     }
-    assert_eq!(combinations, 5 * 5 * 27 * 8);
+    assert_eq!(combinations, 5 * 5 * 27 * 8 * 2);
 }
 
-fn rules_hold(signals: &Signals, files: &[ConfFile]) {
+fn rules_hold(signals: &Signals, here: Here<'_>) {
+    let files = here.conf_files;
     let oke_file = files.iter().any(ConfFile::is_oke);
     let oke_present = signals.oke_daemonset == Seen::Present || oke_file;
-    // The DaemonSet does not stop what is in place.
-    let stands = files.iter().any(ConfFile::is_ours) && !oke_file;
+    // The DaemonSet does not stop what is ours.
+    let stands = (here.remembered || files.iter().any(ConfFile::is_ours)) && !oke_file;
     let flannel_present = signals.flannel_daemonset == Seen::Present || files.iter().any(ConfFile::is_flannel);
     let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
     let weak = signals.native_pod_network == Seen::Present || signals.oke_daemonset == Seen::Present;
     for takeover in [false, true] {
-        let of = |pod_network| decide(&settings(pod_network, takeover), signals, files, &Occupants::None);
+        let of = |pod_network| decide(&settings(pod_network, takeover), signals, here);
         assert!(!of(PodNetwork::None).install);
         assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present || stands);
         let decision = of(PodNetwork::Auto);
         let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
         let stands = stands && (strong.is_some() || signals.native_pod_network == Seen::Present);
         let free = takeover || !oke_present || stands;
-        assert_eq!(decision.install, positive && free, "{signals:?} {files:?} {decision:?}");
+        assert_eq!(decision.install, positive && free, "{signals:?} {here:?} {decision:?}");
         assert!(!decision.against.contains(&decision.decided_by));
-        let living = decide(&settings(PodNetwork::Auto, takeover), signals, files, &Occupants::Some("a pod".into()));
+        let among = |pods: &Occupants| decide(&settings(PodNetwork::Auto, takeover), signals, Here { pods, ..here });
+        let living = among(&Occupants::Some("a pod".into()));
         assert!(!living.install, "two pods would have one address: {living:?}");
-        let untold = decide(&settings(PodNetwork::Auto, takeover), signals, files, &Occupants::Unknown("why".into()));
-        assert_eq!(untold.install, decision.install && !oke_present, "{untold:?}");
+        let untold = among(&Occupants::Unknown("why".into()));
+        assert_eq!(untold.install, decision.install && (!oke_present || stands), "{untold:?}");
     }
 }

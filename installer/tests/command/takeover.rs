@@ -196,6 +196,31 @@ fn where_we_were_before_others_pods_do_not_keep_our_configuration_from_healing()
     assert!(text.contains("(oke-pods)"), "OKE's came back, and so did its pods: {text}");
 }
 
+/// Its DaemonSet is one object for all nodes. Who rewrites a file removes it first, some write it in pieces.
+#[test]
+fn beside_okes_daemonset_our_configuration_heals_whatever_was_done_to_it_unless_okes_pods_came() {
+    let node = Node::new();
+    let arguments = ["--node-label", "true", "--usable", "--oke-daemonset", "present"];
+    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    let whole = fs::read(node.conflist()).unwrap();
+    let spoilt: [(&str, &dyn Fn()); 3] = [
+        ("removed", &|| fs::remove_file(node.conflist()).unwrap()),
+        ("emptied", &|| fs::write(node.conflist(), "").unwrap()),
+        ("half written", &|| fs::write(node.conflist(), &whole[..whole.len() / 2]).unwrap()),
+    ];
+    for (what, spoil) in spoilt {
+        spoil();
+        let (code, text) = node.run(&arguments);
+        assert!(code == 0 && text.starts_with("decision: install (node-label)"), "{what}: {text}");
+        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("ours is kept up"), "{text}");
+        assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{what}: {text}");
+    }
+    fs::remove_file(node.conflist()).unwrap();
+    fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
+    let (_, text) = node.run(&arguments);
+    assert!(text.contains("leave alone (oke-pods)") && !node.conflist().exists(), "{text}");
+}
+
 #[test]
 fn takeover_is_refused_where_pods_cannot_be_looked_for() {
     let node = node();

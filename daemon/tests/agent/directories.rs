@@ -1,0 +1,66 @@
+//! Directories that somebody on the host removes or moves away while the agent's container has them mounted.
+
+use std::fs;
+
+use vcn::CONFLIST_FILE;
+
+use crate::node::{Node, wait_for};
+use crate::program::node_with_pods;
+
+/// So that only an event can be the cause of what is seen within seconds.
+const RARELY: [&str; 2] = ["--resync-seconds", "600"];
+
+/// The agent ends because of what was done to a directory, and the next one has everything in place.
+fn ends_and_the_next_heals(node: &Node, directory: &str, options: &[&str], work: impl Fn()) {
+    let mut agent = node.agent(options);
+    node.wait_ready(&mut agent);
+    work();
+    let said = format!("{directory} was removed or moved away while it was in use");
+    wait_for("its end", || agent.log().contains(&said), || agent.log());
+    assert_eq!(agent.stop().0.code(), Some(1));
+    let mut next = node.agent(options);
+    node.wait_ready(&mut next);
+    for file in ["run/pools.json", "lib/tables.json", "bin/vcn-native", &format!("net.d/{CONFLIST_FILE}")] {
+        assert!(node.path(file).exists(), "{directory}: {file}");
+    }
+}
+
+/// With the NativePodNetwork's file where nobody removes it.
+fn node() -> Node {
+    let node = node_with_pods();
+    fs::create_dir_all(node.path("host/usr")).unwrap();
+    fs::rename(node.npn(), node.path("host/usr/npn.json")).unwrap();
+    node
+}
+
+const NPN: [&str; 2] = ["--npn-file", "/host/usr/npn.json"];
+
+#[test]
+fn an_agent_whose_directory_was_removed_and_made_anew_ends_and_the_next_one_heals() {
+    for (directory, below) in [
+        ("/run/vcn-native", "run"),
+        ("/var/lib/vcn-native", "lib"),
+        ("/opt/cni/bin", "bin"),
+        ("/etc/cni/net.d", "net.d"),
+    ] {
+        let node = node();
+        ends_and_the_next_heals(&node, directory, &[&RARELY[..], &NPN].concat(), || {
+            // What the agent puts back meanwhile makes it fail.
+            wait_for("its removal", || fs::remove_dir_all(node.path(below)).is_ok(), String::new);
+            fs::create_dir(node.path(below)).unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_agent_whose_directory_was_moved_away_ends_and_the_next_one_heals() {
+    for (directory, below) in [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d")] {
+        let node = node();
+        // No file of it changes: the slow look finds it.
+        ends_and_the_next_heals(&node, directory, &NPN, || {
+            fs::rename(node.path(below), node.path("away")).unwrap();
+            fs::create_dir(node.path(below)).unwrap();
+        });
+        fs::remove_dir_all(node.path("away")).unwrap();
+    }
+}
