@@ -69,10 +69,10 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
         Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
     };
     let mut report = Report::new(decided(settings, signals, &files));
-    let file = RecordFile::new(&settings.data_dir);
+    let mut file = RecordFile::new(&settings.data_dir);
     let touches = report.decision.install || settings.chain_into.is_some() || file.path().exists();
     let exclusive = if apply && touches { Exclusive::over(&settings.written_directories()) } else { None };
-    let (mut record, damage) = remembered(&file, apply);
+    let (mut record, damage) = remembered(&mut file, apply);
     let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record };
     let observed = Observed::look(settings, files, scope);
     let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
@@ -100,16 +100,21 @@ pub(crate) fn kept(file: &RecordFile, record: &Record) -> Option<Error> {
     Some(Error::Unremembered { path: file.path(), source: Box::new(error) })
 }
 
-/// A damaged record is put out of the way by whoever writes the next.
-fn remembered(file: &RecordFile, apply: bool) -> (Record, Vec<Error>) {
+/// A damaged record is put out of the way by whoever writes the next. One that cannot be read at this moment stays.
+fn remembered(file: &mut RecordFile, apply: bool) -> (Record, Vec<Error>) {
+    let unreadable = |file: &RecordFile, error| Error::Unremembered { path: file.path(), source: Box::new(error) };
     match file.read() {
         Ok(record) => (record, Vec::new()),
+        Err(damaged @ Error::Record { .. }) => {
+            let aside = if apply { file.set_aside().err() } else { None };
+            let aside = aside.map(|error| unreadable(file, error));
+            (Record::default(), [damaged].into_iter().chain(aside).collect())
+        }
         Err(error) => {
-            let damaged = matches!(error, Error::Record { .. });
-            let aside = if apply && damaged { file.set_aside().err() } else { None };
-            let unreadable = |error| Error::Unremembered { path: file.path(), source: Box::new(error) };
-            let error = if damaged { error } else { unreadable(error) };
-            (Record::default(), [error].into_iter().chain(aside.map(unreadable)).collect())
+            if let Error::Read { source, .. } = &error {
+                file.seal(source);
+            }
+            (Record::default(), vec![unreadable(file, error)])
         }
     }
 }

@@ -10,6 +10,7 @@ mod files;
 mod network;
 mod refusal;
 mod state;
+mod unnamed;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -78,6 +79,10 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         let unknown = record.as_ref().err().map(|error| format!("{}; go on without it by --force", chain(error)));
         removal.refusals.extend(unknown);
     }
+    let unnamed = record.as_ref().map(|record| unnamed::copies(settings, record)).unwrap_or_default();
+    if !force && let Some(what) = unnamed::told(settings, &unnamed) {
+        removal.refusals.push(what);
+    }
     if !removal.refusals.is_empty() {
         return removal;
     }
@@ -97,7 +102,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         if let Ok(Some(none)) = &mut agent {
             none.tidy();
         }
-        state::forget(settings, &mut removal);
+        state::forget(settings, &unnamed, &mut removal);
     }
     removal
 }

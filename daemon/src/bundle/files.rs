@@ -92,21 +92,29 @@ fn is_configuration(name: &str) -> bool {
     extension.is_some_and(|extension| CONFIGURATIONS.contains(&extension))
 }
 
-/// A file's text, the end of it if it is long: what was written last is what matters.
+/// A file's text, the end of it if it is long: what was written last is what matters. A long document is left out: where a
+/// part of one begins, nobody knows what it is the value of.
 fn text(path: &Path) -> Result<String, String> {
     let read = || -> io::Result<String> {
         // Whatever somebody planted there is neither followed nor waited for.
         let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
         let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
         let (length, longest) = (file.metadata()?.len(), LONGEST as u64);
-        if length > longest {
+        let cut = length > longest;
+        if cut && path.file_name().and_then(|name| name.to_str()).is_some_and(is_configuration) {
+            return Err(io::Error::other(format!("it is {length} bytes long, too long for a bundle")));
+        }
+        if cut {
             io::Seek::seek(&mut file, io::SeekFrom::Start(length - longest))?;
         }
         let mut bytes = Vec::new();
         file.take(longest).read_to_end(&mut bytes)?;
-        let cut =
-            if length > longest { format!("(the first {} bytes are cut)\n", length - longest) } else { String::new() };
-        Ok(cut + &String::from_utf8_lossy(&bytes))
+        let text = String::from_utf8_lossy(&bytes);
+        if !cut {
+            return Ok(text.into_owned());
+        }
+        let whole_lines = text.split_once('\n').map_or("", |(_, after)| after);
+        Ok(format!("(all but the last {} bytes are cut)\n{whole_lines}", whole_lines.len()))
     };
     read().map_err(|error| error.to_string())
 }
@@ -130,4 +138,25 @@ fn versions(settings: &Settings) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_log_the_last_whole_lines_are_taken_and_of_a_long_document_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, document) = (directory.path().join("verbs.log"), directory.path().join("10-long.conflist"));
+        let line = format!("{}\n", "x".repeat(99));
+        fs::write(&log, line.repeat(LONGEST / 100 + 10)).unwrap();
+        let taken = text(&log).unwrap();
+        let (said, rest) = taken.split_once('\n').unwrap();
+        assert_eq!(said, format!("(all but the last {} bytes are cut)", rest.len()));
+        assert!(rest.lines().all(|it| it.len() == 99) && rest.len() + 100 > LONGEST, "{}", rest.len());
+        fs::write(&document, "x".repeat(LONGEST + 1)).unwrap();
+        assert!(text(&document).unwrap_err().contains("too long for a bundle"));
+        fs::write(&document, "{}").unwrap();
+        assert_eq!(text(&document).unwrap(), "{}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Takes secrets out of texts: by the names of JSON members and of `name=value`, and by what gives itself away (private
 //! keys, bearer tokens, JSON web tokens, passwords in URLs). In doubt it takes more: a bundle is read by strangers.
 
+mod pairs;
+
 use serde_json::Value;
 
 /// What stands in a secret's place.
@@ -41,7 +43,7 @@ pub(super) fn redact(text: &str) -> Redacted {
         let text = if count == 0 { text.to_owned() } else { format!("{value:#}\n") };
         return Redacted { text, count };
     }
-    let mut text = blocks(text, &mut count);
+    let mut text = pairs::take_out(&blocks(text, &mut count), &mut count);
     text = text.split_inclusive('\n').map(|line| in_line(line, &mut count)).collect();
     Redacted { text, count }
 }
@@ -76,9 +78,18 @@ fn is_secret(name: &str) -> bool {
     SECRETS.iter().any(|secret| name.contains(secret))
 }
 
-/// Private keys, from their first line to their last. One without end takes all that follows.
+/// Private keys, from their first line to their last. One without end takes all that follows, one without beginning all
+/// that comes before.
 fn blocks(text: &str, count: &mut usize) -> String {
     let (mut kept, mut rest) = (String::new(), text);
+    if let Some((_, after)) = rest.split_once("-----END ").filter(|(before, _)| !before.contains("-----BEGIN "))
+        && let Some((kind, after)) = after.split_once("-----")
+        && kind.contains("PRIVATE")
+    {
+        kept.push_str(REDACTED);
+        *count += 1;
+        rest = after;
+    }
     while let Some((before, key)) = rest.split_once("-----BEGIN ") {
         kept.push_str(before);
         let kind = key.split("-----").next().unwrap_or_default();
@@ -116,26 +127,11 @@ fn in_line(line: &str, count: &mut usize) -> String {
 fn in_word(word: &str, next_is_secret: &mut bool, count: &mut usize) -> String {
     if std::mem::take(next_is_secret) {
         *count += 1;
-        // `Authorization: Bearer xyz` has the secret behind one more word.
-        *next_is_secret = matches!(word.to_lowercase().as_str(), "bearer" | "basic");
         return REDACTED.to_owned();
     }
     if word.eq_ignore_ascii_case("bearer") {
         *next_is_secret = true;
         return word.to_owned();
-    }
-    if let Some((name, value)) = word.split_once(['=', ':'])
-        && is_secret(name)
-        && !name.contains('/')
-    {
-        match value.is_empty() {
-            true => *next_is_secret = true,
-            false => {
-                *count += 1;
-                let at = name.len() + 1;
-                return format!("{}{REDACTED}", word.get(..at).unwrap_or_default());
-            }
-        }
     }
     if word.starts_with("eyJ") && word.matches('.').count() >= 2 {
         *count += 1;
@@ -173,7 +169,8 @@ mod tests {
         for (text, redacted) in [
             ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nx=\n-----END RSA PRIVATE KEY-----\nb", "a\nREDACTED\nb"),
             ("-----BEGIN EC PRIVATE KEY-----\nMII", "REDACTED"),
-            ("Authorization: Bearer abc.def, then", "Authorization: REDACTED REDACTED, then"),
+            ("Authorization: Bearer abc.def, then", "Authorization: REDACTED, then"),
+            ("MII\n-----END RSA PRIVATE KEY-----\nb", "REDACTED\nb"),
             ("said Bearer abc", "said Bearer REDACTED"),
             ("password=hunter2 user=me", "password=REDACTED user=me"),
             ("token: abc\nnext", "token: REDACTED\nnext"),

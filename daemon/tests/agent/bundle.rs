@@ -44,6 +44,11 @@ fn plant(node: &Node) {
     let foreign = r#"{"cniVersion":"0.3.1","name":"x","plugins":[{"type":"calico","k8s_auth_token":"s3cr3t-t0ken",
         "etcd_key":"-----BEGIN EC PRIVATE KEY-----\nMIIsecretkey\n-----END EC PRIVATE KEY-----"}]}"#;
     fs::write(node.path("net.d/99-calico.conflist"), foreign).unwrap();
+    // No JSON, which the runtime refuses; and one that is JSON for the runtime alone.
+    let half = r#"{"name":"x","plugins":[{"type":"calico","k8s_auth_token":"s3cr3t-t0ken",}]}"#;
+    fs::write(node.path("net.d/98-half.conflist"), half).unwrap();
+    let odd = r#"{"name":"x","note":"\ud800","plugins":[{"type":"calico","k8s_auth_token":"s3cr3t-t0ken"}]}"#;
+    fs::write(node.path("net.d/97-odd.conflist"), odd).unwrap();
     fs::write(node.path("net.d/calico-kubeconfig"), "token: kubeconfigtoken\n").unwrap();
     fs::create_dir_all(node.path("net.d/multus.d")).unwrap();
     fs::write(node.path("net.d/multus.d/multus.kubeconfig"), "token: kubeconfigtoken\n").unwrap();
@@ -59,6 +64,8 @@ fn without_secrets(entries: &Entries) {
     }
     let readme = &entries["README.txt"];
     assert!(readme.contains("cni/net.d/99-calico.conflist: 2 value(s)"), "{readme}");
+    assert!(readme.contains("cni/net.d/98-half.conflist: 1 value(s)"), "{readme}");
+    assert!(readme.contains("cni/net.d/97-odd.conflist: 1 value(s)"), "{readme}");
     assert!(readme.contains("data/note.txt: 3 value(s)"), "{readme}");
 }
 

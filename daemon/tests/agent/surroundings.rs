@@ -137,6 +137,8 @@ fn what_is_not_ours_is_the_same_before_during_and_after_the_agents_life() {
     // And takes it away when it is no longer wanted.
     node.metadata.set_vnics(vec![crate::metadata::vnic("primary", 10)]);
     node.publish("SUCCESS", &[]);
+    // With a VNIC that is detached its device goes.
+    node.on(|socket| socket.delete_link_named(&name("ens5")).unwrap());
     let ours = |rule: &String| rule.starts_with("1537");
     wait_for("the VNIC to go", || !node.rules(Family::Ipv4).iter().any(ours), || agent.log());
     assert_eq!(differences(&before, &dump(&node)), [""; 0]);

@@ -60,8 +60,11 @@ impl Before {
         Ok(Some(before))
     }
 
-    /// Gives it back, byte for byte, with its mode and owner.
+    /// Gives it back, byte for byte, with its mode and owner. Where it is back already, its copy may be gone.
     pub(crate) fn give_back(&self, target: &Path, data_dir: &Path) -> Result<(), Error> {
+        if self.is_at(target) {
+            return Ok(());
+        }
         if let Some(link) = &self.link {
             return place_link(target, link);
         }
@@ -72,6 +75,20 @@ impl Before {
         }
         let owner = Some((self.uid, self.gid));
         place(NewFile { target, contents: &contents, mode: self.mode, owner })
+    }
+
+    fn is_at(&self, target: &Path) -> bool {
+        if self.link.is_some() || target.is_symlink() {
+            return self.link.is_some() && fs::read_link(target).ok() == self.link;
+        }
+        let found = || {
+            let metadata = fs::metadata(target).ok().filter(Metadata::is_file)?;
+            Some((metadata, Digest::of_file(target).ok()?))
+        };
+        found().is_some_and(|(metadata, digest)| {
+            let (mode, owner) = (metadata.permissions().mode() & 0o7777, (metadata.uid(), metadata.gid()));
+            digest.to_string() == self.digest && mode == self.mode && owner == (self.uid, self.gid)
+        })
     }
 
     fn of(contents: &[u8], metadata: &Metadata) -> Self {

@@ -14,16 +14,21 @@ const VERSION: u32 = 1;
 const FILE: &str = "installer.json";
 const MODE: u32 = 0o600;
 
+/// A disk's own error, should it have none.
+const EIO: i32 = 5;
+
 /// The record's file.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordFile {
     data_dir: PathBuf,
+    /// Why it cannot be read: then it is not replaced either.
+    sealed: Option<i32>,
 }
 
 impl RecordFile {
     /// In the data directory. Touches nothing yet.
     pub(crate) fn new(data_dir: &Path) -> Self {
-        Self { data_dir: data_dir.to_owned() }
+        Self { data_dir: data_dir.to_owned(), sealed: None }
     }
 
     /// The directory that it is in.
@@ -34,6 +39,17 @@ impl RecordFile {
     /// Where it is.
     pub(crate) fn path(&self) -> PathBuf {
         self.data_dir.join(FILE)
+    }
+
+    /// A record that was not read is not known to hold nothing: what was there before us would be forgotten with it. So
+    /// nothing is kept in its place.
+    pub(crate) fn seal(&mut self, error: &io::Error) {
+        self.sealed = Some(error.raw_os_error().unwrap_or(EIO));
+    }
+
+    /// Where it is put when it is damaged.
+    pub(crate) fn aside(&self) -> PathBuf {
+        self.path().with_extension("json.damaged")
     }
 
     /// Reads it. No file is an empty record.
@@ -49,13 +65,19 @@ impl RecordFile {
     /// Puts a damaged one out of the way, beside its place.
     pub(crate) fn set_aside(&self) -> Result<(), Error> {
         let path = self.path();
-        let aside = path.with_extension("json.damaged");
-        fs::rename(&path, aside).map_err(|source| Error::Place { target: path, action: "setting it aside", source })
+        fs::rename(&path, self.aside()).map_err(|source| Error::Place {
+            target: path,
+            action: "setting it aside",
+            source,
+        })
     }
 
     /// Keeps a record.
     pub(crate) fn keep(&self, record: &Record) -> Result<(), Error> {
         let target = self.path();
+        if let Some(code) = self.sealed {
+            return Err(Error::Read { path: target, source: io::Error::from_raw_os_error(code) });
+        }
         let record = Record { version: record.version.max(VERSION), ..record.clone() };
         let text = serde_json::to_vec_pretty(&record);
         let mut text = text.map_err(|source| Error::Record { path: target.clone(), source })?;

@@ -111,6 +111,8 @@ fn what_was_there_before_is_given_back_with_its_mode() {
 
     let kept = data.join("before").join(&before.digest);
     fs::write(&kept, "spoilt").unwrap();
+    before.give_back(&target, &data).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o711)).unwrap();
     assert!(matches!(before.give_back(&target, &data), Err(Error::Corrupt { .. })));
     assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150], "nothing wrong is given back");
 }

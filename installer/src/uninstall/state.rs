@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Removal;
-use crate::record::BEFORE;
+use crate::record::{BEFORE, RecordFile};
 use crate::{Error, Settings, drop_ins, settings_before};
 
 /// Ours in the state directory; whatever follows tells an older generation, a damaged file or one being written.
@@ -18,21 +18,31 @@ const STATE_WHOLE: [&str; 5] = ["allocations", "allocations.lock", "attachments.
 const DATA: [&str; 6] =
     ["installer.json", "tables.json", vcn::NPN_COPY_FILE, vcn::TOLD_FILE, settings_before::FILE, drop_ins::FILE];
 
-/// Forgets it all. The directories themselves go too, unless they are mount points or hold something else. The record goes
-/// before what it names: one that names what is no more could never be followed.
-pub(super) fn forget(settings: &Settings, removal: &mut Removal) {
+/// Forgets it all. The directories themselves go too, unless they are mount points or hold something else. Copies of
+/// what was there before us go before the record that names them: where they are without one, a person is asked, and what was
+/// given back needs them no more. Copies that no record names stay, and what may tell whose they are.
+pub(super) fn forget(settings: &Settings, unnamed: &[PathBuf], removal: &mut Removal) {
     let (state, data) = (&settings.state_dir, &settings.data_dir);
     let ours = |name: &str| STATE.iter().any(|ours| is_generation(name, ours)) || STATE_WHOLE.contains(&name);
     for path in listed(state, removal).into_iter().filter(|path| is(path, ours)) {
         remove(&path, removal);
     }
-    let known = listed(data, removal);
+    let mut known = listed(data, removal);
+    if unnamed.is_empty() {
+        remove(&data.join(BEFORE), removal);
+    } else {
+        let aside = RecordFile::new(data).aside();
+        known.retain(|path| *path != aside);
+        let copies = listed(&data.join(BEFORE), removal);
+        copies.iter().filter(|path| !unnamed.contains(path)).for_each(|path| remove(path, removal));
+        let kept = unnamed.iter().chain(Some(&aside).filter(|aside| aside.exists()));
+        removal.left.extend(kept.map(|path| format!("{}: of what was there before us", path.display())));
+    }
     for ours in DATA {
         for path in known.iter().filter(|path| is(path, |name| is_generation(name, ours))) {
             remove(path, removal);
         }
     }
-    remove(&data.join(BEFORE), removal);
     for directory in [state, data] {
         if directory.exists() && removal.applied && fs::remove_dir(directory).is_ok() {
             removal.steps.push(format!("remove {}", directory.display()));

@@ -3,6 +3,7 @@
 
 mod drop_ins;
 pub(crate) mod kernel;
+mod record;
 mod refused;
 
 use std::fs;

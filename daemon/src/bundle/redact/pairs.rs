@@ -1,0 +1,194 @@
+//! Secrets by the name that stands before them, in any text: `name=value`, `name: value`, and JSON that is none because it is
+//! half written, has a comma too many, or only Go takes it.
+
+use super::{REDACTED, is_secret};
+
+/// What stands in a value's place without being a secret.
+const NOTHING: [&str; 3] = ["null", "true", "false"];
+
+/// Words after which the secret follows.
+const SCHEMES: [&str; 2] = ["bearer", "basic"];
+
+/// Takes the values out of a text.
+pub(super) fn take_out(text: &str, count: &mut usize) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
+        let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
+        kept.push_str(before);
+        let in_path = kept.ends_with('/');
+        kept.push_str(name);
+        rest = after;
+        let Some(value) = value_after(after, in_path) else { continue };
+        if !is_secret(name) {
+            continue;
+        }
+        let (open, length) = measure(value);
+        let (secret, beyond) = split(value.get(open..).unwrap_or_default(), length);
+        if secret.is_empty() || NOTHING.contains(&secret) {
+            continue;
+        }
+        kept.push_str(split(after, after.len() - value.len() + open).0);
+        kept.push_str(REDACTED);
+        *count += 1;
+        rest = beyond;
+    }
+    kept + rest
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.')
+}
+
+fn is_end(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '"' | '\'' | ',' | ';')
+}
+
+/// What follows a name and a `:` or `=`, with whatever quotes and spaces around these. Behind the last part of a path comes a
+/// complaint about it.
+fn value_after(name: &str, in_path: bool) -> Option<&str> {
+    let separated =
+        name.trim_start_matches(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '\\'));
+    if !separated.starts_with([':', '=']) || in_path && separated.starts_with(':') {
+        return None;
+    }
+    Some(separated.trim_start_matches([':', '=', '>']).trim_start())
+}
+
+/// Where in a value the secret begins, and how long it is. What is not closed takes all that follows.
+fn measure(value: &str) -> (usize, usize) {
+    let escapes = value.len() - value.trim_start_matches('\\').len();
+    match split(value, escapes).1.chars().next() {
+        Some(quote @ ('"' | '\'')) => {
+            let open = escapes + 1;
+            (open, quoted(split(value, open).1, quote, escapes))
+        }
+        Some('[' | '{') => (0, bracketed(value)),
+        Some('|' | '>') => (0, block(value)),
+        _ => (0, word(value)),
+    }
+}
+
+/// Up to the quote that closes it: not one that is escaped deeper than the one that opened it.
+fn quoted(text: &str, quote: char, escapes: usize) -> usize {
+    let mut run = 0;
+    for (at, letter) in text.char_indices() {
+        if letter == quote && (run <= escapes || escapes == 0 && run % 2 == 0) {
+            return at - run.min(escapes);
+        }
+        run = if letter == '\\' { run + 1 } else { 0 };
+    }
+    text.len()
+}
+
+/// All of a list or an object, with what is in its strings.
+fn bracketed(text: &str) -> usize {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '"' if !escaped => in_string = !in_string,
+            '[' | '{' if !in_string => depth += 1,
+            ']' | '}' if !in_string => depth = usize::saturating_sub(depth, 1),
+            _ => {}
+        }
+        escaped = letter == '\\' && !escaped;
+        if depth == 0 {
+            return at + letter.len_utf8();
+        }
+    }
+    text.len()
+}
+
+/// Of YAML: the lines that are indented.
+fn block(text: &str) -> usize {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().map_or(0, str::len);
+    first + lines.take_while(|line| line.starts_with(char::is_whitespace)).map(str::len).sum::<usize>()
+}
+
+/// A word, and the one behind a word that says what kind of secret it is.
+fn word(text: &str) -> usize {
+    let length = text.find(is_end).unwrap_or(text.len());
+    let (first, after) = split(text, length);
+    if !SCHEMES.contains(&first.to_lowercase().as_str()) {
+        return length;
+    }
+    let next = after.trim_start();
+    text.len() - next.len() + next.find(is_end).unwrap_or(next.len())
+}
+
+fn split(text: &str, at: usize) -> (&str, &str) {
+    text.split_at_checked(at).unwrap_or((text, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(text: &str) -> (String, usize) {
+        let mut count = 0;
+        (take_out(text, &mut count), count)
+    }
+
+    #[test]
+    fn what_a_name_stands_before_is_taken_out_of_json_that_is_none() {
+        for (text, left) in [
+            (r#"{"k8s_auth_token":"abc",}"#, r#"{"k8s_auth_token":"REDACTED",}"#),
+            (r#"{"token" : "a \" b, c", "x": 1"#, r#"{"token" : "REDACTED", "x": 1"#),
+            (r#"{"note":"\ud800","password":"a\\","x":"y"}"#, r#"{"note":"\ud800","password":"REDACTED","x":"y"}"#),
+            (r#"{"secret":"not closed, {"#, r#"{"secret":"REDACTED"#),
+            (r#"{"apiKey":12345,"x":2,}"#, r#"{"apiKey":REDACTED,"x":2,}"#),
+            (r#"{"sshAuthorizedKeys":["a b","c ] d"],"x":1,}"#, r#"{"sshAuthorizedKeys":REDACTED,"x":1,}"#),
+            (r#"{"credentials":{"user":"u","x":[{}]},"y":1,}"#, r#"{"credentials":REDACTED,"y":1,}"#),
+            (r#"{"credentials":{"user":"u""#, r#"{"credentials":REDACTED"#),
+            ("{\"token\":\n  \"abc\",}", "{\"token\":\n  \"REDACTED\",}"),
+            (
+                r#""inner": "{\"password\": \"x y\", \"a\": 1}","#,
+                r#""inner": "{\"password\": \"REDACTED\", \"a\": 1}","#,
+            ),
+        ] {
+            assert_eq!(taken(text), (left.to_owned(), 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_name_stands_before_is_taken_out_of_plain_text() {
+        for (text, left) in [
+            ("password = hunter2 user = me", "password = REDACTED user = me"),
+            ("password='two words' x", "password='REDACTED' x"),
+            ("Authorization: Basic abc= then", "Authorization: REDACTED then"),
+            ("net/ipv6/conf/ens3/stable_secret=fd00::1\nx", "net/ipv6/conf/ens3/stable_secret=REDACTED\nx"),
+            ("token: |\n  abc\n  def\nnext: 1", "token: REDACTEDnext: 1"),
+            ("secret => abc, x", "secret => REDACTED, x"),
+        ] {
+            assert_eq!(taken(text), (left.to_owned(), 1), "{text}");
+        }
+        for text in [
+            "a token that is late; the password, too",
+            "reading /var/run/secrets/token: No such file",
+            "{\"hasToken\":true,\"token\":null,\"secret\":\"\",}",
+            "token",
+            "token:",
+        ] {
+            assert_eq!(taken(text), (text.to_owned(), 0));
+        }
+    }
+
+    /// `Q` is in secrets only.
+    #[test]
+    fn no_part_of_a_secret_survives_wherever_a_document_ends_or_breaks() {
+        let document = r#"{"name":"x","plugins":[{"type":"calico","k8s_auth_token":"QQ\"Q, Q","etcd":{"password":'QQ'},
+            "user_data" : ["QQQ","{\"secret\":\"QQ\"}"],"inner":"{\"token\": \"QQ\\\" QQ\"}","apiKey":QQQ,"a":{"clientKey":{"a":["QQ}"]}}}]}"#;
+        let survives = |text: &str| super::super::redact(text).text.contains('Q');
+        for end in 0..=document.len() {
+            let (whole, tail) = document.split_at(end);
+            assert!(!survives(whole), "{whole}");
+            // Not between a name and what it is the name of: that makes another document.
+            let breaks = tail.starts_with([',', ']', '}']);
+            for broken in [",", "{", "\u{fffd}", "\n"].into_iter().filter(|_| breaks) {
+                let text = [whole, broken, tail].concat();
+                assert!(!survives(&text), "{text}");
+            }
+        }
+    }
+}

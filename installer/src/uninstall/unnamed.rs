@@ -1,0 +1,37 @@
+//! Copies of what was there before us that no record names: one was damaged and set aside, or could not be written. Nobody but
+//! a person can tell where they belong.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::record::{BEFORE, Record, RecordFile};
+use crate::{Settings, place};
+
+/// Those copies.
+pub(super) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
+    let configurations = record.configurations.values().filter_map(|known| known.before.as_ref());
+    let binaries = record.binaries.values().filter_map(|known| known.before.as_ref());
+    let named: Vec<&str> = configurations.chain(binaries).map(|before| before.digest.as_str()).collect();
+    let entries = fs::read_dir(settings.data_dir.join(BEFORE)).into_iter().flatten().flatten();
+    let unnamed = entries.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        !place::is_temporary(&name) && !named.contains(&&*name)
+    });
+    let mut paths: Vec<PathBuf> = unnamed.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Why that is for a person to decide; nothing where there are none, and no record was set aside: links are kept in it alone.
+pub(super) fn told(settings: &Settings, copies: &[PathBuf]) -> Option<String> {
+    let aside = Some(RecordFile::new(&settings.data_dir).aside()).filter(|aside| aside.exists());
+    let all: Vec<String> = copies.iter().chain(&aside).map(|path| path.display().to_string()).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "what was there before us is not known for sure, for a record of it was damaged or not written: look at {}, give \
+             back by hand what belongs somewhere, and go on by --force",
+            all.join(", ")
+        )
+    })
+}
