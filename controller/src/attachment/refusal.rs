@@ -53,6 +53,12 @@ pub const fn is_its_own(reason: Reason) -> bool {
     matches!(reason, Reason::LimitReached | Reason::SubnetFull | Reason::InvalidSpec | Reason::NotAuthorizedOrNotFound)
 }
 
+/// Whether the cloud said nothing of what it was asked: it was busy, away, or did not let us in.
+#[must_use]
+pub const fn is_no_answer(reason: Reason) -> bool {
+    matches!(reason, Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated)
+}
+
 /// Whether the limit is the subnet's own size. There is no code for it; only the words tell.
 fn is_of_subnet(error: &Error) -> bool {
     let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();

@@ -6,6 +6,7 @@ use api::{ConditionStatus, Reason as _, VnicAttachment, VnicAttachmentStatus};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::forgotten::is_about;
+use super::refusal;
 use super::verdict::{Facts, Said, Verdict};
 use crate::events::{Level, News};
 
@@ -39,9 +40,7 @@ pub fn is_settled(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>
 /// Whether an object was tried in its present generation, and why that led nowhere is told: nothing is on its way.
 #[must_use]
 pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    let status = status.filter(|status| status.observed_generation == object.metadata.generation);
-    let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
-    ready.and_then(|ready| Reason::from_word(&ready.reason)).is_some_and(|reason| match reason {
+    told_now(object, status).is_some_and(|reason| match reason {
         Reason::Attached | Reason::Ready | Reason::NotReported | Reason::Pending => false,
         // On its way, or as soon as something else has ended.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
@@ -60,17 +59,48 @@ pub fn is_gone(status: Option<&VnicAttachmentStatus>) -> bool {
     attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::NodeGone))
 }
 
-/// Whether a status stays as it is where nothing could be read. What is forgotten stays so if there was no answer at all.
+/// How much an answer of the cloud's tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Something of the object.
+    Given,
+    /// Nothing: there was none, or that it was one too many.
+    Missing,
+    /// Nothing, for the same reason as the last time.
+    MissingAgain,
+}
+
+/// Whether a status stays as it is where nothing could be read. No answer is not told in place of one, and in place of what was on
+/// its way only when it comes twice: each such word would be written, and taken back at the next look.
 #[must_use]
-pub fn stays_without_answer(
-    object: &VnicAttachment,
-    status: Option<&VnicAttachmentStatus>,
-    is_unanswered: bool,
-) -> bool {
+pub fn stays_unread(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>, answer: Answer) -> bool {
+    let stays = match answer {
+        Answer::Given => false,
+        Answer::Missing => is_told_of_now(object, status),
+        Answer::MissingAgain => is_answered(object, status),
+    };
     let attached = status.and_then(|status| find(&status.conditions, ConditionType::Attached));
     let is_forgotten =
         attached.is_some_and(|attached| Reason::from_word(&attached.reason) == Some(Reason::InstanceForgotten));
-    is_settled(object, status) || is_gone(status) || (is_unanswered && is_forgotten)
+    is_settled(object, status) || is_gone(status) || stays || (answer != Answer::Given && is_forgotten)
+}
+
+/// Whether an object tells, in its present generation, what keeps it from being as asked, and the cloud's answers say so.
+#[must_use]
+pub fn is_answered(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
+    told_now(object, status).is_some_and(|reason| is_tried(object, status) && !refusal::is_no_answer(reason))
+}
+
+/// Whether anything but that all is well is told of an object in its present generation.
+fn is_told_of_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
+    told_now(object, status).is_some_and(|reason| reason.status() != ConditionStatus::True)
+}
+
+/// Why an object is ready or not, as told in its present generation.
+fn told_now(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> Option<Reason> {
+    let status = status.filter(|status| status.observed_generation == object.metadata.generation);
+    let ready = status.and_then(|status| find(&status.conditions, ConditionType::Ready));
+    ready.and_then(|ready| Reason::from_word(&ready.reason))
 }
 
 /// Whether it was seen, and not only taken for terminated because the cloud has forgotten it.

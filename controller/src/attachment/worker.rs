@@ -144,6 +144,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for object in &objects {
             let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
             let verdict = match outcome.failed.get(&object.name_any()) {
+                Some(Failure::Cloud(said)) if !self.is_worth_telling(object, said, memory) => continue,
                 Some(Failure::Cloud(said)) => tidings::refused(object.status.as_ref(), verdict.clone(), said.clone()),
                 // A whole look did not help.
                 Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {

@@ -55,6 +55,63 @@ async fn a_failure_that_stays_is_written_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_refused_is_not_overwritten_by_no_answer_and_back() {
+    for (operation, none) in [
+        ("GetInstance", (429, "TooManyRequests")),
+        ("ListVnicAttachments", (503, "ServiceUnavailable")),
+        ("GetInstance", (401, "NotAuthenticated")),
+        ("AttachVnic", (429, "TooManyRequests")),
+        ("AttachVnic", (503, "ServiceUnavailable")),
+    ] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        for round in 0..20 {
+            let (operation, refusal) =
+                if round % 4 < 2 { ("AttachVnic", (400, "LimitExceeded")) } else { (operation, none) };
+            scene.cloud.fail_next(operation, refusal, false);
+            assert_eq!(scene.look().await, Next::Failed, "{operation}");
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        }
+        assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (1, "False LimitReached"), "{operation} {none:?}");
+        // Of what is asked for since then, it says nothing.
+        scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+        scene.cloud.fail_next(operation, none, false);
+        scene.look().await;
+        assert_eq!(scene.told("a")[1].split(' ').next(), Some("Unknown"), "{operation} {none:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_nothing_is_to_be_read_of_what_is_on_its_way_is_told_the_second_time() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.look().await;
+    let unread = |(status, code)| scene.cloud.fail_next("GetInstance", (status, code), false);
+    let written = scene.statuses();
+    // A poll that had no answer, then one that had.
+    for _ in 0..5 {
+        unread((429, "TooManyRequests"));
+        assert_eq!(scene.look().await, Next::Failed);
+        scene.look().await;
+    }
+    assert_eq!((scene.statuses(), scene.told("a")[0].as_str()), (written, "False Attaching"));
+    unread((503, "ServiceUnavailable"));
+    unread((503, "ServiceUnavailable"));
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False Attaching");
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "Unknown OciUnavailable");
+    // One way of getting no answer and another, and so on, is no news.
+    for number in 0..10 {
+        unread(if number % 2 == 0 { (429, "TooManyRequests") } else { (503, "ServiceUnavailable") });
+        scene.look().await;
+    }
+    assert_eq!(scene.statuses(), written + 1);
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "True Ready");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_spent_token_is_replaced() {
     let scene = Scene::with(4);
     scene.wants("a");

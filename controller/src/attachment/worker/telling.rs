@@ -16,7 +16,8 @@ use crate::attachment::memory::Memory;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::Unread;
 use crate::attachment::tell::{Teller, Written};
-use crate::attachment::verdict::Verdict;
+use crate::attachment::tidings::Answer;
+use crate::attachment::verdict::{Said, Verdict};
 use crate::attachment::{refusal, tidings};
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
@@ -40,6 +41,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         !failed
     }
 
+    /// Whether a step's failure is told in a status: no answer is not told in place of one.
+    pub(super) fn is_worth_telling(&self, object: &VnicAttachment, said: &Said, memory: &Memory) -> bool {
+        let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+        !(refusal::is_no_answer(said.reason) && tidings::is_answered(object, known))
+    }
+
     fn tell_news(&self, object: &VnicAttachment, before: Option<&VnicAttachmentStatus>, verdict: &Verdict) {
         let Some(news) = tidings::of(object.object_ref(&()), before, verdict) else { return };
         if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
@@ -53,14 +60,15 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         self.events.tell(news);
     }
 
-    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, and the day of
-    /// what is forgotten goes on; the others are told why.
+    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, the day of what is
+    /// forgotten goes on, and what was refused stays so; the others are told why.
     pub(super) async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
         let said = refusal::unread(error);
         // Two lists with one between that is none are not two in turn.
         memory.forget_absences();
         // An outage is ten thousand instances' every two minutes: each tells once.
-        if memory.unreadable.replace(said.reason) != Some(said.reason) {
+        let again = memory.unreadable.replace(said.reason) == Some(said.reason);
+        if !again {
             tracing::warn!(
                 event = "instance.unreadable",
                 instance = objects.first().map(|object| object.spec.instance_id.as_str()),
@@ -68,9 +76,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 request_id = error.request_id(),
             );
         }
+        let answer = match error.is_unanswered() {
+            false => Answer::Given,
+            true if again => Answer::MissingAgain,
+            true => Answer::Missing,
+        };
         for object in objects {
             let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
-            if !tidings::stays_without_answer(object, known, error.is_unanswered()) {
+            if !tidings::stays_unread(object, known, answer) {
                 let verdict = tidings::last(known).failed(said.clone());
                 self.tell(object, &verdict, memory).await;
             }
