@@ -33,15 +33,14 @@ pub(super) fn folder(input: &[u8]) {
     STATE.with(|state| {
         let (folder, files) = &**state;
         let contents = input.split(|byte| *byte == SEPARATOR);
-        let written = replace(folder.path(), files.iter().map(|(path, _)| path.as_path()).zip(contents));
+        let written = replace(folder.path(), files.iter().map(|(path, _)| path.as_path()).zip(contents.clone()));
         assert!(written.is_ok(), "{written:?}");
-        read_and_change(folder.path());
+        read_and_change(folder.path(), contents.take(files.len()));
     });
 }
 
-fn read_and_change(folder: &Path) {
+fn read_and_change<'a>(folder: &Path, mut before: impl Iterator<Item = &'a [u8]>) {
     let store = Store::new(folder, boot());
-    let before = files(folder).ok();
     // What is damaged goes out of the way, one by one, and is kept for whoever asks.
     let read = (0..8).map(|_| store.read()).find(|read| match read {
         Err(Error::Damaged { .. }) => {
@@ -62,8 +61,8 @@ fn read_and_change(folder: &Path) {
             });
             assert!(matches!(refused, Err(Error::TooNew { .. } | Error::Damaged { .. })), "{refused:?}");
             let after = files(folder).ok();
-            let kept = |file| after.iter().flatten().any(|(_, content)| content == file);
-            assert!(before.iter().flatten().all(|(_, content)| kept(content)), "a later version's file is left alone");
+            let kept = |file: &[u8]| file.is_empty() || after.iter().flatten().any(|(_, content)| content == file);
+            assert!(before.all(kept), "a later version's file is left alone");
         }
         other => panic!("{other:?}"),
     }
@@ -74,14 +73,21 @@ fn change(folder: &Path, store: &Store, held: &Allocations) {
     let lives = |held: &&Allocation| held.tentative_until.is_none_or(|until| until > NOW);
     let addresses = |held: &Allocation| held.addresses.iter().map(|a| a.address).collect::<Vec<_>>();
     let mut taken: BTreeSet<IpAddr> = held.allocations.iter().filter(lives).flat_map(addresses).collect();
-    let keys = (0..6).filter_map(|number| format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>().ok());
+    let mut taken_by = |allocation: &Allocation| {
+        for address in addresses(allocation) {
+            assert!(taken.insert(address), "{address} was given out twice");
+        }
+    };
+    let keys: Vec<_> =
+        (0..6).filter_map(|number| format!("vcn-native/new{number}/eth0").parse::<AttachmentKey>().ok()).collect();
+    let reserve = |held: &mut Allocations, key: &AttachmentKey| held.reserve(&two_vnics(), asked(key.clone()), NOW);
     let mut last = None;
-    for key in keys {
-        match store.update_for(&key, |held| held.reserve(&two_vnics(), asked(key.clone()), NOW)) {
+    // One by one, as plugins do, and all that is left at once: a file is written each time.
+    let (some, rest) = keys.split_at(2);
+    for key in some {
+        match store.update_for(key, |held| reserve(held, key)) {
             Ok(reservation) => {
-                for address in addresses(&reservation.allocation) {
-                    assert!(taken.insert(address), "{address} was given out twice");
-                }
+                taken_by(&reservation.allocation);
                 last = Some(key);
             }
             // A record that only an ADD of this name would meet, or one that belongs to another entry.
@@ -89,14 +95,22 @@ fn change(folder: &Path, store: &Store, held: &Allocations) {
             Err(other) => panic!("{other}"),
         }
     }
+    let at_once =
+        |held: &mut Allocations| Ok::<Vec<_>, Error>(rest.iter().map_while(|key| reserve(held, key).ok()).collect());
+    match store.update(at_once) {
+        Ok(reservations) => reservations.iter().for_each(|reservation| taken_by(&reservation.allocation)),
+        // Of one that is read for the first time.
+        Err(Error::Damaged { .. } | Error::TooNew { .. }) => {}
+        Err(other) => panic!("{other}"),
+    }
     let Some(key) = last else { return };
-    let committed = store.commit(&key);
+    let committed = store.commit(key);
     assert!(committed.is_ok(), "{committed:?}");
-    let found = Store::new(folder, boot()).find(&key);
+    let found = Store::new(folder, boot()).find(key);
     assert!(matches!(&found, Ok(Some(held)) if held.tentative_until.is_none()), "{found:?}");
-    let released = store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, NOW)));
+    let released = store.update_for(key, |held| Ok::<_, Error>(held.release(key, NOW)));
     assert!(matches!(released, Ok(Some(_))), "{released:?}");
-    let found = store.find(&key);
+    let found = store.find(key);
     assert!(matches!(found, Ok(None)), "{found:?}");
 }
 
@@ -137,25 +151,34 @@ fn fill(folder: &Path) -> Result<(), Error> {
 /// All files below a folder but empty ones (locks), by name.
 fn files(folder: &Path) -> io::Result<Files> {
     let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            match path.is_dir() {
-                true => folders.push(path),
-                false => found.push((path.clone(), fs::read(path)?)),
-            }
-        }
+    for path in paths(folder)? {
+        let content = fs::read(&path)?;
+        found.push((path, content));
     }
     found.retain(|(_, content)| !content.is_empty());
     found.sort();
     Ok(found)
 }
 
+fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => folders.push(entry.path()),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Makes these the only files.
-fn replace<'a>(folder: &Path, contents: impl Iterator<Item = (&'a Path, &'a [u8])>) -> io::Result<()> {
-    for (path, _) in files(folder)? {
+fn replace<'a>(folder: &Path, mut contents: impl Iterator<Item = (&'a Path, &'a [u8])>) -> io::Result<()> {
+    for path in paths(folder)? {
         fs::remove_file(path)?;
     }
-    contents.into_iter().try_for_each(|(path, content)| fs::write(path, content))
+    contents.try_for_each(|(path, content)| fs::write(path, content))
 }
