@@ -86,12 +86,13 @@ impl Neighbour {
                 _ => {}
             }
         }
+        let proxy = header.flags.contains(NeighbourFlags::Proxy);
         Ok(Some(Self {
             index: header.ifindex,
             address: address.ok_or(Cause::Malformed("a neighbour message without address"))?,
             mac,
-            proxy: header.flags.contains(NeighbourFlags::Proxy),
-            permanent: header.state == NeighbourState::Permanent,
+            proxy,
+            permanent: !proxy && header.state == NeighbourState::Permanent,
             protocol,
         }))
     }
