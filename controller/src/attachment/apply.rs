@@ -1,5 +1,7 @@
-//! Takes the steps of a plan, in order, and says what came of them. A step that fails stops those of its object; the others
-//! go on.
+//! Takes the steps of a plan, in order, and says what came of them. A step that fails stops those of its object that rest on it
+//! (`hindrance`); the others go on.
+
+mod hindrance;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use super::refusal;
 use super::step::{Action, NewAddress, Step};
 use super::verdict::Said;
 use crate::metrics::Metrics;
+use hindrance::hinders;
 
 /// The code of the one 409 that another token is the answer to. Any other leaves it open whether the request was carried out, and
 /// with another token it might be carried out twice.
@@ -25,7 +28,7 @@ const SPENT: &str = "InvalidatedRetryToken";
 pub struct Outcome {
     /// Steps that were taken.
     pub done: Vec<Step>,
-    /// What failed, by object.
+    /// What failed first, by object: where the cloud refused something, that.
     pub failed: BTreeMap<String, Failure>,
     /// Objects whose attach or detach was refused for a reason of their own: another's may succeed.
     pub refused: BTreeMap<String, Said>,
@@ -90,8 +93,11 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
     /// Takes the steps. `all` are the objects; those that a step changes are replaced.
     pub async fn apply(&self, plan: &Plan, all: &mut [Arc<VnicAttachment>]) -> Outcome {
         let mut outcome = Outcome::default();
+        let mut failures: Vec<(&Step, Failure)> = Vec::new();
         for step in &plan.steps {
-            if outcome.failed.contains_key(&step.object) || outcome.gone.contains(&step.object) {
+            let mut own = failures.iter().filter(|(failed, _)| failed.object == step.object);
+            let is_hindered = own.any(|(failed, failure)| hinders(&failed.action, failure, &step.action));
+            if is_hindered || outcome.gone.contains(&step.object) {
                 continue;
             }
             let Some(object) = all.iter_mut().find(|object| object.name_any() == step.object) else { continue };
@@ -105,9 +111,13 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 Ok(Ended::Gone) => drop(outcome.gone.insert(step.object.clone())),
                 Err(problem) => {
                     let failure = self.failed(step, problem, &mut outcome);
-                    outcome.failed.insert(step.object.clone(), failure);
+                    failures.push((step, failure));
                 }
             }
+        }
+        failures.sort_by_key(|(_, failure)| !matches!(failure, Failure::Cloud(_)));
+        for (step, failure) in failures {
+            outcome.failed.entry(step.object.clone()).or_insert(failure);
         }
         outcome
     }

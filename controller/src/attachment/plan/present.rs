@@ -66,9 +66,10 @@ fn addresses(
     let ours = ours(case, &vnic.addresses, family);
     let missing: Vec<IpAddr> =
         requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
-    let room = usize::from(count).saturating_sub(missing.len());
+    // For one that is missing none goes: it may be somebody else's, and the pods of another would have lost their network in
+    // vain. Once it is had there is one too many.
     let spare = ours.iter().filter(|own| !requested.contains(&own.ip_address));
-    let surplus = ours.len().saturating_sub(room);
+    let surplus = ours.len().saturating_sub(usize::from(count));
     // Always the same ones, so that a plan made anew goes on where the last one stood. Which of them pods have is not known
     // here: docs/vnics.md says so.
     let mut released: Vec<&&IpObject> = spare.collect();
@@ -97,7 +98,7 @@ fn addresses(
     for address in &missing {
         plan.push(case, Action::CreateAddress(new(&address.to_string()), Some(*address)));
     }
-    let lacking = room.saturating_sub(ours.len());
+    let lacking = usize::from(count).saturating_sub(missing.len() + ours.len());
     if lacking > 0 && case.remembered.coming.contains(&family) {
         // They come one after the other. Who asks again meanwhile, with another token as more are there, gets too many; a new
         // process, which cannot know, releases them afterwards.

@@ -1,6 +1,7 @@
 //! Private addresses beside a VNIC's own: given, released, never anybody else's.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
@@ -170,4 +171,92 @@ async fn addresses_that_come_one_after_the_other_are_asked_for_once() {
     scene.change("a", |object| object.spec.vnic.ipv4_count = 41);
     scene.settle().await;
     assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (41, 2));
+}
+
+/// Somebody else has this address. Returns what gives it back.
+async fn take(scene: &Scene, taken: IpAddr) -> vcn::Ocid {
+    let all = scene.cloud.attachments().into_iter();
+    let primary = all.filter(|it| it.display_name.is_none()).find_map(|it| it.vnic_id).unwrap();
+    let theirs = CreateAddress { vnic_id: Some(primary), ip_address: Some(taken), ..CreateAddress::default() };
+    let token = RetryToken::derive(&["theirs"]);
+    oci::Cloud::create_address(&scene.cloud, Family::Ipv4, &theirs, &token).await.unwrap().value.id
+}
+
+async fn look_often(scene: &Scene) {
+    for _ in 0..10 {
+        scene.look().await;
+        scene.cloud.settle();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requested_address_that_is_taken_keeps_no_other_address_away() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
+    scene.settle().await;
+    let theirs = take(&scene, address("10.0.40.7")).await;
+    scene.change("a", |object| {
+        object.spec.vnic.ipv4_count = 5;
+        object.spec.vnic.ipv6_count = 2;
+        object.spec.requested_addresses = vec![address("10.0.40.7"), address("10.0.40.8")];
+    });
+    look_often(&scene).await;
+    let four = beside(&scene, Family::Ipv4).await;
+    assert!(four.len() == 4 && four.contains(&address("10.0.40.8")), "{four:?}");
+    assert_eq!(beside(&scene, Family::Ipv6).await.len(), 2);
+    assert_eq!(scene.told("a"), ["True Attached", "False AddressTaken"]);
+    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &theirs).await.unwrap();
+    scene.settle().await;
+    let five = beside(&scene, Family::Ipv4).await;
+    assert!(five.len() == 5 && four.iter().all(|own| five.contains(own)), "{five:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_is_released_for_a_requested_one_when_that_is_had() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    let before = beside(&scene, Family::Ipv4).await;
+    let theirs = take(&scene, address("10.0.40.7")).await;
+    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
+    look_often(&scene).await;
+    assert_eq!((beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()), (before, "False AddressTaken"));
+    oci::Cloud::delete_address(&scene.cloud, Family::Ipv4, &theirs).await.unwrap();
+    scene.settle().await;
+    assert_eq!(beside(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
+    assert_eq!(scene.told("a")[1], "True Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_vnic_that_is_refused_keeps_no_address_away() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.change("a", |object| {
+        object.spec.vnic.skip_source_dest_check = true;
+        object.spec.vnic.ipv4_count = 3;
+    });
+    (0..200).for_each(|_| scene.cloud.fail_next("UpdateVnic", (404, "NotAuthorizedOrNotFound"), false));
+    look_often(&scene).await;
+    assert_eq!(beside(&scene, Family::Ipv4).await.len(), 3);
+    assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_answer_is_asked_nothing_more() {
+    for (status, code) in [(503, "ServiceUnavailable"), (429, "TooManyRequests"), (401, "NotAuthenticated")] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.settle().await;
+        scene.change("a", |object| {
+            object.spec.vnic.skip_source_dest_check = true;
+            object.spec.vnic.ipv4_count = 3;
+        });
+        scene.cloud.fail_next("UpdateVnic", (status, code), false);
+        scene.look().await;
+        assert_eq!((scene.count("UpdateVnic"), scene.count("BulkCreateAddresses")), (1, 0), "{status}");
+    }
 }
