@@ -22,7 +22,8 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (Kind::NotFoundOrForbidden | Kind::RelatedNotFoundOrForbidden, _) => Reason::NotAuthorizedOrNotFound,
         (Kind::Login, _) => Reason::NotAuthenticated,
         (Kind::Invalid, _) => Reason::InvalidSpec,
-        (Kind::Unavailable, _) => Reason::OciUnavailable,
+        (Kind::Forbidden, _) => Reason::Forbidden,
+        (Kind::Unavailable | Kind::Unusable, _) => Reason::OciUnavailable,
     };
     let message = match (error.refusal(), action) {
         // The next call may find that the budget has no room, and the one after it another 429: nobody has news of that.
@@ -50,7 +51,8 @@ pub fn unread(error: &Unread) -> Said {
 /// Whether a refusal is about what one object asks for: others' requests to the same instance may well be granted.
 #[must_use]
 pub const fn is_its_own(reason: Reason) -> bool {
-    matches!(reason, Reason::LimitReached | Reason::SubnetFull | Reason::InvalidSpec | Reason::NotAuthorizedOrNotFound)
+    use Reason::{Forbidden, InvalidSpec, LimitReached, NotAuthorizedOrNotFound, SubnetFull};
+    matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
 /// Whether the cloud said nothing of what it was asked: it was busy, away, or did not let us in.
@@ -72,7 +74,7 @@ const fn reason_alone(reason: Reason) -> &'static str {
             "more calls than the cloud takes (429), or than the controller's own budget has room for (they are not sent): \
              oke_node_controller_oci_calls_total tells which"
         }
-        Reason::OciUnavailable => "the cloud's API gives no answer; the controller's log says more",
+        Reason::OciUnavailable => "the cloud's API gives no answer that can be read; the controller's log says more",
         _ => "the controller's log says more",
     }
 }
@@ -85,6 +87,7 @@ mod tests {
 
     use super::*;
     use crate::attachment::sample::instance;
+    use crate::attachment::step::NewAddress;
 
     async fn failed(failure: Failure) -> Error {
         let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();
@@ -106,6 +109,22 @@ mod tests {
         assert!(budget.message.len() <= api::condition::MESSAGE_MAX);
         let other = said(&failed(refusal(429, "TooManyRequests", "tenancy x")).await, None);
         assert_eq!(other, budget, "one after the other, they are no news");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_the_apis_says_nothing_about_the_spec() {
+        let html = || Failure::Unreadable { beginning: "<html>".to_owned(), source: "no JSON".into() };
+        let (vnic, token) = ("ocid1.vnic.oc1.iad.v".parse().unwrap(), oci::RetryToken::derive(&["a"]));
+        let new = NewAddress { vnic, family: vcn::Family::Ipv4, tags: oci::FreeformTags::default(), token };
+        let action = Action::CreateAddress(new, Some("10.0.0.9".parse().unwrap()));
+        let mut told = Vec::new();
+        for failure in [html(), refusal(407, "", "<html>"), refusal(501, "MethodNotImplemented", "")] {
+            let error = failed(failure).await;
+            told.extend([said(&error, None).reason, said(&error, Some(&action)).reason]);
+        }
+        assert_eq!(told, [Reason::OciUnavailable; 6]);
+        let forbidden = said(&failed(refusal(403, "NotAuthorized", "not this field")).await, None);
+        assert_eq!((forbidden.reason, &*forbidden.message), (Reason::Forbidden, "403 NotAuthorized: not this field"));
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         Reason::AddressesPending | Reason::ChangePending => false,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
-        Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
+        Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
         Reason::Throttled | Reason::OciUnavailable => true,
     })
 }

@@ -87,6 +87,7 @@ fn trouble(ready: &Condition) -> Option<Trouble> {
         | R::SubnetFull
         | R::AddressTaken
         | R::InvalidSpec
+        | R::Forbidden
         | R::NotAuthorizedOrNotFound
         | R::NotAuthenticated => Some(Trouble::Failing(text())),
         _ => None,

@@ -109,6 +109,9 @@ reasons! {
     InvalidSpec False on OnAttached OnReady:
         "The cloud refuses what the spec asks for.",
         "The message has the cloud's words. Correct the spec; what cannot be changed needs another VnicAttachment.";
+    Forbidden False on OnAttached OnReady:
+        "The cloud lets the controller see what the spec names, and does not let it do what the spec asks for.",
+        "The message has the cloud's words. The controller's policies (docs/iam.md), and the rules of the compartment's security zone, where it is in one.";
     NameTaken False on OnAttached OnReady:
         "An older VnicAttachment of the same instance has the same spec.name.",
         "Delete one of the two. The message names the other.";
@@ -128,7 +131,7 @@ reasons! {
         "The cloud answers that there are too many calls, or the controller's own budget has no room for them. It is asked again, more slowly.",
         "Wait. If it stays: who else calls the API with the same tenancy, and the call rates of the controller: docs/controller.md.";
     OciUnavailable Unknown on OnAttached OnReady:
-        "The cloud's API does not answer, answers with an error of its own, or leaves out what must be there. It is asked again for ever.",
+        "The cloud's API does not answer, answers with an error of its own or with what cannot be read, or leaves out what must be there. It is asked again for ever.",
         "The cloud's status page, and the way to it: routes, service gateway, proxies, port 443 (docs/iam.md).";
 }
 

@@ -1,5 +1,9 @@
 //! The real client: how any call is made. Which calls there are is in `calls.rs`.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -101,6 +105,7 @@ impl Oci {
     pub(crate) async fn list<T: DeserializeOwned>(&self, mut call: Call<'_>) -> Result<Vec<T>, Error> {
         call.query.push(("limit", PAGE.to_owned()));
         let mut all = Vec::new();
+        let mut pages = HashSet::new();
         let mut page: Option<String> = None;
         for _ in 0..MOST_PAGES {
             call.query.retain(|(name, _)| *name != "page");
@@ -111,7 +116,7 @@ impl Oci {
             // An empty page may well have a next one.
             match answer.header("opc-next-page") {
                 None | Some("") => return Ok(all),
-                Some(next) if page.as_deref() == Some(next) => break,
+                Some(next) if !pages.insert(next.to_owned()) => break,
                 Some(next) => page = Some(next.to_owned()),
             }
         }
@@ -292,16 +297,4 @@ fn query(parameters: &[(&'static str, String)]) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_is_escaped() {
-        let parameters = [("availabilityDomain", "Pjwf: PHX-AD-1".to_owned()), ("page", "a/b+c=&d".to_owned())];
-        assert_eq!(query(&parameters), "?availabilityDomain=Pjwf%3A%20PHX-AD-1&page=a%2Fb%2Bc%3D%26d");
-        assert_eq!(query(&[]), "");
-    }
 }

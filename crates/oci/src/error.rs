@@ -162,8 +162,13 @@ pub enum Kind {
     RelatedNotFoundOrForbidden,
     /// 401, or nobody could log in.
     Login,
-    /// Other 4xx: the request itself is wrong and stays wrong.
+    /// 402, 403: the resource may be seen, and what is asked for may not be done.
+    Forbidden,
+    /// Other 400, 413, 422: the request itself is wrong and stays wrong.
     Invalid,
+    /// An answer that the API does not give: no JSON, another form, too long, a status that is none of its own. It is
+    /// somebody's between us and the service, or of a version that is newer, and says nothing about the request.
+    Unusable,
     /// 5xx, a timeout, a broken connection.
     Unavailable,
 }
@@ -281,7 +286,7 @@ impl Failure {
             Self::Budget(_) => Kind::Throttled,
             Self::NoConnection(_) | Self::Broken(_) | Self::TimedOut(_) => Kind::Unavailable,
             Self::Login { .. } => Kind::Login,
-            Self::Unreadable { .. } => Kind::Invalid,
+            Self::Unreadable { .. } => Kind::Unusable,
         }
     }
 
@@ -303,14 +308,16 @@ impl Refusal {
         match (self.status, self.code.as_str()) {
             (400, "LimitExceeded" | "QuotaExceeded") => Kind::Limit,
             (400, "RelatedResourceNotAuthorizedOrNotFound") => Kind::RelatedNotFoundOrForbidden,
+            (400 | 413 | 422, _) => Kind::Invalid,
             (401, _) => Kind::Login,
+            (402 | 403, _) => Kind::Forbidden,
             (404, _) => Kind::NotFoundOrForbidden,
             (409, "IncorrectState" | "LockConflict") => Kind::Busy,
             (409, _) => Kind::Conflict,
             (412, _) => Kind::Changed,
             (429, _) => Kind::Throttled,
             (408 | 500 | 502..=599, _) => Kind::Unavailable,
-            _ => Kind::Invalid,
+            _ => Kind::Unusable,
         }
     }
 }

@@ -61,9 +61,10 @@ pub fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
         Kind::Unavailable | Kind::Throttled => policy.attempts,
         Kind::Busy | Kind::RelatedNotFoundOrForbidden => policy.attempts.min(FEW),
         Kind::Login if is_transient_login(failure) => policy.attempts.min(FEW),
-        Kind::Login | Kind::Limit | Kind::Conflict | Kind::Changed | Kind::NotFoundOrForbidden | Kind::Invalid => {
+        Kind::Login | Kind::Limit | Kind::Conflict | Kind::Changed | Kind::NotFoundOrForbidden => {
             return Decision::Stop;
         }
+        Kind::Forbidden | Kind::Invalid | Kind::Unusable => return Decision::Stop,
     };
     // The budget has waited for as long as it may.
     if matches!(failure, Failure::Budget(_)) || attempts >= most {

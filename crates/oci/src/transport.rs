@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -93,7 +93,15 @@ impl Transport {
             if error.is_connect() { Failure::NoConnection(error.into()) } else { Failure::Broken(error.into()) }
         })?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(Failure::Broken)?.to_bytes();
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+            let is_long = error.is::<LengthLimitError>();
+            if is_long {
+                Failure::Unreadable { beginning: String::new(), source: error }
+            } else {
+                Failure::Broken(error)
+            }
+        })?;
+        let body = body.to_bytes();
         Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 }

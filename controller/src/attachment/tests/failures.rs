@@ -15,6 +15,8 @@ async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
         ((400, "RelatedResourceNotAuthorizedOrNotFound"), "Unknown NotAuthorizedOrNotFound"),
         ((404, "NotAuthorizedOrNotFound"), "Unknown NotAuthorizedOrNotFound"),
         ((401, "NotAuthenticated"), "Unknown NotAuthenticated"),
+        ((403, "NotAuthorized"), "False Forbidden"),
+        ((405, "MethodNotAllowed"), "Unknown OciUnavailable"),
         ((409, "IncorrectState"), "False InstanceBusy"),
         ((503, "ServiceUnavailable"), "Unknown OciUnavailable"),
     ] {

@@ -27,6 +27,7 @@ fn after_attempt(attempts: u32, failure: &Failure, repeat: Repeat) -> Decision {
 fn every_row_of_the_table_is_decided_as_it_says() {
     let second = Decision::After(Duration::from_secs(1));
     let rows = [
+        ((302, ""), Decision::Stop, Kind::Unusable),
         ((400, "InvalidParameter"), Decision::Stop, Kind::Invalid),
         ((400, "CannotParseRequest"), Decision::Stop, Kind::Invalid),
         ((400, "MissingParameter"), Decision::Stop, Kind::Invalid),
@@ -34,8 +35,11 @@ fn every_row_of_the_table_is_decided_as_it_says() {
         ((400, "QuotaExceeded"), Decision::Stop, Kind::Limit),
         ((400, "RelatedResourceNotAuthorizedOrNotFound"), second, Kind::RelatedNotFoundOrForbidden),
         ((401, "NotAuthenticated"), Decision::RenewLogin, Kind::Login),
-        ((403, "NotAllowed"), Decision::Stop, Kind::Invalid),
+        ((402, "SignUpRequired"), Decision::Stop, Kind::Forbidden),
+        ((403, "NotAllowed"), Decision::Stop, Kind::Forbidden),
         ((404, "NotAuthorizedOrNotFound"), Decision::Stop, Kind::NotFoundOrForbidden),
+        ((405, "MethodNotAllowed"), Decision::Stop, Kind::Unusable),
+        ((407, ""), Decision::Stop, Kind::Unusable),
         ((408, ""), second, Kind::Unavailable),
         ((409, "IncorrectState"), second, Kind::Busy),
         ((409, "LockConflict"), second, Kind::Busy),
@@ -43,9 +47,10 @@ fn every_row_of_the_table_is_decided_as_it_says() {
         ((409, "InvalidatedRetryToken"), Decision::Stop, Kind::Conflict),
         ((409, "NotAuthorizedOrResourceAlreadyExists"), Decision::Stop, Kind::Conflict),
         ((412, "NoEtagMatch"), Decision::Stop, Kind::Changed),
+        ((413, "RequestEntityTooLarge"), Decision::Stop, Kind::Invalid),
         ((429, "TooManyRequests"), second, Kind::Throttled),
         ((500, "InternalServerError"), second, Kind::Unavailable),
-        ((501, "MethodNotImplemented"), Decision::Stop, Kind::Invalid),
+        ((501, "MethodNotImplemented"), Decision::Stop, Kind::Unusable),
         ((502, ""), second, Kind::Unavailable),
         ((503, "ServiceUnavailable"), second, Kind::Unavailable),
         ((504, ""), second, Kind::Unavailable),

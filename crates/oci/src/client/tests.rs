@@ -1,0 +1,101 @@
+//! Calls against a server that answers as no API does.
+
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::RsaKeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use vcn::Ocid;
+
+use super::*;
+use crate::auth::ApiKey;
+use crate::cloud::CloudView;
+use crate::error::Kind;
+
+/// An answer: more of its head, and its body.
+type Play = fn(request: &str) -> (String, String);
+
+/// A client of a server that answers 200 with what is played, and how often that was asked.
+struct Stage {
+    oci: Oci,
+    asked: tokio::task::JoinHandle<u32>,
+    end: tokio::sync::oneshot::Sender<()>,
+}
+
+impl Stage {
+    async fn new(play: Play) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (end, mut ended) = tokio::sync::oneshot::channel();
+        let asked = tokio::spawn(async move {
+            let mut asked = 0;
+            loop {
+                let (mut stream, _) = tokio::select! {
+                    accepted = listener.accept() => accepted.unwrap(),
+                    _ = &mut ended => return asked,
+                };
+                asked += 1;
+                let mut request = [0; 8192];
+                let length = stream.read(&mut request).await.unwrap();
+                let (more, body) = play(&String::from_utf8_lossy(&request[..length]));
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n", body.len());
+                // Who finds it too long does not read to its end.
+                let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+            }
+        });
+        let endpoints = Endpoints { core: url.clone(), auth: url };
+        let policy =
+            Policy { backoff: patience::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
+        let options = Options { policy, ..Options::default() };
+        Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
+    }
+
+    /// What listing came to, and after how many requests.
+    async fn listed(self) -> (Kind, String, u32) {
+        let id: Ocid = "ocid1.compartment.oc1..c".parse().unwrap();
+        let error = self.oci.vnic_attachments(&id, None).await.unwrap_err();
+        self.end.send(()).unwrap();
+        let Error::Call { source, .. } = &error else { panic!("{error}") };
+        (error.kind(), std::error::Error::source(source).unwrap().to_string(), self.asked.await.unwrap())
+    }
+}
+
+fn key() -> ApiKey {
+    let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+    let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()));
+    ApiKey::new(("tenancy", "user", "fingerprint"), pem.as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_asked_for_once_and_is_nobodys_fault() {
+    let html = |_: &str| (String::new(), "<html>Sign in to the guests' network</html>".to_owned());
+    let (kind, _, asked) = Stage::new(html).await.listed().await;
+    assert_eq!((kind, asked), (Kind::Unusable, 1));
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_told_as_that_and_asked_for_once() {
+    let long = |_: &str| (String::new(), format!("[{}]", " ".repeat(9 << 20)));
+    assert_eq!(Stage::new(long).await.listed().await, (Kind::Unusable, "length limit exceeded".to_owned(), 1));
+}
+
+#[tokio::test]
+async fn pages_that_go_round_in_circles_end_with_the_first_that_comes_again() {
+    let circle = |request: &str| {
+        let next = if request.contains("page=a") { "b" } else { "a" };
+        (format!("opc-next-page: {next}\r\n"), "[]".to_owned())
+    };
+    let outcome = Stage::new(circle).await.listed().await;
+    assert_eq!(outcome, (Kind::Unusable, "its pages go round in circles".to_owned(), 3));
+}
+
+#[test]
+fn a_query_is_escaped() {
+    let parameters = [("availabilityDomain", "Pjwf: PHX-AD-1".to_owned()), ("page", "a/b+c=&d".to_owned())];
+    assert_eq!(query(&parameters), "?availabilityDomain=Pjwf%3A%20PHX-AD-1&page=a%2Fb%2Bc%3D%26d");
+    assert_eq!(query(&[]), "");
+}
