@@ -1,0 +1,152 @@
+//! How our metrics are called, what is said of each, and between which bounds durations are counted. docs/controller.md is made
+//! from it.
+
+use std::sync::{Mutex, OnceLock};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use resident::metrics::Book;
+
+use super::labels::Build;
+use super::{Metrics, Number};
+
+/// A call takes 0.05 to 5 s.
+const CALL_SECONDS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 20.0];
+/// A VNIC takes 5 to 60 s, unless something is in its way.
+const ATTACH_SECONDS: [f64; 9] = [2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 1800.0];
+/// A look at an instance is a handful of calls.
+const PASS_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut book = Book::new("oke_node_controller");
+        let build = Family::<Build, Gauge>::default();
+        build.get_or_create(&Build { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
+        book.family("build_info", "The controller's version", &build);
+        let metrics = Self {
+            leads: Gauge::default(),
+            connected: Gauge::default(),
+            watches: Family::default(),
+            calls: Family::default(),
+            call_seconds: Family::new_with_constructor(|| Histogram::new(CALL_SECONDS)),
+            budget: Number::default(),
+            paused: Number::default(),
+            queue: Family::default(),
+            queue_waited: Number::default(),
+            objects: Family::default(),
+            attach_seconds: Histogram::new(ATTACH_SECONDS),
+            detached_behind: Counter::default(),
+            forgotten: Counter::default(),
+            passes: Family::default(),
+            pass_seconds: Histogram::new(PASS_SECONDS),
+            steps: Family::default(),
+            writes: Family::default(),
+            unclaimed: Gauge::default(),
+            unlisted: Gauge::default(),
+            abandoned: Gauge::default(),
+            looks: Counter::default(),
+            look_seconds: Histogram::new(PASS_SECONDS),
+            profile_nodes: Family::default(),
+            node_problems: Family::default(),
+            events_lost: Counter::default(),
+            configurations: Family::default(),
+            now: OnceLock::new(),
+            scrape: Mutex::default(),
+            registry: Registry::default(),
+            described: Vec::new(),
+        };
+        book.single("leads", "Whether this one has the lease", &metrics.leads);
+        book.single(
+            "oci_client",
+            "Whether the OCI client is set up; without it the lease is not asked for",
+            &metrics.connected,
+        );
+        book.family(
+            "watch_behind_seconds",
+            "For how long a watch of the one with the lease has been behind the API server: not read to the end yet, or failing",
+            &metrics.watches,
+        );
+        book.family(
+            "oci_calls",
+            "Attempts at calls of the OCI API, by operation and HTTP status (none: no answer; not sent: unsent, the budget had no \
+             room, and login, nobody could log in)",
+            &metrics.calls,
+        );
+        book.family(
+            "oci_call_seconds",
+            "How long such an attempt took, waits for the budget not included",
+            &metrics.call_seconds,
+        );
+        book.single("oci_budget", "Requests per second that the controller allows itself now", &metrics.budget);
+        book.single("oci_paused_seconds", "For how long nothing is asked of the OCI API", &metrics.paused);
+        book.family(
+            "queue_instances",
+            "Instances in the queue; due: nobody has had time yet, or what failed has not had its turn",
+            &metrics.queue,
+        );
+        book.single(
+            "queue_waited_seconds",
+            "How long the instance that is due longest has waited",
+            &metrics.queue_waited,
+        );
+        book.family("attachments", "VnicAttachments, by their condition Ready and its reason", &metrics.objects);
+        book.single(
+            "attach_seconds",
+            "From the request to attach a VNIC until it was attached and seen so",
+            &metrics.attach_seconds,
+        );
+        book.single(
+            "detached_out_of_band",
+            "VNICs that somebody else detached, and that are attached again",
+            &metrics.detached_behind,
+        );
+        book.single(
+            "forgotten_instances",
+            "VnicAttachments whose instance was taken for terminated: the cloud had not known it for a day",
+            &metrics.forgotten,
+        );
+        book.family("passes", "Looks at an instance, by how they ended", &metrics.passes);
+        book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
+        book.family("steps", "Steps that were taken in the cloud, by kind and result", &metrics.steps);
+        book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
+        book.single(
+            "abandoned_attachments",
+            "VnicAttachments made from a VnicProfile that is not there: they stay, and nobody changes them",
+            &metrics.abandoned,
+        );
+        book.single(
+            "unclaimed_vnics",
+            "VNICs with this cluster's tags whose VnicAttachment is not there or has another, in compartments that have some",
+            &metrics.unclaimed,
+        );
+        book.single(
+            "unlisted_compartments",
+            "Compartments that could not be listed last time: whether VNICs there are missing or nobody's is not known",
+            &metrics.unlisted,
+        );
+        book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);
+        book.single("profile_look_seconds", "How long it took to decide on them", &metrics.look_seconds);
+        book.family(
+            "profile_nodes",
+            "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
+             (failed)",
+            &metrics.profile_nodes,
+        );
+        book.family(
+            "node_problems",
+            "What is wrong with Nodes' requests for VNICs, as events say it",
+            &metrics.node_problems,
+        );
+        book.single("events_lost", "Events that could not be written", &metrics.events_lost);
+        book.family(
+            "configuration_readings",
+            "Changes of the configuration file that were taken over (ok) or refused (error)",
+            &metrics.configurations,
+        );
+        let Book { registry, described, .. } = book;
+        Self { registry, described, ..metrics }
+    }
+}
