@@ -1,6 +1,7 @@
 //! Lists of whole compartments: a thousand attachments in a call. They tell which VNICs are missing, hence which instances
 //! are worth a look; what is done about it, the look decides. And they tell which VNICs may be ours and nobody's (`strays`).
 
+mod listings;
 mod rounds;
 mod strays;
 mod trouble;
@@ -8,15 +9,19 @@ mod trouble;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use oci::{AttachmentState, CloudView, Error, VnicAttachment as Listed};
+use oci::{AttachmentState, CloudView, VnicAttachment as Listed};
 use vcn::Ocid;
 
 use super::mark::{Mark, Uid};
+pub use listings::Listings;
 pub use strays::Strays;
 pub use trouble::Trouble;
 
 /// What is believed of an object: its instance and its VNIC.
 pub type Believed = (Ocid, Ocid);
+
+/// So many VNICs of each subnet are kept by it.
+const FEW: usize = 5;
 
 /// The attachments that are there or on their way, by compartment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub struct Swept(BTreeMap<Ocid, Arc<Compartment>>);
 struct Compartment {
     instances: HashSet<Ocid>,
     vnics: HashSet<Ocid>,
+    /// The first few of each subnet, by their OCIDs; of those whose subnet is not told, too.
+    of_subnets: BTreeMap<Option<Ocid>, BTreeSet<Ocid>>,
     /// Those that are attached and named for an object, of whatever cluster.
     named: BTreeMap<Ocid, Named>,
 }
@@ -58,19 +65,6 @@ pub async fn sweep<C: CloudView>(
     swept
 }
 
-/// Lists the compartments, all of them.
-///
-/// # Errors
-/// When one is not listed: then nothing is known of what is nowhere.
-pub(super) async fn whole<C: CloudView>(cloud: &C, compartments: &BTreeSet<Ocid>) -> Result<Swept, Error> {
-    let mut swept = Swept::default();
-    for compartment in compartments {
-        let listed = cloud.vnic_attachments(compartment, None).await?;
-        swept.0.insert(compartment.clone(), Arc::new(Compartment::of(listed)));
-    }
-    Ok(swept)
-}
-
 impl Swept {
     /// Whether something of this is listed: of the instance, for the object, or the VNIC.
     pub(super) fn shows(&self, instance: &Ocid, uid: &str, vnic: Option<&Ocid>) -> bool {
@@ -84,14 +78,25 @@ impl Swept {
         self.0.values().any(|compartment| compartment.vnics.contains(vnic))
     }
 
-    /// The first VNICs that are listed, by their OCIDs; those in the list of this compartment before others.
-    pub(super) fn first_vnics(&self, compartment: &Ocid, most: usize) -> Vec<Ocid> {
-        let sorted = |vnics: BTreeSet<&Ocid>| vnics.into_iter().take(most).cloned().collect::<Vec<Ocid>>();
-        let mut first = sorted(self.0.get(compartment).into_iter().flat_map(|own| &own.vnics).collect());
-        let others = self.0.iter().filter(|(id, _)| *id != compartment);
-        first.append(&mut sorted(others.flat_map(|(_, other)| &other.vnics).collect()));
-        first.truncate(most);
-        first
+    /// Some VNICs that are listed, always the same: a few of this subnet, then one of each other subnet (all of a subnet are in
+    /// its compartment) in the list of this compartment, then in others.
+    pub(super) fn some_vnics(&self, subnet: &Ocid, compartment: &Ocid, most: usize) -> Vec<Ocid> {
+        let lists = || {
+            let own = self.0.get(compartment);
+            own.into_iter().chain(self.0.iter().filter(|(id, _)| *id != compartment).map(|(_, other)| other))
+        };
+        let here = Some(subnet.clone());
+        let same = lists().filter_map(|list| list.of_subnets.get(&here)).flatten();
+        let mut seen = BTreeSet::new();
+        let others = lists().flat_map(|list| &list.of_subnets);
+        let others = others.filter(|(subnet, _)| **subnet != here && (subnet.is_none() || seen.insert(*subnet)));
+        // Of those whose subnet is not told, each may be in another.
+        let others =
+            others.flat_map(|(subnet, vnics)| vnics.iter().take(if subnet.is_some() { 1 } else { vnics.len() }));
+        let mut some: Vec<Ocid> = same.take(most.div_ceil(2)).cloned().collect();
+        some.extend(others.cloned());
+        some.truncate(most);
+        some
     }
 
     /// The instances of VNICs that are believed in and not listed. An instance of which nothing is listed may be in a
@@ -128,7 +133,14 @@ impl Compartment {
                 all.named.insert(attachment.id, named);
             }
             all.instances.insert(attachment.instance_id);
-            all.vnics.extend(attachment.vnic_id);
+            if let Some(vnic) = attachment.vnic_id {
+                let few = all.of_subnets.entry(attachment.subnet_id).or_default();
+                few.insert(vnic.clone());
+                if few.len() > FEW {
+                    few.pop_last();
+                }
+                all.vnics.insert(vnic);
+            }
         }
         all
     }

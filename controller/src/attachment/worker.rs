@@ -29,6 +29,7 @@ use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
+use super::sweep::Listings;
 use super::{pace, tidings};
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -70,7 +71,7 @@ pub struct AttachmentWorker<C, O> {
     /// How many VNICs of ours instances without objects have.
     pub(super) strays: AtomicUsize,
     /// Made where an instance is answered 404.
-    lists: Mutex<Option<forgotten::Lists>>,
+    listings: Listings,
 }
 
 /// What others hand to a worker.
@@ -93,7 +94,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
         let Surroundings { store, mark, events, metrics, configurations } = surroundings;
-        let (cache, memories, waiting, compartments, strays, lists) = Default::default();
+        let (cache, memories, waiting, compartments, strays, listings) = Default::default();
         Self {
             cloud,
             objects,
@@ -107,7 +108,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             waiting,
             compartments,
             strays,
-            lists,
+            listings,
         }
     }
 

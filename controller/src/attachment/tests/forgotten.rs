@@ -222,6 +222,24 @@ async fn others_are_witnesses_in_an_order_that_stays_and_not_without_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_witness_is_found_behind_however_many_vnics_of_other_compartments() {
+    // In the same subnet, though the last in the list; in another one of the same compartment.
+    for witness in [subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap()] {
+        let mut scene = Scene::with(4);
+        let elsewhere = subnet_elsewhere(&scene);
+        (2..60).for_each(|number| scene.add_machine(number, &elsewhere));
+        scene.add_machine(99, &witness);
+        scene.wants("a");
+        scene.settle().await;
+        scene.restart();
+        scene.cloud.forget_instance(&instance(1));
+        scene.store.nodes_mut().delete("node-1");
+        look_for(&scene, 2).await;
+        assert_eq!(reason(&scene), "InstanceForgotten", "{witness}: {}", scene.message("a"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
     for seen in ["a Node names it", "its VNIC is seen", "it is in a list"] {
         let scene = before().await;

@@ -1,6 +1,5 @@
 //! Looks for what speaks for or against an instance's end where the cloud answers 404 for it. Reads, and decides nothing.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
 use api::VnicAttachment;
@@ -14,14 +13,11 @@ use super::{AttachmentWorker, Memory};
 use crate::attachment::forgotten::Evidence;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::visible;
-use crate::attachment::sweep::{self, Swept};
+use crate::attachment::sweep::Swept;
 use crate::attachment::tidings;
 
 /// So many other VNICs of each sort are asked for until one is read.
 const WITNESSES: usize = 5;
-
-/// Lists of these compartments, and when they were made.
-pub(super) type Lists = (Instant, BTreeSet<Ocid>, Arc<Swept>);
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// Asks about each object whose instance nobody saw end, and takes note.
@@ -59,7 +55,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         evidence.subnet = true;
         let mut compartments = self.compartments.lock().unwrap_or_else(PoisonError::into_inner).clone();
         compartments.insert(subnet.compartment_id.clone());
-        let Some(listed) = self.lists(&compartments).await? else { return Ok(evidence) };
+        let resync = self.configurations.borrow().settings.pace.resync;
+        let listed = self.listings.whole(&self.cloud, &compartments, resync).await?;
+        let Some(listed) = listed else { return Ok(evidence) };
         evidence.compartments = Some(compartments.len());
         evidence.unlisted = !listed.shows(&spec.instance_id, &object.uid().unwrap_or_default(), told);
         for id in self.witnesses(object, &listed, &subnet.compartment_id) {
@@ -73,31 +71,16 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     /// Listed VNICs that may be in this compartment, the subnet's: always the same as long as these are there, or the answer
-    /// would be another at each look. Those of other objects in the same subnet are; others may be, whose instances are.
+    /// would be another at each look. Those of other objects in the same subnet are, and others there.
     fn witnesses(&self, object: &VnicAttachment, listed: &Swept, compartment: &Ocid) -> Vec<Ocid> {
         let subnet = &object.spec.vnic.subnet_id;
         let mut named: Vec<Ocid> = self.store.attachments().vnics_in(subnet);
         named.retain(|id| listed.has_vnic(id));
         named.sort_unstable();
         named.truncate(WITNESSES);
-        let mut others = listed.first_vnics(compartment, WITNESSES);
+        let mut others = listed.some_vnics(subnet, compartment, WITNESSES);
         others.retain(|id| !named.contains(id));
         named.append(&mut others);
         named
-    }
-
-    /// Lists of compartments, one set for all instances as long as it is fresh; none where one may not be listed.
-    async fn lists(&self, compartments: &BTreeSet<Ocid>) -> Result<Option<Arc<Swept>>, Error> {
-        let resync = self.configurations.borrow().settings.pace.resync;
-        let kept = self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let fresh = kept.filter(|(made, of, _)| of == compartments && made.elapsed() < resync);
-        if let Some((_, _, swept)) = fresh {
-            return Ok(Some(swept));
-        }
-        let began = Instant::now();
-        let swept = visible(sweep::whole(&self.cloud, compartments).await)?.map(Arc::new);
-        let kept = swept.clone().map(|swept| (began, compartments.clone(), swept));
-        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        Ok(swept)
     }
 }
