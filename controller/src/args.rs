@@ -178,3 +178,14 @@ fn whole_seconds(text: &str) -> Result<u16, &'static str> {
 pub fn keys() -> Keys {
     Keys::of::<Options>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::keys;
+
+    /// A manifest may be a release ahead of its image, or behind it.
+    #[test]
+    fn no_key_is_a_slip_of_another_that_was_released_before_it() {
+        assert_eq!(keys().alike(), [("", ""); 0]);
+    }
+}

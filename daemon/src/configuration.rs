@@ -89,6 +89,23 @@ COMPLETELY_FOREIGN_KEY=1
     );
 }
 
+/// A manifest may be a release ahead of its image, or behind it: what is new in it must be no slip of what is known.
+#[test]
+fn no_key_is_a_slip_of_another_that_was_released_before_it() {
+    // Never released one without the other.
+    assert_eq!(keys().alike(), [("POD_NAME", "NODE_NAME"), ("BM_PORT_0", "BM_PORT_1")]);
+}
+
+#[test]
+fn what_kubelets_runtimes_and_manifests_are_used_to_add_is_nobodys_slip() {
+    let usual =
+        ["HOME", "HOSTNAME", "PATH", "TERM", "POD_NAMESPACE", "POD_IP", "POD_IPS", "POD_UID", "HOST_IP", "HOST_IPS"];
+    let others =
+        ["NODE_IP", "NAMESPACE", "SERVICE_ACCOUNT", "KUBERNETES_PORT", "KUBERNETES_SERVICE_HOST", "HTTPS_PROXY"];
+    let environment: Vec<_> = usual.iter().chain(&others).map(|name| (*name, "x")).collect();
+    assert!(Scene::new("", &environment, &[]).settings().is_ok());
+}
+
 #[test]
 fn what_is_right_alone_and_wrong_together_is_said_too() {
     let together = Scene::new("CNI_SOURCE_DIR=/srv/cni\nCNI_BIN_DIR=/srv/cni\n", &[], &[]);

@@ -57,6 +57,17 @@ impl Keys {
         (far(nearest) <= (name.len() / 3).max(2)).then(|| nearest.name.clone())
     }
 
+    /// Keys that may be taken for one another when they are misspelt: a program that knows only one of two refuses the other
+    /// ([`Self::in_environment`]), so a release that adds such a key cannot share a manifest with the one before.
+    #[must_use]
+    pub fn alike(&self) -> Vec<(&str, &str)> {
+        let names: Vec<&str> = self.0.iter().map(Key::name).collect();
+        let behind = |at: usize| names.iter().skip(at + 1).copied();
+        let alike = |one: &str, other: &str| distance(one, other) <= slip(one).max(slip(other));
+        let pairs = names.iter().enumerate().flat_map(|(at, one)| behind(at).map(move |other| (*one, other)));
+        pairs.filter(|(one, other)| alike(one, other)).collect()
+    }
+
     /// What an environment says. Other programs have variables too, so a name is taken for one of ours that is misspelt
     /// only if it is very near.
     pub fn in_environment(&self, environment: &[(String, String)], wrong: &mut Vec<Problem>) -> Vec<(String, Said)> {
