@@ -4,18 +4,21 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use netlink::{Event, Groups, Monitor, Socket, nft};
+use netlink::{Event, Groups, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::suspects::{Sizes, Suspects};
+
+/// How a VCN's Ethernet addresses begin.
+const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
 
 /// What the events were about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concern {
     /// The host's own network is concerned. If not, only [`Events::signs`] are there to be looked into.
     pub host: bool,
-    /// Links came, went or changed: a VNIC may have been plugged or unplugged.
+    /// Devices came, went or changed: a VNIC may have been plugged or unplugged.
     pub links: bool,
 }
 
@@ -99,7 +102,10 @@ fn read(monitor: &mut Monitor, (signs, sizes): (&mut Suspects, &mut Sizes)) -> i
             suspicious |= sizes.changed(event).is_some_and(|link| signs.suspect(link));
             if concerns_host(event) {
                 host = true;
-                links |= matches!(event, Event::Link(..) | Event::Overrun);
+                links |= match event {
+                    Event::Link(_, link) => may_be_vnic(link),
+                    event => matches!(event, Event::Overrun),
+                };
             }
         }
     }
@@ -155,6 +161,16 @@ fn concerns_host(event: &Event) -> bool {
     }
 }
 
+/// Whether a link may be a VNIC's device: of the kernel's kinds of links without hardware none is. In a sandbox a VNIC's
+/// device is a veth; pods of other networks have such by the hundred, and under addresses that are not a VCN's.
+fn may_be_vnic(link: &Link) -> bool {
+    match link.kind.as_deref() {
+        None => true,
+        Some("veth") => link.mac.is_some_and(|mac| mac.0.starts_with(&VCN_MACS)),
+        Some(_) => false,
+    }
+}
+
 fn is_link_local(address: std::net::IpAddr) -> bool {
     matches!(address, std::net::IpAddr::V6(address) if address.is_unicast_link_local())
 }
@@ -195,6 +211,15 @@ mod tests {
         ] {
             assert!(concerns_host(&event), "{event:?}");
         }
+    }
+
+    #[test]
+    fn only_a_device_may_be_a_vnic() {
+        let of = |kind: &str, last| Link { kind: Some(kind.into()), ..link("ens5", last) };
+        let pods = Link { mac: Some(vcn::MacAddr([0x0a, 0x58, 0x17, 0, 0, 5])), ..of("veth", 5) };
+        let links =
+            [link("ens5", 5), of("veth", 5), pods, of("bridge", 5), of("vxlan", 5), of("vlan", 5), of("tun", 5)];
+        assert_eq!(links.map(|link| may_be_vnic(&link)), [true, true, false, false, false, false, false]);
     }
 
     #[test]

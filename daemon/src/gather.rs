@@ -1,13 +1,14 @@
 //! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays
 //! nobody: whoever needs the world takes it as it is.
 
-use std::cell::LazyCell;
+use std::cell::{Cell, LazyCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imds::Metadata;
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, sleep_until};
 use vcn::Vnic;
 
 use crate::backoff::{UNSETTLED, chance, jittered};
@@ -29,6 +30,10 @@ const HURRY: u32 = 30;
 /// How often it asks soon again after a link came or went: a hot-plugged VNIC and its addresses are published some seconds
 /// before or after its link appears, by services that do not know of each other.
 const EAGER: u32 = 6;
+
+/// The least time between two questions of which the later one is for a link's events: a link that flaps, or many at once,
+/// must not use up what the metadata service allows this instance, from which others have their credentials.
+const APART: Duration = Duration::from_secs(2);
 
 /// How long the first world waits for whether OKE's own CNI is in the cluster: less than the first pass waits for the world.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
@@ -65,6 +70,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         // Copied at once: whoever holds what is in there keeps others from writing it.
         let known = async { oke_cni.wait_for(Option::is_some).await.ok().and_then(|known| *known) };
         let known = tokio::time::timeout(patience, known);
+        let asked = tokio::time::Instant::now();
         let (_, known) = tokio::join!(ask(&mut world, &metadata, &npns, &settings, &metrics), known);
         patience = Duration::ZERO;
         world.oke_daemonset = known.ok().flatten().unwrap_or(world.oke_daemonset);
@@ -79,11 +85,21 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
             0 => pause,
             left => pause.min(UNSETTLED.pause(EAGER - left, chance())),
         };
+        let heard = Cell::new(false);
+        let link = async {
+            plugged.notified().await;
+            heard.set(true);
+            sleep_until(asked + APART).await;
+        };
         tokio::select! {
-            () = tokio::time::sleep(pause) => eager = eager.saturating_sub(1),
-            () = plugged.notified() => eager = EAGER - 1,
+            () = sleep(pause) => eager = eager.saturating_sub(1),
+            () = link => {}
             () = published.notified() => {}
             () = reload::changed(&mut configurations) => {}
+        }
+        // Whatever came first: what is asked now is asked for the link, too.
+        if heard.get() {
+            eager = EAGER - 1;
         }
     }
 }

@@ -232,9 +232,18 @@ fn pause(failures: u32, resync: Duration) -> Duration {
     }
 }
 
+/// Passes for events that follow each other so closely are one stream of events.
+const STREAM: Duration = Duration::from_secs(2);
+
+/// So many passes of a stream may come as they come: what somebody changes by hand, or a boot, is over by then.
+const AT_ONCE: u32 = 4;
+
 /// Repairs in a row, as far as they are close to each other.
 #[derive(Debug, Default)]
 struct Repairs {
+    /// The last pass for events, and how many of their stream there were.
+    passed: Option<Instant>,
+    stream: u32,
     last: Option<Instant>,
     count: u32,
     /// What the last one began with.
@@ -243,6 +252,10 @@ struct Repairs {
 
 impl Repairs {
     fn note(&mut self, pass: &Pass, now: Instant) {
+        if matches!(pass.cause, Cause::Kernel | Cause::Files) {
+            self.stream = if self.is_stream(now) { self.stream.saturating_add(1) } else { 1 };
+            self.passed = Some(now);
+        }
         if matches!(pass.cause, Cause::Kernel | Cause::Files) && !pass.changes.is_empty() {
             self.count = if self.is_fight(now) { self.count.saturating_add(1) } else { 1 };
             self.last = Some(now);
@@ -266,8 +279,15 @@ impl Repairs {
         self.last.filter(|_| self.count >= UNDONE && self.is_fight(now)).map(|last| last + FIGHT)
     }
 
+    /// How long events are gathered before a pass. A link that flaps, of whomever, is no reason for a pass each time.
     fn debounce(&self, now: Instant) -> Duration {
-        DEBOUNCE.pause(if self.is_fight(now) { self.count } else { 1 }, 1.0)
+        let repairs = if self.is_fight(now) { self.count } else { 1 };
+        let stream = if self.is_stream(now) { self.stream.saturating_sub(AT_ONCE) } else { 0 };
+        DEBOUNCE.pause(repairs.max(stream), 1.0)
+    }
+
+    fn is_stream(&self, now: Instant) -> bool {
+        self.passed.is_some_and(|last| now.saturating_duration_since(last) < STREAM)
     }
 
     fn is_fight(&self, now: Instant) -> bool {
@@ -313,6 +333,25 @@ mod tests {
             repairs.note(&repair(Cause::Sources), now);
         }
         assert_eq!(repairs.count, 1, "what the sources ask for is no repair");
+    }
+
+    #[test]
+    fn a_stream_of_events_is_gathered_longer_and_one_that_ended_is_forgotten() {
+        let mut repairs = Repairs::default();
+        let mut now = Instant::now();
+        let nothing = Pass { changes: Vec::new(), ..repair(Cause::Kernel) };
+        let pauses: Vec<u128> = (0..9)
+            .map(|_| {
+                now += STREAM / 2;
+                repairs.note(&nothing, now);
+                repairs.debounce(now).as_millis()
+            })
+            .collect();
+        assert_eq!(pauses, [50, 50, 50, 50, 50, 100, 200, 400, 400]);
+        assert_eq!(repairs.undone(now), None, "nothing was repaired");
+        assert_eq!(repairs.debounce(now + STREAM).as_millis(), 50);
+        repairs.note(&Pass { changes: Vec::new(), ..repair(Cause::Timer) }, now + STREAM);
+        assert_eq!(repairs.stream, 9, "the timer's are no events");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod configuration;
 mod dead;
 mod directories;
 mod files;
+mod flapping;
 mod host;
 mod interference;
 mod links;

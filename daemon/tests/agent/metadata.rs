@@ -34,6 +34,8 @@ pub(crate) struct Metadata {
 struct State {
     fault: Fault,
     vnics: Vec<Value>,
+    /// Questions for the list of VNICs so far.
+    asked: usize,
 }
 
 impl Metadata {
@@ -41,13 +43,13 @@ impl Metadata {
     pub(crate) fn start(netns: &Netns) -> Self {
         let listener = netns.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { fault: Fault::None, vnics: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { fault: Fault::None, vnics: Vec::new(), asked: 0 }));
         let shared = state.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let state = shared.lock().unwrap().clone();
+                let shared = shared.clone();
                 // On its own thread: one that is kept waiting keeps nobody else. Whoever asked may have given up.
-                thread::spawn(move || stream.and_then(|stream| answer(stream, &state)));
+                thread::spawn(move || stream.and_then(|stream| answer(stream, &shared)));
             }
         });
         Self { address, state }
@@ -60,6 +62,11 @@ impl Metadata {
     /// From now on the instance has these VNICs.
     pub(crate) fn set_vnics(&self, vnics: Vec<Value>) {
         self.state.lock().unwrap().vnics = vnics;
+    }
+
+    /// How often the list of VNICs was asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.state.lock().unwrap().asked
     }
 
     /// From now on every answer has this status.
@@ -94,7 +101,7 @@ pub(crate) fn dual_stack(name: &str, last: u8) -> Value {
     vnic
 }
 
-fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     let mut authorised = false;
@@ -105,6 +112,11 @@ fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
             break;
         }
     }
+    let state = {
+        let mut state = shared.lock().unwrap();
+        state.asked += usize::from(request.contains("/vnics/"));
+        state.clone()
+    };
     let instance = json!({
         "id": "ocid1.instance.oc1.iad.node",
         "shape": "VM.Standard.E5.Flex",

@@ -1,0 +1,77 @@
+//! Links that come and go without end, ours and others': they cost questions and passes by the second, not by the event.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netlink::LinkChange;
+use vcn::{MacAddr, Mtu};
+
+use crate::node::{Agent, Node, name, wait_for};
+use crate::program::node_with_pods;
+
+/// Long enough to tell a rate.
+const LONG: Duration = Duration::from_secs(8);
+
+/// What it cost that a link flapped for so long: questions for the list of VNICs, and passes.
+struct Cost {
+    took: Duration,
+    flaps: u32,
+    questions: usize,
+    passes: u32,
+}
+
+/// Changes a link 25 times a second.
+fn flap(node: &Node, agent: &Agent, link: &str) -> Cost {
+    let (asked, passed, begun) = (node.metadata.asked(), node.passes("kernel"), Instant::now());
+    let over = AtomicBool::new(false);
+    let flaps = thread::scope(|scope| {
+        let flapping = scope.spawn(|| {
+            let mut flaps = 0u32;
+            while !over.load(Ordering::Relaxed) {
+                let mtu = LinkChange::Mtu(Mtu(1400 + flaps % 2));
+                node.on(|socket| socket.change_link_named(&name(link), &[mtu]).unwrap());
+                flaps += 1;
+                thread::sleep(Duration::from_millis(40));
+            }
+            flaps
+        });
+        wait_for("the time to pass", || begun.elapsed() >= LONG, || agent.log());
+        over.store(true, Ordering::Relaxed);
+        flapping.join().unwrap()
+    });
+    let (questions, passes) = (node.metadata.asked() - asked, node.passes("kernel") - passed);
+    Cost { took: begun.elapsed(), flaps, questions, passes }
+}
+
+/// At most `per_second`, and some when it begins.
+fn assert_at_most(what: &str, counted: u32, per_second: f64, cost: &Cost) {
+    let most = 10.0 + per_second * cost.took.as_secs_f64();
+    assert!(f64::from(counted) <= most, "{counted} {what} in {:?} for {} flaps", cost.took, cost.flaps);
+}
+
+#[test]
+fn a_link_of_somebody_elses_that_flaps_costs_no_questions_and_few_passes() {
+    let node = node_with_pods();
+    node.plug("veth0", 77);
+    let of_a_pod = LinkChange::Mac(MacAddr([0x0a, 0x58, 10, 0, 0, 9]));
+    node.on(|socket| socket.change_link_named(&name("veth0"), &[of_a_pod]).unwrap());
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let cost = flap(&node, &agent, "veth0");
+    // The agent raised a VNIC's link when it started: about that it asks some more.
+    assert_at_most("questions", u32::try_from(cost.questions).unwrap(), 0.0, &cost);
+    assert_at_most("passes", cost.passes, 2.5, &cost);
+    assert!(cost.passes > 0, "it was heard");
+}
+
+#[test]
+fn a_device_that_flaps_costs_a_question_in_two_seconds() {
+    let node = node_with_pods();
+    node.plug("ens9", 77);
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let cost = flap(&node, &agent, "ens9");
+    assert_at_most("questions", u32::try_from(cost.questions).unwrap(), 0.5, &cost);
+    assert!(cost.questions > 0, "a device may be a VNIC's");
+}
