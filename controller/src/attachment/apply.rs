@@ -38,6 +38,8 @@ pub struct Outcome {
     pub spent: BTreeSet<String>,
     /// Objects of which a token of an address was found spent.
     pub spent_addresses: BTreeSet<String>,
+    /// Objects that were refused several addresses at once.
+    pub refused_bulks: BTreeSet<String>,
 }
 
 /// Why an object's step failed.
@@ -147,6 +149,10 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     }
                     Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
                     Kind::Conflict | Kind::Changed if !self.stale.contains(&step.object) => Failure::Old(Some(said)),
+                    Kind::Limit | Kind::Invalid if matches!(step.action, Action::CreateAddresses(..)) => {
+                        outcome.refused_bulks.insert(step.object.clone());
+                        Failure::Cloud(said)
+                    }
                     kind => {
                         let is_its_own = kind == Kind::Conflict || refusal::is_its_own(said.reason);
                         if is_its_own && matches!(step.action, Action::Attach(..) | Action::Detach(_)) {

@@ -51,6 +51,8 @@ struct Object {
     written: Option<(Instant, VnicAttachmentStatus)>,
     /// Addresses asked for at once: how many there were then, and how many looks ago.
     bulks: HashMap<Family, (usize, u32)>,
+    /// Whether that was refused.
+    bulk_refused: bool,
 }
 
 impl Memory {
@@ -123,7 +125,7 @@ impl Memory {
                 .filter(|(_, (_, looks))| *looks < BULK_LOOKS)
                 .map(|(family, _)| *family)
                 .collect(),
-            bulk_failed: object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
+            bulk_failed: object.bulk_refused || object.bulks.values().any(|(_, looks)| *looks >= BULK_LOOKS),
         };
         self.objects.iter().map(|(uid, object)| (uid.clone(), of(object))).collect()
     }
@@ -152,6 +154,13 @@ impl Memory {
         object.absent_since = None;
     }
 
+    /// The VNIC is not being made: the time until it is there begins with the next request.
+    pub(super) fn declined(&mut self, uid: &str) {
+        if let Some(object) = self.objects.get_mut(uid) {
+            object.asked = None;
+        }
+    }
+
     /// Its attach or detach was refused: it is others' turn.
     pub(super) fn refused(&mut self, uid: &str, said: Said) {
         self.refusals = self.refusals.saturating_add(1);
@@ -169,10 +178,16 @@ impl Memory {
         self.objects.entry(uid.to_owned()).or_default().bulks.entry(family).or_insert((usize::MAX, 0));
     }
 
+    /// Several were refused.
+    pub(super) fn refused_addresses(&mut self, uid: &str) {
+        self.objects.entry(uid.to_owned()).or_default().bulk_refused = true;
+    }
+
     /// It has the addresses that were asked for.
     pub(super) fn has_addresses(&mut self, uid: &str) {
         if let Some(object) = self.objects.get_mut(uid) {
             object.bulks.clear();
+            object.bulk_refused = false;
         }
     }
 

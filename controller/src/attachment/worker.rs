@@ -252,6 +252,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for name in &outcome.spent_addresses {
             memory.spent_address(&uid(name, objects));
         }
+        for name in &outcome.refused_bulks {
+            memory.refused_addresses(&uid(name, objects));
+        }
         for step in &outcome.done {
             if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
                 memory.accepted(&uid(&step.object, objects));

@@ -4,6 +4,7 @@ use api::AttachmentReason as Reason;
 use vcn::Family;
 
 use super::Failure;
+use crate::attachment::refusal::is_no_answer;
 use crate::attachment::step::Action;
 
 /// Whether `next` is in vain, or wrong, after `failed` did not succeed.
@@ -42,11 +43,6 @@ impl Part {
             | Action::Disown(..) => None,
         }
     }
-}
-
-/// Whether a failure is about whoever asks or is asked, whatever it is.
-const fn is_no_answer(reason: Reason) -> bool {
-    matches!(reason, Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated)
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use crate::attachment::verdict::{Facts, Said, Verdict};
 
 /// Fewer are asked for one by one: each has its own answer.
 const SEVERAL: usize = 2;
+/// So many in one request: a VNIC seldom takes more of a family, and neither does such a request.
+const MOST_AT_ONCE: usize = 64;
 
 pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
     let mut ready = None;
@@ -104,7 +106,11 @@ fn addresses(
         // process, which cannot know, releases them afterwards.
         plan.waits = true;
     } else if lacking >= SEVERAL && !case.remembered.bulk_failed {
-        plan.push(case, Action::CreateAddresses(new("several"), u32::try_from(lacking).unwrap_or(u32::MAX)));
+        for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
+            let count = (lacking - first).min(MOST_AT_ONCE);
+            let new = new(&format!("several/{number}"));
+            plan.push(case, Action::CreateAddresses(new, u32::try_from(count).unwrap_or(u32::MAX)));
+        }
     } else {
         for number in 0..lacking {
             plan.push(case, Action::CreateAddress(new(&number.to_string()), None));

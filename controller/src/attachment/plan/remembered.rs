@@ -28,7 +28,7 @@ pub struct Remembered {
     pub refused: Option<Refused>,
     /// Families of which several addresses were asked for at once that are still coming.
     pub coming: HashSet<Family>,
-    /// Whether several addresses that were asked for at once did not come.
+    /// Whether several addresses that were asked for at once did not come, or were refused: one by one, some may be had.
     pub bulk_failed: bool,
 }
 

@@ -260,3 +260,33 @@ async fn whoever_does_not_answer_is_asked_nothing_more() {
         assert_eq!((scene.count("UpdateVnic"), scene.count("BulkCreateAddresses")), (1, 0), "{status}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_than_one_request_takes_are_several_requests() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 130);
+    scene.settle().await;
+    assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (130, "True Ready"));
+    assert_eq!((scene.count("BulkCreateAddresses"), scene.count("CreateAddress")), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one() {
+    for refusal in [(400, "LimitExceeded"), (400, "InvalidParameter")] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.settle().await;
+        scene.change("a", |object| object.spec.vnic.ipv4_count = 70);
+        scene.cloud.fail_next("BulkCreateAddresses", refusal, false);
+        assert_eq!(scene.look().await, Next::Failed);
+        assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (0, 1));
+        scene.look().await;
+        assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.told("a")[1].as_str()), (70, "True Ready"));
+        assert_eq!(scene.count("BulkCreateAddresses"), 1);
+        // The next time, at once again.
+        scene.change("a", |object| object.spec.vnic.ipv4_count = 80);
+        scene.settle().await;
+        assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
+    }
+}
