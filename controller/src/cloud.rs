@@ -65,7 +65,7 @@ fn login(settings: &OciSettings) -> anyhow::Result<(Login, Option<RegionName>, T
         Principal::InstancePrincipal => {
             let instance = InstancePrincipal::new(&settings.metadata_url, &trust)?;
             Login::instance_principal(match &settings.auth_endpoint {
-                Some(url) => instance.with_federation(url),
+                Some(service) => instance.with_federation(service.clone()),
                 None => instance,
             })
         }
@@ -136,7 +136,7 @@ mod tests {
         let line = ["controller", "--metadata-url", &url].into_iter().chain(options.iter().copied());
         let settings = Settings::new(Args::parse_from(line).options).unwrap().oci;
         tokio::select! {
-            endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core,
+            endpoints = endpoints(&settings, settings.region.clone(), &Trust::Public) => endpoints.unwrap().core.to_string(),
             () = metadata(listener) => unreachable!("it serves for ever"),
         }
     }

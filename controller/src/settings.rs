@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use oci::{Rates, RealmDomain, RegionName};
+use oci::{Endpoint, MetadataUrl, Rates, RealmDomain, RegionName};
 use resident::config::Configured;
 use thiserror::Error;
 use tracing::Level;
@@ -55,13 +56,13 @@ pub struct OciSettings {
     /// The realm, where it was said.
     pub realm: Option<RealmDomain>,
     /// The core services, where it was said.
-    pub endpoint: Option<String>,
+    pub endpoint: Option<Endpoint>,
     /// The federation service, where it was said.
-    pub auth_endpoint: Option<String>,
+    pub auth_endpoint: Option<Endpoint>,
     /// Whose certificates are believed; the public authorities' where nothing was said.
     pub ca_file: Option<PathBuf>,
     /// The metadata service.
-    pub metadata_url: String,
+    pub metadata_url: MetadataUrl,
     /// Bounds of the budget.
     pub rates: Rates,
 }
@@ -111,6 +112,16 @@ pub enum SettingsError {
         /// The most characters.
         most: usize,
     },
+    /// A URL that is none.
+    #[error("{option} is {text:?}, which is not of the form {form}")]
+    Url {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        text: String,
+        /// What it should look like.
+        form: &'static str,
+    },
     /// A region that is none.
     #[error("--region is {0:?}, which is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")]
     Region(String),
@@ -124,6 +135,8 @@ const LEAST_RATE: f64 = 0.5;
 /// A tag's value in OCI has up to 256 characters; uids have 36.
 const LONGEST_CLUSTER_ID: usize = 128;
 const LONGEST_NAME: usize = 253;
+/// An endpoint.
+const HOST: &str = "https://host";
 
 impl Settings {
     /// Checks options as typed.
@@ -151,10 +164,10 @@ impl Settings {
             config_file: (home(options.oci_config_file), options.oci_profile),
             region: said(options.region).map(region).transpose()?,
             realm: said(options.realm_domain).map(realm).transpose()?,
-            endpoint: said(options.endpoint),
-            auth_endpoint: said(options.auth_endpoint),
+            endpoint: said(options.endpoint).map(|text| url("--endpoint", text, HOST)).transpose()?,
+            auth_endpoint: said(options.auth_endpoint).map(|text| url("--auth-endpoint", text, HOST)).transpose()?,
             ca_file: options.ca_file.filter(|path| !path.as_os_str().is_empty()),
-            metadata_url: options.metadata_url,
+            metadata_url: url("--metadata-url", options.metadata_url, oci::METADATA_URL)?,
             rates: Rates { most: rate, least: LEAST_RATE, burst: (rate / 4.0).max(1.0) },
         };
         let pace = Pace {
@@ -203,6 +216,10 @@ fn region(text: String) -> Result<RegionName, SettingsError> {
 
 fn realm(text: String) -> Result<RealmDomain, SettingsError> {
     RealmDomain::new(&text).map_err(|_| SettingsError::Realm(text))
+}
+
+fn url<U: FromStr>(option: &'static str, text: String, form: &'static str) -> Result<U, SettingsError> {
+    text.parse().map_err(|_| SettingsError::Url { option, text, form })
 }
 
 fn lease(seconds: u16) -> Result<u16, SettingsError> {
@@ -255,6 +272,10 @@ mod tests {
             (["--cluster-id", "a b"], "--cluster-id"),
             (["--lease-name", "ä"], "--lease-name"),
             (["--region", "frx"], "--region"),
+            (["--endpoint", "ftp://x"], "--endpoint"),
+            (["--endpoint", "https://x/20160918"], "--endpoint"),
+            (["--auth-endpoint", "auth.example"], "--auth-endpoint"),
+            (["--metadata-url", "169.254.169.254/opc/v2"], "--metadata-url"),
             (["--realm-domain", "https://oraclecloud8.com"], "--realm-domain"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();

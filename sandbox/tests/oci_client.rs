@@ -79,7 +79,7 @@ impl Weather {
 }
 
 fn endpoints(url: &str) -> Endpoints {
-    Endpoints { core: url.to_owned(), auth: url.to_owned() }
+    Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() }
 }
 
 fn wish(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
@@ -210,7 +210,9 @@ async fn a_revoked_session_is_renewed_once_by_itself() {
         .run(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let instance = InstancePrincipal::new(oci::METADATA_URL, &Trust::Public).unwrap().with_federation(&url);
+                let metadata = oci::METADATA_URL.parse().unwrap();
+                let instance = InstancePrincipal::new(&metadata, &Trust::Public).unwrap();
+                let instance = instance.with_federation(url.parse().unwrap());
                 assert_eq!(instance.region().await.unwrap().name().to_string(), "us-ashburn-1");
                 let login = Login::instance_principal(instance);
                 let options = Options { policy: quick(), budget: swift(), ..Options::default() };
@@ -237,7 +239,9 @@ async fn an_instance_that_cannot_log_in_says_why() {
         .run(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let instance = InstancePrincipal::new(oci::METADATA_URL, &Trust::Public).unwrap().with_federation(&url);
+                let metadata = oci::METADATA_URL.parse().unwrap();
+                let instance = InstancePrincipal::new(&metadata, &Trust::Public).unwrap();
+                let instance = instance.with_federation(url.parse().unwrap());
                 let options = Options { policy: quick(), budget: swift(), ..Options::default() };
                 let oci = Oci::new(&endpoints(&url), Login::instance_principal(instance), options).unwrap();
                 let error = oci.vnic(&vnic).await.unwrap_err();

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::auth::Login;
 use crate::budget::Budget;
+use crate::endpoint::Endpoint;
 use crate::error::{Error, Failure, LoginError, Refusal, beginning};
 use crate::observer::{Attempt, Observer};
 use crate::policy::Policy;
@@ -37,7 +38,7 @@ const PAGE: &str = "1000";
 /// The client; clones share connections, login and budget.
 #[derive(Clone)]
 pub struct Oci {
-    core: String,
+    core: Endpoint,
     transport: Transport,
     login: Login,
     options: Options,
@@ -77,14 +78,9 @@ impl Oci {
     /// A client of these endpoints under this login.
     ///
     /// # Errors
-    /// When an endpoint is no `http(s)` URL, or the trust is none.
+    /// When the trust is none.
     pub fn new(endpoints: &Endpoints, login: Login, options: Options) -> Result<Self, Error> {
-        let core = endpoints.core.trim_end_matches('/');
-        let uri: Uri = core.parse().map_err(|error| Error::setup_by(format!("the endpoint {core:?}"), error))?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.path() != "/" || uri.query().is_some() {
-            return Err(Error::setup(format!("the endpoint {core:?} is not of the form https://host")));
-        }
-        Ok(Self { core: core.to_owned(), transport: Transport::new(&options.trust)?, login, options })
+        Ok(Self { core: endpoints.core.clone(), transport: Transport::new(&options.trust)?, login, options })
     }
 
     /// The budget, for metrics and for sharing.

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use table::REALMS;
 
@@ -29,9 +30,9 @@ pub struct RealmDomain(String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The core services, for example `https://iaas.us-ashburn-1.oraclecloud.com`.
-    pub core: String,
+    pub core: Endpoint,
     /// The federation service, for example `https://auth.us-ashburn-1.oraclecloud.com`.
-    pub auth: String,
+    pub auth: Endpoint,
 }
 
 impl RegionName {
@@ -106,7 +107,7 @@ impl Region {
     /// Where its services are.
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
-        let of = |service: &str| format!("https://{service}.{}.{}", self.name.0, self.realm.0);
+        let of = |service: &str| Endpoint::of_host(&format!("{service}.{}.{}", self.name.0, self.realm.0));
         Endpoints { core: of("iaas"), auth: of("auth") }
     }
 }
@@ -141,7 +142,7 @@ mod tests {
     fn core(name: &str) -> Option<String> {
         let name = RegionName::new(name).unwrap();
         let realm = name.realm()?;
-        Some(Region::new(name, realm).endpoints().core)
+        Some(Region::new(name, realm).endpoints().core.to_string())
     }
 
     #[test]
@@ -165,14 +166,14 @@ mod tests {
         assert_eq!(core("eu-dcc-nowhere-1"), None);
         let dedicated =
             Region::new(RegionName::new("ap-dcc-tokyo-1").unwrap(), RealmDomain::new("oraclecloud9.com").unwrap());
-        assert_eq!(dedicated.endpoints().auth, "https://auth.ap-dcc-tokyo-1.oraclecloud9.com");
+        assert_eq!(dedicated.endpoints().auth.as_str(), "https://auth.ap-dcc-tokyo-1.oraclecloud9.com");
     }
 
     #[test]
     fn region_information_names_region_and_realm() {
         let json = br#"{"realmKey":"oc99","realmDomainComponent":"oraclecloud99.com","regionKey":"NJA","regionIdentifier":"ap-chiyoda-1"}"#;
         assert_eq!(
-            Region::from_region_info(json).unwrap().endpoints().core,
+            Region::from_region_info(json).unwrap().endpoints().core.as_str(),
             "https://iaas.ap-chiyoda-1.oraclecloud99.com",
             "whatever is known of it"
         );

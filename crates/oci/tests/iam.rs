@@ -70,7 +70,11 @@ fn every_port_is_the_one_that_the_programs_use() {
     let realm = name.realm().unwrap();
     let endpoints = Region::new(name, realm).endpoints();
     for (url, service) in [(endpoints.core, "iaas"), (endpoints.auth, "auth")] {
-        assert_eq!(url, format!("https://{service}.us-ashburn-1.oraclecloud.com"), "443, as of every https address");
+        assert_eq!(
+            url.as_str(),
+            format!("https://{service}.us-ashburn-1.oraclecloud.com"),
+            "443, as of every https address"
+        );
         row(["controller", &format!("`{service}.REGION.REALM`"), "443"]);
     }
     let proxymux = WORKLOAD.split("const PORT: u16 = ").nth(1).unwrap().split(';').next().unwrap();

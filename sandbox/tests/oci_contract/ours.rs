@@ -26,7 +26,8 @@ impl Ours {
 
     /// To be called inside a node.
     pub(crate) fn by_instance(url: &str, metadata: &str) -> Self {
-        let instance = InstancePrincipal::new(metadata, &Trust::Public).expect("an instance").with_federation(url);
+        let instance = InstancePrincipal::new(&metadata.parse().expect("a URL"), &Trust::Public).expect("an instance");
+        let instance = instance.with_federation(url.parse().expect("an endpoint"));
         Self::new(url, |_| Login::instance_principal(instance))
     }
 
@@ -36,7 +37,7 @@ impl Ours {
 
     fn new(url: &str, login: impl FnOnce(&Runtime) -> Login) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let endpoints = Endpoints { core: url.to_owned(), auth: url.to_owned() };
+        let endpoints = Endpoints { core: url.parse().expect("an endpoint"), auth: url.parse().expect("an endpoint") };
         // Once: the cases look at each answer.
         let policy = Policy { attempts: 1, deadline: Duration::from_secs(30), ..Policy::default() };
         let options = Options { policy, ..Options::default() };

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::session::TokenSource;
 use super::token::Token;
+use crate::endpoint::{Endpoint, MetadataUrl};
 use crate::error::{Error, Failure, LoginError, Refusal, beginning};
 use crate::key::RsaKey;
 use crate::region::Region;
@@ -30,9 +31,9 @@ pub const METADATA_URL: &str = "http://169.254.169.254/opc/v2";
 #[derive(Debug)]
 pub struct InstancePrincipal {
     transport: Transport,
-    metadata: String,
+    metadata: MetadataUrl,
     /// The federation service; derived from the region when not given.
-    federation: Option<String>,
+    federation: Option<Endpoint>,
     /// As at the first login.
     tenancy: OnceLock<String>,
 }
@@ -50,10 +51,10 @@ impl InstancePrincipal {
     ///
     /// # Errors
     /// When the trust is none.
-    pub fn new(metadata: &str, trust: &Trust) -> Result<Self, Error> {
+    pub fn new(metadata: &MetadataUrl, trust: &Trust) -> Result<Self, Error> {
         Ok(Self {
             transport: Transport::new(trust)?,
-            metadata: metadata.trim_end_matches('/').to_owned(),
+            metadata: metadata.clone(),
             federation: None,
             tenancy: OnceLock::new(),
         })
@@ -61,8 +62,8 @@ impl InstancePrincipal {
 
     /// Uses this federation service (`https://auth.…`) instead of the region's.
     #[must_use]
-    pub fn with_federation(mut self, url: &str) -> Self {
-        self.federation = Some(url.trim_end_matches('/').to_owned());
+    pub fn with_federation(mut self, service: Endpoint) -> Self {
+        self.federation = Some(service);
         self
     }
 
@@ -91,9 +92,9 @@ impl InstancePrincipal {
         answer.map(|answer| answer.body)
     }
 
-    async fn federation(&self) -> Result<String, LoginError> {
-        if let Some(url) = &self.federation {
-            return Ok(url.clone());
+    async fn federation(&self) -> Result<Endpoint, LoginError> {
+        if let Some(service) = &self.federation {
+            return Ok(service.clone());
         }
         let answer = self.metadata("the region", "instance/regionInfo").await?;
         let region = Region::from_region_info(&answer).map_err(|error| LoginError::material("the region", error))?;

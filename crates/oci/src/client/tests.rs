@@ -46,7 +46,7 @@ impl Stage {
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
             }
         });
-        let endpoints = Endpoints { core: url.clone(), auth: url };
+        let endpoints = Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() };
         let policy =
             Policy { backoff: patience::Backoff { first: Duration::ZERO, cap: Duration::ZERO }, ..Policy::default() };
         let options = Options { policy, ..Options::default() };
