@@ -1,6 +1,7 @@
 //! What one process remembers of an instance between two looks. Losing it costs a call or some seconds, nothing else.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::mem;
 use std::time::Duration;
 
 use api::{AttachmentReason, VnicAttachmentStatus};
@@ -56,6 +57,12 @@ struct Object {
 }
 
 impl Memory {
+    /// All of it, to look with. What is counted of all instances stays here meanwhile.
+    pub(super) fn lend(&mut self) -> Self {
+        let counted = Self { unclaimed: self.unclaimed, ..Self::default() };
+        mem::replace(self, counted)
+    }
+
     /// Takes note of what was read. Returns how long attaching took for those that are attached now.
     pub(super) fn note(&mut self, uids: &HashSet<Uid>, observed: &Observed, now: Instant) -> Vec<Duration> {
         self.objects.retain(|uid, _| uids.contains(uid));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::VnicAttachment;
+use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{Cloud, CloudView};
@@ -255,6 +255,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for name in &outcome.refused_bulks {
             memory.refused_addresses(&uid(name, objects));
         }
+        let attaches = planned.steps.iter().filter(|step| matches!(step.action, Action::Attach(..)));
+        for step in attaches {
+            // What was not answered may have been carried out.
+            let refused = outcome.failed.get(&step.object);
+            if matches!(refused, Some(Failure::Cloud(said)) if said.reason != AttachmentReason::OciUnavailable) {
+                memory.declined(&uid(&step.object, objects));
+            }
+        }
         for step in &outcome.done {
             if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
                 memory.accepted(&uid(&step.object, objects));
@@ -267,7 +275,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     fn memory(&self, instance: &Ocid) -> Memory {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(instance).unwrap_or_default()
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.get_mut(instance).map(Memory::lend).unwrap_or_default()
     }
 
     fn remember(&self, instance: &Ocid, memory: Memory, next: Next) {
@@ -275,7 +284,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(instance);
         }
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        if next != Next::Gone {
+        if next == Next::Gone {
+            memories.remove(instance);
+        } else {
             memories.insert(instance.clone(), memory);
         }
         self.count_unclaimed(&memories);

@@ -1,5 +1,7 @@
 //! A VNIC is asked for once, whatever happens meanwhile.
 
+use std::time::Duration;
+
 use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
 use oci::{InstanceState, ShapeConfig};
 
@@ -193,4 +195,28 @@ async fn bare_metal_is_asked_for_the_port() {
     scene.change("a", |object| object.spec.vnic.nic_index = Some(1));
     scene.settle().await;
     assert_eq!(scene.live()[0].nic_index, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_attaching_took_is_counted_from_the_request_that_was_granted() {
+    for (refusal, expected) in [
+        // Days of a full subnet are no time that the cloud took.
+        ((400, "LimitExceeded"), 5.0),
+        ((409, "IncorrectState"), 5.0),
+        // This one may have been carried out.
+        ((503, "ServiceUnavailable"), 3605.0),
+    ] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.cloud.fail_next("AttachVnic", refusal, false);
+        scene.look().await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        scene.look().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        scene.cloud.settle();
+        scene.look().await;
+        let text = scene.metrics.text();
+        let line = text.lines().find(|line| line.starts_with("oke_node_controller_attach_seconds_sum")).unwrap();
+        assert_eq!(line, format!("oke_node_controller_attach_seconds_sum {expected:.1}"), "{refusal:?}");
+    }
 }

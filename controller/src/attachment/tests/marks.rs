@@ -6,6 +6,9 @@ use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
 use oci::{FreeformTags, UpdateVnic};
 
 use super::scene::Scene;
+use crate::attachment::mark::Mark;
+use crate::attachment::sample::{instance, subnet};
+use crate::work::Worker as _;
 
 async fn tag(scene: &Scene, tags: FreeformTags) {
     let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
@@ -92,4 +95,63 @@ async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
     let _ = tokio::time::timeout(Duration::from_secs(1501), sweeping).await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"), "what was left to others is theirs");
     assert_eq!((scene.count("GetVnic") - before, scene.live().len()), (2, 2), "each is asked for once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_are_not_to_be_seen_do_not_hide_one_of_ours_and_are_asked_for_seldom() {
+    const OTHERS: usize = 250;
+    let scene = Scene::with(OTHERS + 4);
+    for number in 0..OTHERS {
+        let theirs = oci::AttachVnic {
+            instance_id: instance(1),
+            create_vnic_details: oci::CreateVnic { subnet_id: Some(subnet()), ..oci::CreateVnic::default() },
+            display_name: Some(Mark::new("another").attachment_name(&format!("uid-{number}"))),
+            nic_index: None,
+        };
+        let token = oci::RetryToken::derive(&[&number.to_string()]);
+        oci::Cloud::attach_vnic(&scene.cloud, &theirs, &token).await.unwrap();
+        scene.cloud.settle();
+    }
+    scene.live().iter().for_each(|theirs| scene.cloud.forbid(theirs.vnic_id.as_ref().unwrap()));
+    scene.wants("a");
+    scene.settle().await;
+    // Somebody removed the finalizer by hand.
+    scene.store.attachments_mut().delete("a");
+    scene.look().await;
+    let asked = || scene.count("GetVnic");
+    let mut sweeping = Box::pin(scene.worker.sweep(|| 1.0, |instance| panic!("{instance}")));
+    let mut sweeps = async |number: u64| {
+        let before = asked();
+        assert!(tokio::time::timeout(Duration::from_secs(300 * number), &mut sweeping).await.is_err());
+        asked() - before
+    };
+    assert_eq!(sweeps(2).await, 200, "the second list is the first that tells something");
+    assert_eq!(sweeps(1).await, OTHERS - 200 + 1);
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+    assert_eq!(sweeps(9).await, 0);
+    assert_eq!(sweeps(12).await, OTHERS, "once an hour, and of ours no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_being_looked_at_counts_all_the_same() {
+    let scene = Scene::with(4);
+    scene.add_machine(2, &"ocid1.subnet.oc1.iad.nodes".parse().unwrap());
+    scene.wants("a");
+    scene.settle().await;
+    scene.store.attachments_mut().delete("a");
+    scene.wants("b");
+    scene.settle().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+    // The look at one is not answered, and that at another one ends meanwhile.
+    scene.cloud.halt(0, false);
+    let looking = tokio::time::timeout(Duration::from_secs(10), scene.look());
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scene.worker.work(instance(2)).await;
+        assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+    };
+    assert!(tokio::join!(looking, other).0.is_err());
+    // What is known of it is read anew.
+    scene.settle().await;
+    assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
 }
