@@ -21,8 +21,9 @@ use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::world::{World, lacks_primary};
 
-/// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known.
-const INSTANCE_AGE: Duration = Duration::from_secs(600);
+/// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
+/// first look after it, so that an age of three times as much says that something is wrong.
+const INSTANCE_AGE: Duration = Duration::from_secs(300);
 
 /// How often it hurries, some five minutes long; on a Flannel node there is nothing to hurry for.
 const HURRY: u32 = 30;

@@ -7,15 +7,18 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::str::FromStr;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -26,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The longest answer read.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: usize = 64 << 10;
 
 /// A CNI version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,9 +63,9 @@ fn ask_within(path: &Path, deadline: Duration) -> Answer {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
         Err(error) => return Answer::Refused(format!("it does not start: {error}")),
     };
-    let answer = converse(&mut child, end);
-    end_it(&mut child);
-    answer.unwrap_or_else(Answer::Refused)
+    let said = converse(&mut child, end);
+    let ended = end_it(&mut child);
+    said.and_then(|text| understood(&text, ended)).unwrap_or_else(Answer::Refused)
 }
 
 /// The text is busy (ETXTBSY) as long as any process, forked by chance while somebody wrote the file, holds it open.
@@ -85,33 +88,63 @@ fn start(path: &Path, end: Instant) -> io::Result<Child> {
     }
 }
 
-fn converse(child: &mut Child, end: Instant) -> Result<Answer, String> {
+/// What it says, once it has ended.
+fn converse(child: &mut Child, end: Instant) -> Result<Vec<u8>, String> {
     if let Some(mut stdin) = child.stdin.take() {
         // Old plugins read it; one that does not may have closed it already.
         let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
     }
-    let stdout = child.stdout.take().ok_or("its output is not ours to read")?;
-    let (sender, receiver) = mpsc::channel();
-    // On its own thread, because a descendant of the plugin may hold the output open for ever.
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        let read = stdout.take(LONGEST).read_to_end(&mut text).map(|_| text);
-        let _ = sender.send(read);
-    });
+    let mut stdout = child.stdout.take().ok_or("its output is not ours to read")?;
     let late = || format!("no answer within {DEADLINE:?}");
-    let text = receiver.recv_timeout(end.saturating_duration_since(Instant::now())).map_err(|_| late())?;
-    let text = text.map_err(|error| format!("its output cannot be read: {error}"))?;
-    let status = loop {
-        match child.try_wait().map_err(|error| format!("waiting for it failed: {error}"))? {
-            Some(status) => break status,
-            None if Instant::now() >= end => return Err(late()),
-            None => thread::sleep(LOOK_EVERY),
+    let text =
+        read(&mut stdout, end).map_err(|error| format!("its output cannot be read: {error}"))?.ok_or_else(late)?;
+    loop {
+        match has_ended(child).map_err(|error| format!("waiting for it failed: {error}"))? {
+            true => return Ok(text),
+            false if Instant::now() >= end => return Err(late()),
+            false => thread::sleep(LOOK_EVERY),
         }
-    };
-    if !status.success() {
-        return Err(format!("it ended with {status}: {}", shown(&text)));
     }
-    parse(&text).ok_or_else(|| format!("its answer is {}, without supportedVersions", shown(&text)))
+}
+
+fn understood(text: &[u8], ended: io::Result<ExitStatus>) -> Result<Answer, String> {
+    let status = ended.map_err(|error| format!("waiting for it failed: {error}"))?;
+    if !status.success() {
+        return Err(format!("it ended with {status}: {}", shown(text)));
+    }
+    parse(text).ok_or_else(|| format!("its answer is {}, without supportedVersions", shown(text)))
+}
+
+/// Without reaping it, which would make its number somebody else's.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    Ok(waitid(Id::Pid(Pid::from_raw(id)), look)? != WaitStatus::StillAlive)
+}
+
+/// All that it says, or nothing if it does not come to an end: a descendant of the plugin may hold the output open for ever.
+fn read(stdout: &mut ChildStdout, end: Instant) -> io::Result<Option<Vec<u8>>> {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut waited = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+        // A millisecond more than too little: zero would be no wait at all.
+        let patience = PollTimeout::try_from(left + LOOK_EVERY).unwrap_or(PollTimeout::MAX);
+        match poll(&mut waited, patience) {
+            Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+        }
+        let length = stdout.read(&mut piece)?;
+        text.extend_from_slice(piece.get(..length).unwrap_or_default());
+        if length == 0 || text.len() >= LONGEST {
+            return Ok(Some(text));
+        }
+        if left.is_zero() {
+            return Ok(None);
+        }
+    }
 }
 
 fn parse(text: &[u8]) -> Option<Answer> {
@@ -120,14 +153,14 @@ fn parse(text: &[u8]) -> Option<Answer> {
     Some(Answer::Speaks(versions.iter().filter_map(|version| version.as_str()?.parse().ok()).collect()))
 }
 
-/// Ends a process that has not ended by itself, with all that it started. Once it is reaped its number may be somebody
-/// else's, so that then nothing is signalled.
-fn end_it(child: &mut Child) {
-    if let (Ok(None), Ok(group)) = (child.try_wait(), i32::try_from(child.id())) {
-        // Fails only where all of them ended in between.
+/// Ends whatever a process has started and left behind, and the process itself if it has not ended. It is reaped last:
+/// until then its number is nobody else's.
+fn end_it(child: &mut Child) -> io::Result<ExitStatus> {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // Fails only where all of them have ended.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-        let _ = child.wait();
     }
+    child.wait()
 }
 
 fn shown(text: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! The stages of a pass that need nothing of the reconciler's own.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datapath::host::{HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
@@ -25,13 +25,13 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
                    NativePodNetwork still names it";
     let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message).about(vnic));
     findings.conditions.extend(held);
+    let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
+    let ages = format!("instance {}, VNICs {}", age(world.instance.age(now)), age(world.vnics.age(now)));
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
     let known = world.instance.value.is_some() && world.vnics.value.is_some();
     let condition = match (metadata, known) {
         (Some(error), true) => {
-            let ages = [world.instance.age(now), world.vnics.age(now)];
-            let age = ages.into_iter().flatten().max().unwrap_or_default().as_secs();
-            let message = format!("{error}; the last good answer, {age} s old, is used");
+            let message = format!("{error}; the last good answers are used, of this age: {ages}");
             Condition::degraded(Reason::MetadataUnavailable, message)
         }
         (Some(error), false) => Condition::blocking(Reason::MetadataUnavailable, error.as_str()),

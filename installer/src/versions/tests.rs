@@ -111,6 +111,28 @@ fn what_a_hanging_plugin_started_is_killed_too() {
     assert_eq!(reader.join().unwrap().unwrap(), b"", "the read ends when the last writer is gone");
 }
 
+/// Each look at such a plugin would otherwise leave a process behind.
+#[test]
+fn what_a_plugin_left_behind_is_killed_whether_it_answered_or_not() {
+    let (_directory, path) = plugin("");
+    let answer = r#"echo '{"supportedVersions":["1.0.0"]}'"#;
+    for (how, answers) in [(">/dev/null", true), ("", false)] {
+        let left = path.with_extension("left");
+        let script = format!("#!/bin/sh\nsleep 1000 {how} &\necho $! >{}\n{answer}\n", left.display());
+        fs::write(&path, script).unwrap();
+        let deadline = Duration::from_secs(if answers { 60 } else { 2 });
+        assert_eq!(matches!(ask_within(&path, deadline), Answer::Speaks(_)), answers);
+        let process = PathBuf::from("/proc").join(fs::read_to_string(&left).unwrap().trim()).join("cmdline");
+        // One that has ended and that nobody waited for yet has no words.
+        let lives = || fs::read(&process).is_ok_and(|words| !words.is_empty());
+        let end = Instant::now() + Duration::from_secs(60);
+        while lives() {
+            assert!(Instant::now() < end, "{process:?} still lives");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 #[test]
 fn a_busy_binary_is_tried_again_until_the_deadline() {
     let (_directory, path) = plugin("exit 0");
