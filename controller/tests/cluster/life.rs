@@ -1,8 +1,9 @@
 //! The life of a VNIC that somebody asks for.
 
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use sandbox::{ApiFault, Operation};
 use serde_json::json;
 
@@ -32,6 +33,26 @@ async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
     .await;
     scene.delete("storage").await;
     scene.wait_until_gone("storage").await;
+    assert_eq!(scene.vnics(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn kinds_that_are_deleted_without_a_controller_go_when_there_is_one_and_take_the_vnics_along() {
+    let scene = Scene::new().await;
+    let mut controller = scene.controller("one");
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "Ready").await;
+    assert!(controller.terminate().success());
+    let kinds = Api::<CustomResourceDefinition>::all(scene.client.clone());
+    let kind = "vnicattachments.oke.oraclecloud.com";
+    kinds.delete(kind, &DeleteParams::default()).await.unwrap();
+    wait_for("its objects are being deleted", async || {
+        scene.get("storage").await.unwrap().metadata.deletion_timestamp.is_some()
+    })
+    .await;
+    assert_eq!(scene.vnics().len(), 1, "nobody was there to detach it");
+    let _controller = scene.controller("one");
+    wait_for("the kind is gone", async || kinds.get_opt(kind).await.unwrap().is_none()).await;
     assert_eq!(scene.vnics(), Vec::<String>::new());
 }
 
