@@ -1,7 +1,7 @@
 //! Which instance is worked on when: at most one worker per instance, at most so many instances at once, pauses that grow
-//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed; of what failed,
-//! one is tried after the other, so far apart that the others have most of the time. The queue itself is pure; [`run`] is its
-//! clock.
+//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed; of what has failed
+//! for a while, one is tried after the other, so far apart that the others have most of the time. The queue itself is pure;
+//! [`run`] is its clock.
 
 mod queue;
 
@@ -24,7 +24,7 @@ pub enum Next {
     Settled(Duration),
     /// Something is on its way: look again then.
     Soon(Duration),
-    /// It failed: after a pause that grows, in turn with all that failed.
+    /// It failed: after a pause that grows, and after a while in turn with all that failed.
     Failed,
     /// It is not as it should be, and others have to mend it: after this pause, in turn with all that failed.
     Stuck(Duration),
@@ -37,7 +37,7 @@ pub enum Next {
 pub enum When {
     /// Now; a pause for its failures is cut short, for something changed.
     Now,
-    /// In turn with all that failed.
+    /// In turn with all that has failed for a while.
     InTurn,
     /// After a while, if not before.
     After(Duration),
@@ -48,7 +48,7 @@ pub enum When {
 pub struct Retries {
     /// The pauses between attempts at one key.
     pub pauses: Backoff,
-    /// How far attempts at different keys are apart.
+    /// How far attempts at different keys are apart that have failed for a while.
     pub apart: Duration,
 }
 

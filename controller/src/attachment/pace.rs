@@ -44,8 +44,8 @@ pub fn between_polls(poll: Duration, waiting: usize, rate: f64) -> Duration {
     poll.max(Duration::from_secs_f64(calls / (rate * SHARE).max(0.01)))
 }
 
-/// How far two looks at instances are apart of which something failed, or has to be mended by others: all of them together take
-/// a third of `rate` requests per second at most.
+/// How far two looks at instances are apart of which something has failed for a while, or has to be mended by others: all of them
+/// together take a third of `rate` requests per second at most.
 #[must_use]
 pub fn between_retries(rate: f64) -> Duration {
     Duration::from_secs_f64(CALLS_PER_INSTANCE / (rate * SHARE_OF_RETRIES).max(0.01))

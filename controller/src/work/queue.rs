@@ -19,6 +19,10 @@ use super::{Next, Retries};
 /// So many wanted keys are given out in a row when others are due, too: however many are wanted, the others have their part.
 const IN_A_ROW: u32 = 3;
 
+/// So often a key is tried again at its own pace; from then on it is one of many that wait for their turn. With pauses that
+/// double from a second, that is a minute, in which what passes has passed: somebody else's attach, a lost connection.
+const OWN_PACE: u32 = 6;
+
 /// Keys and when each is due. A key that is being worked on is not given out again until it is done.
 #[derive(Debug)]
 pub struct Queue<K> {
@@ -37,9 +41,9 @@ pub struct Queue<K> {
 pub enum Lane {
     /// Somebody waits: it is new, changed or going, or something is on its way.
     Wanted,
-    /// To see that all is still well.
+    /// To see that all is still well, or whether what failed a moment ago has passed.
     Regular,
-    /// It was tried, and failed or others have to mend it.
+    /// It has failed for a while, or others have to mend it.
     Again,
 }
 
@@ -48,7 +52,10 @@ struct Entry {
     /// When it is due, and why; while it is being worked on, when somebody asked for it meanwhile.
     due: BTreeMap<Lane, Instant>,
     working: bool,
+    /// Since it was wanted last, or did not fail.
     failures: u32,
+    /// Whether it has waited for its turn once and goes on to do so.
+    in_turn: bool,
 }
 
 /// How much is waiting.
@@ -111,6 +118,12 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         let (_, key) = self.order.get(&lane)?.first()?.clone();
         if let Some(entry) = self.keys.get_mut(&key) {
             entry.working = true;
+            match lane {
+                // Something is new: what failed before is another matter.
+                Lane::Wanted => (entry.failures, entry.in_turn) = (0, false),
+                Lane::Again => entry.in_turn = true,
+                Lane::Regular => {}
+            }
             for (lane, due) in mem::take(&mut entry.due) {
                 self.order.entry(lane).or_default().remove(&(due, key.clone()));
             }
@@ -137,12 +150,14 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         entry.working = false;
         let asked = mem::take(&mut entry.due);
         entry.failures = if next == Next::Failed { entry.failures.saturating_add(1) } else { 0 };
+        entry.in_turn &= next == Next::Failed;
+        let after_failure = if entry.in_turn || entry.failures > OWN_PACE { Lane::Again } else { Lane::Regular };
         // Between nine tenths and all of it, so that what was read together is not looked at together for ever.
         let spread = |pause: Duration| pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0);
         let own = match next {
             Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
             Next::Soon(pause) => Some((Lane::Wanted, pause)),
-            Next::Failed => Some((Lane::Again, self.retries.pauses.pause(entry.failures, chance))),
+            Next::Failed => Some((after_failure, self.retries.pauses.pause(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
             Next::Gone => None,
         };

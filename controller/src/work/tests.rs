@@ -81,14 +81,17 @@ async fn regular_looks_are_spread() {
 }
 
 /// Instances that are refused whatever is done; others are looked at regularly.
-const REFUSED: u32 = 9_000;
-const REGULAR: u32 = 10_000;
-/// Those from here on are polled for ever, those before have all they want at the second look.
-const ENDLESS: u32 = 20_000;
+const REFUSED: u32 = 3_000;
+const REGULAR: u32 = 4_000;
+/// Those from here on fail three times and have all they want then; from the next on, at the second look, after a poll.
+const PASSING: u32 = 5_000;
+const POLLED: u32 = 6_000;
+/// These are polled for ever.
+const ENDLESS: u32 = 7_000;
 /// A look's calls at twenty a second, one look after the other: more than one at a time do not make the budget larger.
 const LOOK: Duration = Duration::from_millis(150);
 
-/// Ten thousand instances, most of them refused, and a clock.
+/// Thousands of instances, most of them refused, and a clock.
 struct Crowd {
     queue: Queue<u32>,
     now: Instant,
@@ -113,13 +116,18 @@ impl Crowd {
             let next = match key {
                 _ if key < REFUSED => Next::Failed,
                 _ if key < REGULAR => Next::Settled(SECOND * 7000),
-                _ if key < ENDLESS && self.looks.contains(&key) => Next::Gone,
+                _ if key < POLLED && self.looks_at(key) < 3 => Next::Failed,
+                _ if key < ENDLESS && self.looks_at(key) > 0 => Next::Gone,
                 _ => Next::Soon(SECOND * 3),
             };
             self.looks.push(key);
             self.queue.done(&key, next, self.now, f64::from(self.looks.len() as u32 % 100) / 100.0);
         }
         key
+    }
+
+    fn looks_at(&self, key: u32) -> usize {
+        self.looks.iter().filter(|looked| **looked == key).count()
     }
 
     fn run(&mut self, duration: Duration) {
@@ -146,10 +154,16 @@ async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much
     let mut crowd = Crowd::new();
     crowd.run(SECOND * 3600);
     assert_eq!(crowd.queue.depth(crowd.now).failing, REFUSED as usize);
-    for key in REGULAR..REGULAR + 20 {
+    for key in POLLED..POLLED + 20 {
         crowd.queue.add(key, Lane::Wanted, crowd.now);
         let waited = [crowd.wait_for(key), crowd.wait_for(key)];
         assert!(waited[0] <= SECOND / 2 && waited[1] <= SECOND * 4, "{key}: {waited:?}");
+    }
+    // What fails and passes does not wait for what does not pass.
+    for key in PASSING..PASSING + 20 {
+        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        let waited: Duration = (0..4).map(|_| crowd.wait_for(key)).sum();
+        assert!(waited <= SECOND * 9, "{key}: {waited:?}");
     }
     // Of those that were refused, one that somebody changed or deleted.
     crowd.queue.add(7, Lane::Wanted, crowd.now);
@@ -159,7 +173,7 @@ async fn what_is_new_goes_or_is_polled_does_not_wait_for_what_fails_however_much
 #[tokio::test(start_paused = true)]
 async fn what_fails_and_what_is_regular_have_their_part() {
     let mut crowd = Crowd::new();
-    crowd.run(SECOND * 1800);
+    crowd.run(SECOND * 3600);
     // So much is wanted that there is never an end of it.
     (0..100).for_each(|number| crowd.queue.add(ENDLESS + number, Lane::Wanted, crowd.now));
     crowd.looks.clear();
@@ -170,7 +184,7 @@ async fn what_fails_and_what_is_regular_have_their_part() {
     assert!(regular >= 1_000, "{regular} of {}", crowd.looks.len());
     // However little there is to do otherwise, they do not take all requests there are.
     let mut crowd = Crowd::new();
-    crowd.run(SECOND * 1800);
+    crowd.run(SECOND * 3600);
     crowd.looks.clear();
     crowd.run(SECOND * 600);
     assert!(crowd.looks.len() <= 4_000 / 2, "{}", crowd.looks.len());
@@ -186,8 +200,34 @@ async fn what_was_tried_before_has_its_turn_and_news_do_not_wait_for_it() {
     assert_eq!(queue.take(now), Some("c"));
     queue.done(&"c", Next::Stuck(SECOND * 300), now, 1.0);
     queue.done(&"a", Next::Failed, now, 1.0);
+    assert_eq!(queue.depth(now), Depth { due: 1, later: 2, failing: 1, ..Depth::default() });
     let taken = [10, 20, 30, 300].map(|seconds| queue.take(now + SECOND * seconds));
     assert_eq!(taken, [Some("b"), Some("a"), None, Some("c")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_a_moment_ago_is_tried_at_its_own_pace_and_after_a_minute_in_turn() {
+    let (mut queue, mut now) = (Queue::new(Retries { apart: SECOND * 1000, ..RETRIES }), Instant::now());
+    queue.add("a", Lane::Wanted, now);
+    queue.add("other", Lane::Again, now);
+    assert_eq!(queue.take(now), Some("a"));
+    queue.done(&"a", Next::Failed, now, 1.0);
+    assert_eq!(queue.take(now), Some("other"));
+    queue.done(&"other", Next::Gone, now, 1.0);
+    let begun = now;
+    let mut tried = Vec::new();
+    for _ in 0..8 {
+        now = queue.next_due().unwrap();
+        tried.push((now - begun).as_secs());
+        assert_eq!(queue.take(now), Some("a"));
+        queue.done(&"a", Next::Failed, now, 1.0);
+    }
+    assert_eq!(tried, [1, 3, 7, 15, 31, 63, 1000, 2000]);
+    // Something is new of it.
+    queue.add("a", Lane::Wanted, now);
+    assert_eq!(queue.take(now), Some("a"));
+    queue.done(&"a", Next::Failed, now, 1.0);
+    assert_eq!(queue.next_due(), Some(now + SECOND));
 }
 
 #[derive(Debug, Default)]
