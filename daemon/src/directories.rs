@@ -1,16 +1,20 @@
 //! The directories that the agent works in, as they were when it started. In a container each is a mount of one of the
 //! host's, and stays with that one when somebody removes it or moves it away and makes another: what is written is then seen
-//! by nobody, and only a container that is started anew sees the other.
+//! by nobody, and only a container that is started anew sees the other. So it is with the lock and the sockets that the agent
+//! made in one of them: without those nobody can ask it, and another would take it for ended.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::pass::Cause;
-use crate::settings::Settings;
+use crate::settings::{AGENT_LOCK, AGENT_SOCKET, Settings};
 
 /// Of this process's mounts, a line each (proc_pid_mountinfo(5)).
 const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// What the agent makes in the state directory when it starts, and never again.
+const MADE_ONCE: [&str; 3] = [AGENT_LOCK, AGENT_SOCKET, telemetry::SOCKET];
 
 /// Those that were there.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ struct Begun {
 }
 
 impl Directories {
-    /// As they are now.
+    /// As they are now; what is not there is not missed.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let installer = &settings.installer;
@@ -37,7 +41,8 @@ impl Directories {
             Some(Begun { path: path.clone(), identity: identity(path)?, root: root(&mounts, path).map(str::to_owned) })
         };
         let all = [&settings.state_dir, &settings.data_dir, &installer.cni_bin_dir, &installer.cni_conf_dir];
-        Self { begun: all.into_iter().filter_map(begun).collect() }
+        let made = MADE_ONCE.map(|name| settings.state_dir.join(name));
+        Self { begun: all.into_iter().chain(&made).filter_map(begun).collect() }
     }
 
     /// One that was removed or moved away, or that another has taken the place of. One that was moved is not looked for at

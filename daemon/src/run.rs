@@ -35,7 +35,7 @@ use crate::npn::{Source, Watcher};
 use crate::reconcile::{Reconciler, make_directory};
 use crate::recorder::Recorder;
 use crate::reload::Configuration;
-use crate::settings::Settings;
+use crate::settings::{AGENT_LOCK, Settings};
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
@@ -241,7 +241,7 @@ async fn watch(watcher: Option<Watcher>) {
 
 /// Two agents would write the same files and undo each other. The lock goes with the process.
 fn only_agent(state_dir: &Path) -> anyhow::Result<File> {
-    let path = state_dir.join("agent.lock");
+    let path = state_dir.join(AGENT_LOCK);
     let file = File::options()
         .write(true)
         .create(true)

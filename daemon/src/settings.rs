@@ -12,6 +12,12 @@ use vcn::{IfName, IfNameError};
 
 use crate::args::{Options, Permission};
 
+/// The agent's socket, in the state directory.
+pub const AGENT_SOCKET: &str = "agent.sock";
+
+/// What the agent locks for as long as it runs, there, too.
+pub const AGENT_LOCK: &str = "agent.lock";
+
 /// Where things are and what the operator wants.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -158,7 +164,7 @@ impl Settings {
     /// The socket that the subcommands ask.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.state_dir.join("agent.sock")
+        self.state_dir.join(AGENT_SOCKET)
     }
 }
 

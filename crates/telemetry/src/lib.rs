@@ -13,7 +13,7 @@ mod phases;
 mod record;
 mod sink;
 
-pub use listener::{ListenError, Listener};
+pub use listener::{ListenError, Listener, SOCKET};
 pub use log::{LOG_LIMIT, log_path, read_log, take_log};
 pub use phases::{Phase, Phases};
 pub use record::{LINE_LIMIT, VerbRecord};

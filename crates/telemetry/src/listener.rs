@@ -12,7 +12,8 @@ use thiserror::Error;
 use crate::VerbRecord;
 use crate::record::LINE_LIMIT;
 
-const SOCKET: &str = "telemetry.sock";
+/// The socket, in the state directory.
+pub const SOCKET: &str = "telemetry.sock";
 
 /// The receiving socket. It is removed on drop, unless a newer listener has taken its place.
 #[derive(Debug)]

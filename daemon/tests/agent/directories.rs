@@ -53,6 +53,33 @@ fn an_agent_whose_directory_was_removed_and_made_anew_ends_and_the_next_one_heal
 }
 
 #[test]
+fn an_agent_whose_state_directory_was_emptied_ends_and_the_next_one_can_be_asked() {
+    let node = node();
+    ends_and_the_next_heals(&node, "/run/vcn-native/agent.lock", &[&RARELY[..], &NPN].concat(), || {
+        for entry in fs::read_dir(node.path("run")).unwrap() {
+            let path = entry.unwrap().path();
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.unwrap();
+        }
+    });
+    let mut agent = node.agent(&NPN);
+    node.wait_ready(&mut agent);
+    let (answered, said) = node.run(&["status"]);
+    assert!(answered && said.contains("running, version"), "{said}");
+}
+
+#[test]
+fn an_agent_whose_socket_was_removed_ends_and_the_next_one_can_be_asked() {
+    for socket in ["agent.sock", "telemetry.sock"] {
+        let node = node();
+        // No file that it watches changes: the slow look finds it.
+        ends_and_the_next_heals(&node, &format!("/run/vcn-native/{socket}"), &NPN, || {
+            fs::remove_file(node.path("run").join(socket)).unwrap();
+        });
+    }
+}
+
+#[test]
 fn an_agent_whose_directory_was_moved_away_ends_and_the_next_one_heals() {
     for (directory, below) in [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d")] {
         let node = node();
