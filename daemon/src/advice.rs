@@ -86,6 +86,8 @@ advice! {
         "The message names the file. The directories CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
     RuntimeConfigurationBlocked: "A file that the container runtime reads before our CNI configuration is no configuration: containerd then refuses all of them, and no pod can start; CRI-O passes it over.",
         "Mend the file that the message names, or move it out of the directory. It is not ours, so nothing is done about it.";
+    PluginUnanswered: "A plugin of CNI_CHAIN is on the node and does not say which CNI versions it speaks. It is asked again; until it answers it is left out of the chain, and pods that start meanwhile never get what it does (host ports, say). One that is in the chain already stays there: if it hangs, so does every pod's start.",
+        "The message has what it did. Run it on the node: `CNI_COMMAND=VERSION /opt/cni/bin/portmap` must answer within 2 s. In the agent's container there is no C library and no shell: there only a static binary can be asked. Start pods that lack something anew, or take the plugin out of CNI_CHAIN.";
     ConfigurationInvalid: "The configuration file was changed and is wrong; the last good one is still used.",
         "The message says every line. `oke-node-agent config --check FILE` tells before it is rolled out.";
     RestartNeeded: "A key that is taken at the start was changed; everything else was taken over.",

@@ -85,6 +85,8 @@ pub enum Reason {
     InstallerFailed,
     /// A file that the container runtime reads before our CNI configuration is none, and stops some runtimes.
     RuntimeConfigurationBlocked,
+    /// A plugin that is to be in our chain is there and does not answer as it should.
+    PluginUnanswered,
     /// The configuration file is wrong; the last good one is used.
     ConfigurationInvalid,
     /// The configuration file asks for what only a restart can do.
@@ -101,6 +103,7 @@ impl Reason {
                 | Self::NftFailed
                 | Self::StateFailed
                 | Self::InstallerFailed
+                | Self::PluginUnanswered
                 | Self::PodNetworkBroken
                 | Self::AttachmentLeftOver
         )

@@ -81,7 +81,8 @@ impl Installation {
         };
         if cause != Cause::Preview {
             // A plugin that did not answer may do so the next time.
-            let doubtful = |note: &installer::Note| matches!(note.word(), "plugin-kept" | "plugin-unsure");
+            let doubtful =
+                |note: &installer::Note| matches!(note.word(), "plugin-kept" | "plugin-unsure" | "plugin-unanswered");
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
@@ -113,7 +114,7 @@ fn looked_at(settings: &Settings) -> Snapshot {
 }
 
 /// A failure stops new pods unless the configuration is there, which follows the binaries. A file of somebody else's stops
-/// them with some runtimes.
+/// them with some runtimes. Pods that start while a plugin is left out never get what it does.
 fn conditions(report: &Report) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
@@ -123,11 +124,14 @@ fn conditions(report: &Report) -> Vec<Condition> {
         };
         condition.about(error.word())
     };
-    let blocked = report.notes.iter().filter_map(|note| match note {
+    let noted = report.notes.iter().filter_map(|note| match note {
         Note::MalformedBefore { file, .. } => {
             Some(Condition::degraded(Reason::RuntimeConfigurationBlocked, note.to_string()).about(file))
         }
+        Note::Unanswered { plugin, .. } | Note::KeptInChain { plugin, .. } => {
+            Some(Condition::degraded(Reason::PluginUnanswered, note.to_string()).about(plugin))
+        }
         _ => None,
     });
-    report.failures.iter().map(condition).chain(blocked).collect()
+    report.failures.iter().map(condition).chain(noted).collect()
 }

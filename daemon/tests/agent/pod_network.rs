@@ -1,5 +1,8 @@
 //! Whose the pod network is, and what waits for what.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
@@ -144,4 +147,27 @@ fn somebodys_malformed_file_before_ours_is_told_at_once_and_never_touched() {
     assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (200, "{"));
     std::fs::remove_file(&broken).unwrap();
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
+}
+
+#[test]
+fn a_plugin_that_does_not_answer_at_first_is_told_and_is_in_the_chain_as_soon_as_it_does() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    // On a node that boots it is slow; what it answers then is as good as nothing.
+    let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}"#;
+    let busy = "[ -e /run/vcn-native/busy ] && exit 1";
+    fs::write(node.path("bin/portmap"), format!("#!/bin/sh\n{busy}\necho '{answer}'\n")).unwrap();
+    fs::set_permissions(node.path("bin/portmap"), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir_all(node.path("run")).unwrap();
+    fs::write(node.path("run/busy"), "").unwrap();
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), ["PluginUnanswered"]);
+    let chained = || fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap().contains("portmap");
+    assert!(!chained());
+    let (_, said) = node.run(&["status"]);
+    assert!(said.contains("portmap is left out of the chain until it answers: it ended with exit status: 1"), "{said}");
+    fs::remove_file(node.path("run/busy")).unwrap();
+    wait_for("portmap in the chain", chained, || agent.log());
+    wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
 }

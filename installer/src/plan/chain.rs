@@ -58,7 +58,10 @@ pub(super) fn wanted(
                 disk.versions.clone()
             }
             (Err(reason), Whose::Settings) => {
-                notes.push(Note::LeftOut { plugin: plugin(), reason });
+                notes.push(match refused(&binary.answer) {
+                    true => Note::Unanswered { plugin: plugin(), reason },
+                    false => Note::LeftOut { plugin: plugin(), reason },
+                });
                 continue;
             }
         };

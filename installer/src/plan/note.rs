@@ -14,6 +14,13 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// The same: its binary is there, and did not answer as it should this time.
+    Unanswered {
+        /// The plugin.
+        plugin: String,
+        /// What it did.
+        reason: String,
+    },
     /// A plugin that is in the chain on disk gave no sound answer this time; it stays.
     KeptInChain {
         /// The plugin.
@@ -81,6 +88,7 @@ impl Note {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::LeftOut { .. } => "plugin-left-out",
+            Self::Unanswered { .. } => "plugin-unanswered",
             Self::KeptInChain { .. } => "plugin-kept",
             Self::Unsure { .. } => "plugin-unsure",
             Self::Provided { .. } => "plugin-provided",
@@ -99,6 +107,9 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LeftOut { plugin, reason } => write!(f, "{plugin} is left out of the chain: {reason}"),
+            Self::Unanswered { plugin, reason } => {
+                write!(f, "{plugin} is left out of the chain until it answers: {reason}")
+            }
             Self::KeptInChain { plugin, reason } => write!(f, "{plugin} stays in the chain, although {reason}"),
             Self::Unsure { plugin, reason } => {
                 let version = Version::CONFIGURATION;

@@ -164,6 +164,7 @@ fn a_listed_plugin_that_gives_no_answer_this_time_stays() {
     observed.conf_files.clear();
     observed.conflist = At::Nothing;
     assert!(!contents_planned(&observed).contains("portmap"), "but is not added then");
+    assert_eq!(planned(&observed, true).1, ["plugin-unanswered"]);
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn plugins_that_hang_are_waited_for_together_and_left_out() {
         let begun = std::time::Instant::now();
         let (code, text) = node.run(&["--node-label=true", "--usable", "--chain=portmap,bandwidth,tuning,vnic-attach"]);
         assert_eq!(code, 0, "{text}");
-        assert_eq!(text.matches("[plugin-left-out]").count(), 4, "{text}");
+        assert_eq!(text.matches("[plugin-unanswered]").count(), 4, "{text}");
         assert_eq!(kinds(&node), ["vcn-native"]);
         begun.elapsed()
     };
