@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use crate::document::Document;
+use crate::observed::At;
 use crate::{ConfFile, Settings, conf_json};
 
 /// The name of OKE's network where its configuration does not say another.
@@ -97,8 +98,9 @@ fn first(directory: &Path, counts: impl Fn(&str) -> bool) -> Found {
 /// The networks of OKE's configurations.
 fn networks(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
     let name = |file: &ConfFile| {
-        let text = fs::read(settings.cni_conf_dir.join(&file.name)).ok()?;
-        Document::object(&conf_json::text(&text))?.string("name")
+        // Whatever somebody planted there is not waited for.
+        let found = At::look(&settings.cni_conf_dir.join(&file.name));
+        Document::object(&conf_json::text(&found.file()?.contents))?.string("name")
     };
     let mut networks: Vec<String> = conf_files.iter().filter(|file| file.is_oke()).filter_map(name).collect();
     networks.push(NETWORK.to_owned());

@@ -20,6 +20,9 @@ pub(crate) use file::RecordFile;
 /// does so because of it: writing more often helps nobody, and every write makes the runtime load it all again.
 pub(crate) const MOST_FIGHTS: usize = 5;
 
+/// While it rests, a repair so often where the node is without any network for pods: whoever undid it may have ended since.
+const PROBE: Duration = Duration::from_secs(60);
+
 /// Repairs older than this are forgotten.
 pub(crate) const WINDOW: Duration = Duration::from_secs(600);
 
@@ -79,12 +82,16 @@ impl Configuration {
         self.fights.push(seconds(now));
     }
 
-    /// When the next repair may be made; `None`: at once.
-    pub(crate) fn rests(&self, now: SystemTime) -> Option<Duration> {
+    /// When the next repair may be made; `None`: at once. Sooner where without it no pod has a network.
+    pub(crate) fn rests(&self, now: SystemTime, without_it_no_network: bool) -> Option<Duration> {
         let recent = self.recent(now);
         // The one that has to be forgotten first.
         let first = recent.len().checked_sub(MOST_FIGHTS).and_then(|at| recent.get(at))?;
-        Some(WINDOW.saturating_sub(Duration::from_secs(seconds(now).saturating_sub(*first))))
+        let after =
+            |at: &u64, pause: Duration| pause.saturating_sub(Duration::from_secs(seconds(now).saturating_sub(*at)));
+        let rest = after(first, WINDOW);
+        let probe = recent.last().filter(|_| without_it_no_network).map_or(rest, |last| after(last, PROBE));
+        Some(rest.min(probe)).filter(|rest| !rest.is_zero())
     }
 
     /// Repairs in the window, oldest first. Those of the future are of a clock that was wrong.

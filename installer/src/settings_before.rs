@@ -101,8 +101,8 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
 }
 
 /// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
-/// changed.
-pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, removal: &mut Removal) {
+/// changed. Forwarding stays where the configuration of a `successor` is there: he found it set, and has no reason to set it.
+pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, successor: Option<&str>, removal: &mut Removal) {
     let notes = match read(&data_dir.join(FILE)) {
         Ok(Some(notes)) if notes.boot_id.is_some() && notes.boot_id == BootId::current().ok() => notes,
         Ok(_) => return,
@@ -116,6 +116,11 @@ pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, removal: &mut Removal
         let key: Vec<&str> = name.split('/').collect();
         if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
             removal.left.push(format!("setting {name}: it is not one of the network's"));
+            continue;
+        }
+        let forwards = matches!(key.last(), Some(&("ip_forward" | "forwarding")));
+        if let (true, Some(successor)) = (forwards, successor) {
+            removal.left.push(format!("setting {name}: {successor} is another pod network's, which may live by it"));
             continue;
         }
         match sysctls.read(&key) {

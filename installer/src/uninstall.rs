@@ -96,7 +96,8 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     }
     files::binaries(settings, &record, &mut removal);
     network::take_back(&sysctl_root, &mut removal);
-    settings_before::restore(&settings.data_dir, &sysctl_root, &mut removal);
+    let successor = files::successor(settings);
+    settings_before::restore(&settings.data_dir, &sysctl_root, successor.as_deref(), &mut removal);
     drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
         if let Ok(Some(none)) = &mut agent {

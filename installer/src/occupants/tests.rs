@@ -52,6 +52,19 @@ fn what_the_runtime_remembers_shows_a_pod() {
 }
 
 #[test]
+fn a_pipe_of_okes_name_is_not_waited_for() {
+    let node = Node::new();
+    let conflist = node.settings.cni_conf_dir.join("10-oci.conflist");
+    fs::remove_file(&conflist).unwrap();
+    nix::unistd::mkfifo(&conflist, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    node.write("cache/results/oci-0123-eth0", "");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(node.look()));
+    let found = receiver.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    assert!(matches!(found, Occupants::Some(what) if what.ends_with("oci-0123-eth0")));
+}
+
+#[test]
 fn an_address_in_use_shows_a_pod() {
     let node = Node::new();
     node.write("shm/used/10.0.32.7", "");

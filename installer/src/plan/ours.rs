@@ -98,7 +98,10 @@ impl Plan {
 
     /// Plans the writing, unless somebody undid too many before.
     pub(super) fn write(&mut self, writing: Writing, known: &Configuration, facts: Facts<'_>) -> bool {
-        if let Some(rest) = known.rests(facts.now).filter(|_| !writing.disturbed.is_empty()) {
+        let ours = writing.purpose == Purpose::Ours;
+        let without_it_no_network = ours && !facts.observed.conflist.file().is_some_and(has_main);
+        let rest = known.rests(facts.now, without_it_no_network);
+        if let Some(rest) = rest.filter(|_| !writing.disturbed.is_empty()) {
             self.failures.push(Error::Contention {
                 path: writing.target,
                 times: known.recent(facts.now).len(),

@@ -77,22 +77,33 @@ fn a_damaged_record_is_named_and_set_aside() {
 fn repairs_are_made_at_once_until_there_are_too_many() {
     let mut configuration = Configuration::default();
     for fight in 0..5 {
-        assert_eq!(configuration.rests(at(1000 + fight)), None);
+        assert_eq!(configuration.rests(at(1000 + fight), false), None);
         configuration.fought(at(1000 + fight));
     }
-    assert_eq!(configuration.rests(at(1005)), Some(Duration::from_secs(595)));
-    assert_eq!(configuration.rests(at(1599)), Some(Duration::from_secs(1)));
-    assert_eq!(configuration.rests(at(1600)), None, "the first is forgotten");
+    assert_eq!(configuration.rests(at(1005), false), Some(Duration::from_secs(595)));
+    assert_eq!(configuration.rests(at(1599), false), Some(Duration::from_secs(1)));
+    assert_eq!(configuration.rests(at(1600), false), None, "the first is forgotten");
     configuration.fought(at(1600));
-    assert_eq!(configuration.rests(at(1600)), Some(Duration::from_secs(1)), "the second follows a second later");
+    assert_eq!(configuration.rests(at(1600), false), Some(Duration::from_secs(1)), "the second follows a second later");
     assert_eq!(configuration.fights.len(), 5, "what is forgotten is not kept");
+}
+
+#[test]
+fn where_nothing_else_gives_pods_a_network_a_repair_a_minute_is_made_while_it_rests() {
+    let mut configuration = Configuration::default();
+    (0..5).for_each(|fight| configuration.fought(at(1000 + fight)));
+    assert_eq!(configuration.rests(at(1010), true), Some(Duration::from_secs(54)));
+    assert_eq!(configuration.rests(at(1064), true), None);
+    configuration.fought(at(1064));
+    assert_eq!(configuration.rests(at(1065), true), Some(Duration::from_secs(59)));
+    assert_eq!(configuration.rests(at(1065), false), Some(Duration::from_secs(536)), "the second is of 1001");
 }
 
 #[test]
 fn a_clock_that_goes_back_does_not_make_it_rest_for_ever() {
     let mut configuration = Configuration::default();
     (0..9).for_each(|fight| configuration.fought(at(90_000 + fight)));
-    assert_eq!(configuration.rests(at(1000)), None);
+    assert_eq!(configuration.rests(at(1000), false), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! everything else is as it was.
 
 mod drop_ins;
+mod forwarding;
 pub(crate) mod kernel;
 mod record;
 mod refused;

@@ -1,0 +1,30 @@
+//! The next pod network comes before ours goes, and finds forwarding switched on.
+
+use std::fs;
+
+use super::kernel::Host;
+use crate::node::Node;
+
+const KEYS: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
+
+fn forwarding(host: &Host) -> [String; 2] {
+    host.inside(|| KEYS.map(|key| fs::read_to_string(format!("/proc/sys/{key}")).unwrap().trim().to_owned()))
+}
+
+#[test]
+fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_none() {
+    let flannel = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
+    let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
+    for (name, text, stays) in [("10-flannel.conflist", flannel, true), ("99-loopback.conf", loopback, false)] {
+        let (node, host) = (Node::installed(), Host::new());
+        host.inside(|| KEYS.map(|key| fs::write(format!("/proc/sys/{key}"), "0").unwrap()));
+        host.populate(&node.path("lib"));
+        assert_eq!(forwarding(&host), ["1", "1"]);
+        fs::write(node.path("net.d").join(name), text).unwrap();
+        let (code, said) = node.uninstall(&host, &["--force"]);
+        assert_eq!(code, 0, "{said}");
+        let expected = if stays { "1" } else { "0" };
+        assert_eq!(forwarding(&host), [expected, expected], "{said}");
+        assert_eq!(said.contains("left: setting net/ipv4/ip_forward: 10-flannel.conflist is another"), stays, "{said}");
+    }
+}
