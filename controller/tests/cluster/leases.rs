@@ -1,7 +1,10 @@
 //! One works, the other takes over.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -88,6 +91,66 @@ async fn the_one_that_gets_no_answer_any_more_ends_before_another_may_take_the_l
     println!("{ended:?} after it was renewed");
     assert!(ended < good, "{ended:?} after it was renewed");
     scene.kubernetes.thaw().unwrap();
+}
+
+/// What an API server is asked through: it passes everything on, until it is cut, and then nothing, old connections or new.
+fn wire(to: SocketAddr, cut: &Arc<AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let cut = cut.clone();
+    thread::spawn(move || {
+        for near in listener.incoming().filter_map(Result::ok) {
+            let Ok(far) = TcpStream::connect(to) else { continue };
+            let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            for (mut from, mut into) in [(near, far), back] {
+                let cut = cut.clone();
+                thread::spawn(move || {
+                    let mut piece = [0; 16 * 1024];
+                    while let Ok(length @ 1..) = from.read(&mut piece) {
+                        if !cut.load(Ordering::SeqCst) && into.write_all(&piece[..length]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = into.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn the_one_that_is_cut_off_in_the_middle_of_its_work_has_ended_before_the_other_begins() {
+    let mut scene = Scene::new().await;
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "15".to_owned());
+    let (server, cut) = (scene.kubernetes.url(), Arc::new(AtomicBool::new(false)));
+    let near = wire(server.trim_start_matches("https://").trim_end_matches('/').parse().unwrap(), &cut);
+    let direct = std::fs::read_to_string(scene.folder.path().join("kubeconfig")).unwrap();
+    let through = scene.folder.path().join("through");
+    std::fs::write(&through, direct.replace(server.trim_end_matches('/'), &format!("https://{near}"))).unwrap();
+    scene.environment.insert("KUBECONFIG".to_owned(), through.display().to_string());
+    let mut one = scene.controller("one");
+    wait_for("the first leads", async || one.leads()).await;
+    scene.environment.remove("KUBECONFIG");
+    let mut two = scene.controller("two");
+    wait_for("the second stands by", async || two.get("/readyz").is_some()).await;
+    for number in 0..5 {
+        scene.want(&format!("storage-{number}"), 0, json!({})).await;
+    }
+    wait_for("something is being attached", async || !scene.vnics().is_empty()).await;
+    cut.store(true, Ordering::SeqCst);
+    wait_for("the second leads", async || two.leads()).await;
+    let leases: Api<Lease> = Api::namespaced(scene.client.clone(), "kube-system");
+    let spec = leases.get("oke-node-controller").await.unwrap().spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some("two"));
+    let taken = SystemTime::from(spec.acquire_time.unwrap().0);
+    assert_eq!(one.ended().and_then(|status| status.code()), Some(1), "{}", one.log());
+    println!("{:?} before the other one took it", taken.duration_since(one.spoke()).unwrap());
+    for number in 0..5 {
+        scene.wait_for_reason(&format!("storage-{number}"), "Ready").await;
+    }
+    scene.assert_exact().await;
+    assert_eq!(two.ended(), None);
 }
 
 #[tokio::test]
