@@ -171,4 +171,22 @@ mod tests {
         assert_eq!(decided.steps.len(), 10_000);
         assert!(had > 10, "{had}");
     }
+
+    #[test]
+    fn a_profile_is_not_let_go_while_what_was_made_of_it_may_still_be_told() {
+        let look = look(0);
+        let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
+        profile.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
+        look.store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
+        let now = Instant::now();
+        let lets_go = |memory: Memory, now: Instant| {
+            let (decided, memory) = look.decide(memory, now);
+            (decided.steps.iter().any(|step| matches!(step, Step::LetGo(_))), memory)
+        };
+        let made = |name: &str| Memory { made: [(name.to_owned(), now)].into(), ..Memory::default() };
+        let (lost, memory) = lets_go(made("pool.one.0123456789ab"), now);
+        assert!(!lost, "the object would be nobody's");
+        assert!(lets_go(memory, now + TOLD_BY).0, "it was never told");
+        assert!(lets_go(made("pool-2.one.0123456789ab"), now).0, "another profile's");
+    }
 }

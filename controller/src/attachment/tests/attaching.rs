@@ -220,3 +220,17 @@ async fn how_long_attaching_took_is_counted_from_the_request_that_was_granted() 
         assert_eq!(line, format!("oke_node_controller_attach_seconds_sum {expected:.1}"), "{refusal:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn none_is_asked_for_while_somebody_detaches_another_of_the_instance() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    oci::Cloud::detach_vnic(&scene.cloud, &scene.live()[0].id, None).await.unwrap();
+    scene.wants("b");
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!((scene.count("AttachVnic"), scene.told("b")[0].as_str()), (1, "False InstanceBusy"));
+    scene.settle().await;
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(scene.count("AttachVnic"), 3);
+}

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use oci::FakeCloud;
 use tokio::time::{Instant, sleep};
 
-use super::scene::{FakeObjects, Scene};
+use super::scene::{FakeObjects, Scene, compartment};
 use crate::attachment::sample::{attachment, instance};
 use crate::attachment::tidings::is_settled;
 use crate::attachment::worker::AttachmentWorker;
@@ -104,4 +104,25 @@ async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.look().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", When::Now));
+}
+
+#[tokio::test(start_paused = true)]
+async fn polls_are_slower_while_many_wait_and_no_longer() {
+    let scene = Scene::with(4);
+    let others = 2..42;
+    for number in others.clone() {
+        scene.add_instance(number, &compartment());
+        scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
+        assert!(matches!(scene.worker.work(instance(number)).await, Next::Soon(_)));
+    }
+    scene.wants("a");
+    // 41 of them, 3 calls each, in half of 20 calls a second.
+    assert_eq!(scene.look().await, Next::Soon(Duration::from_millis(12_300)));
+    scene.cloud.settle();
+    for number in others {
+        assert!(matches!(scene.worker.work(instance(number)).await, Next::Settled(_)));
+    }
+    scene.settle().await;
+    scene.wants("b");
+    assert_eq!(scene.look().await, Next::Soon(Duration::from_secs(3)));
 }

@@ -75,3 +75,43 @@ async fn an_old_object_without_a_vnic_waits_for_that_proof_once_and_not_at_each_
     scene.settle().await;
     assert_eq!((scene.live().len(), scene.told("a")[1].as_str()), (1, "True Ready"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_lists_that_lack_a_vnic_with_no_answer_between_them_prove_nothing() {
+    for is_told in [true, false] {
+        let mut scene = Scene::with(6);
+        scene.wants("a");
+        scene.settle().await;
+        let id = scene.live()[0].id.clone();
+        make_old(&scene, "a");
+        if !is_told {
+            scene.change("a", |object| object.status = None);
+        }
+        scene.restart_as("a-day-later");
+        scene.cloud.hide(&id, 2);
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
+        assert_eq!(scene.look().await, Next::Failed);
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        scene.settle().await;
+        assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1), "told: {is_told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_was_never_seen_is_known_by_the_list() {
+    let mut scene = Scene::with(6);
+    scene.wants("a");
+    scene.look().await;
+    scene.cloud.settle();
+    let listed = scene.live()[0].clone();
+    scene.cloud.fail_next("GetVnic", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    assert_eq!((scene.told("a")[0].as_str(), scene.status("a").vnic_id), ("False Attaching", listed.vnic_id));
+    scene.restart_as("a-day-later");
+    scene.cloud.hide(&listed.id, 1);
+    scene.look().await;
+    scene.settle().await;
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
+}

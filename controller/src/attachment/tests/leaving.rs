@@ -221,3 +221,25 @@ async fn what_was_seen_going_is_gone_once_it_is_listed_so() {
     scene.look().await;
     assert!(!scene.exists("a"), "also for a process that has not seen it alive");
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_none_was_listed_before_one_was_asked_for_is_no_proof() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Moving);
+    scene.look().await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = InstanceState::Running);
+    // It is carried out, the answer is lost, and lists are behind.
+    scene.cloud.lag_lists(2);
+    scene.cloud.fail_next("AttachVnic", (500, "InternalServerError"), true);
+    scene.look().await;
+    assert_eq!(scene.live().len(), 1);
+    scene.delete("a");
+    for _ in 0..2 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert!(scene.exists("a"), "its VNIC is being attached");
+    }
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
+}

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
-use oci::{FreeformTags, UpdateVnic};
+use oci::{CloudView, FreeformTags, UpdateVnic};
 
-use super::scene::Scene;
+use super::scene::{CLUSTER, Scene};
 use crate::attachment::mark::Mark;
 use crate::attachment::sample::{instance, subnet};
 use crate::work::Worker as _;
@@ -154,4 +154,28 @@ async fn an_instance_that_is_being_looked_at_counts_all_the_same() {
     // What is known of it is read anew.
     scene.settle().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_primary_vnic_is_nobodys_whatever_tags_it_has() {
+    for first in [true, false] {
+        let scene = Scene::with(4);
+        let primary = scene.cloud.attachments().into_iter().find_map(|it| it.vnic_id).unwrap();
+        let tags = Mark::new(CLUSTER).tags("uid-a", "a", &FreeformTags::new());
+        let copy = UpdateVnic { freeform_tags: Some(tags.clone()), ..UpdateVnic::default() };
+        scene.wants("a");
+        if !first {
+            scene.settle().await;
+        }
+        oci::Cloud::update_vnic(&scene.cloud, &primary, &copy, None).await.unwrap();
+        scene.settle().await;
+        let own = scene.vnic().await.id;
+        assert_eq!((scene.status("a").vnic_id, scene.told("a")[1].as_str()), (Some(own), "True Ready"));
+        scene.delete("a");
+        scene.settle().await;
+        assert!(!scene.exists("a"));
+        assert_eq!((scene.live().len(), scene.count("DetachVnic")), (0, 1), "the copy came first: {first}");
+        assert_eq!(scene.cloud.vnic(&primary).await.unwrap().value.freeform_tags, tags, "left as it is");
+        assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
+    }
 }
