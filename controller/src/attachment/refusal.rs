@@ -10,6 +10,10 @@ use super::verdict::Said;
 /// Of a request's number, the part that we chose; the service appends as much again, twice.
 const REQUEST_ID: usize = 32;
 
+/// What requests that create something are answered where others are answered 404, with status 409: a policy is missing, or
+/// what is asked for is there.
+const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
+
 /// A failure of reading or of a step.
 #[must_use]
 pub fn said(error: &Error, action: Option<&Action>) -> Said {
@@ -18,6 +22,7 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (Kind::Limit, _) if is_of_subnet(error) => Reason::SubnetFull,
         (Kind::Limit, _) => Reason::LimitReached,
         (Kind::Invalid | Kind::Conflict, Some(Action::CreateAddress(_, Some(_)))) => Reason::AddressTaken,
+        (Kind::Conflict, _) if error.code() == Some(NOT_AUTHORIZED) => Reason::NotAuthorizedOrNotFound,
         (Kind::Busy | Kind::Conflict | Kind::Changed, _) => Reason::InstanceBusy,
         (Kind::NotFoundOrForbidden | Kind::RelatedNotFoundOrForbidden, _) => Reason::NotAuthorizedOrNotFound,
         (Kind::Login, _) => Reason::NotAuthenticated,
