@@ -271,6 +271,16 @@ async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
     assert!(made < 200, "all were made, whatever was said meanwhile");
 }
 
+/// What docs/access.md rests on.
+#[tokio::test]
+async fn nobody_changes_which_instance_a_node_is() {
+    let scene = Scene::new("claims");
+    scene.node("claims", json!({})).await;
+    let other = Patch::Merge(json!({ "spec": { "providerID": format!("oci://{}", ocid("another")) } }));
+    let refused = scene.api::<Node>().patch("claims", &PatchParams::default(), &other).await.unwrap_err();
+    assert!(refused.to_string().contains("providerID"), "{refused}");
+}
+
 #[tokio::test]
 async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted() {
     let scene = Scene::new("takes");
