@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::settings::LeaseSettings;
 use record::{Record, Step, decide};
+use resident::logging::chain;
 
 /// The most time for giving it back: a kubelet's patience with the whole process is ten seconds.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -85,7 +86,7 @@ impl Lease {
                     }
                 }
                 Err(error) => {
-                    let error = format!("{error:#}");
+                    let error = chain(error.as_ref());
                     if told != Some(Err(error.clone())) {
                         tracing::warn!(event = "lease.unreachable", error, "it is asked for for ever");
                         told = Some(Err(error));
@@ -130,7 +131,7 @@ impl Lease {
                 Ok(Whose::Unknown) => anyhow::anyhow!("the lease was written meanwhile"),
                 Err(error) => error,
             };
-            tracing::warn!(event = "lease.not_renewed", error = format!("{problem:#}"));
+            tracing::warn!(event = "lease.not_renewed", error = chain(problem.as_ref()));
             if Instant::now() + self.period() >= end {
                 return Err(problem.context("the lease could not be renewed"));
             }

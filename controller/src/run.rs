@@ -181,7 +181,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     match ended {
         Some(Ended::Lost(error)) => return Err(error),
         Some(Ended::Misconfigured(error)) => {
-            eprintln!("oke-node-controller: {error:#}");
+            eprintln!("oke-node-controller: {}", logging::chain(error.as_ref()));
             return Ok(Exit::Usage);
         }
         _ => {}
@@ -209,7 +209,7 @@ async fn connected(settings: &Settings, board: &Board, chance: fn() -> f64) -> a
             }
             Err(error @ NoClient::Misconfigured(_)) => return Err(error.into_error()),
             Err(error @ NoClient::NotYet(_)) => {
-                let why = format!("{:#}", error.into_error());
+                let why = logging::chain(error.into_error().as_ref());
                 if board.waits_for(Some(why.clone())) {
                     tracing::warn!(event = "cloud.unreachable", error = why, "it is tried again for ever");
                 }

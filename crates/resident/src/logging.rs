@@ -47,7 +47,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !line.ends_with(&text) {
+        if !line.contains(&text) {
             line.push_str(": ");
             line.push_str(&text);
         }
@@ -69,5 +69,8 @@ mod tests {
         let link = |text, cause: Option<Link>| Link(text, cause.map(Box::new));
         let error = link("step failed: link set up", Some(link("link set up", Some(link("not permitted", None)))));
         assert_eq!(chain(&error), "step failed: link set up: not permitted");
+        let error =
+            link("no way: (of two: the first: no file)", Some(link("the first: no file", Some(link("no file", None)))));
+        assert_eq!(chain(&error), "no way: (of two: the first: no file)");
     }
 }
