@@ -10,11 +10,10 @@ use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 
-use dlmalloc::GlobalDlmalloc;
+use vcn_native::Heap;
 
-/// musl's own asks the kernel for every few pages, a tenth of an ADD.
 #[global_allocator]
-static HEAP: GlobalDlmalloc = GlobalDlmalloc;
+static HEAP: Heap = Heap::new();
 
 #[expect(unsafe_code, reason = "the C library knows it by this name; no other function of the program has it")]
 #[unsafe(no_mangle)]

@@ -12,9 +12,6 @@ use crate::file::{beside, stage};
 use crate::records::name_of;
 use crate::{Allocation, Allocations, Error};
 
-/// What one allocation adds to the index at most, as a rule, in bytes.
-const USUAL_GROWTH: usize = 256;
-
 /// A record as it is to be, and as it was.
 type Changed<'a> = (&'a Allocation, Option<&'a Allocation>);
 
@@ -89,16 +86,12 @@ impl Store {
     /// Writes all that is to be written beside its place; whether the index is among it.
     pub(super) fn stage(&self, changed: &[Changed<'_>], opened: &Opened) -> Result<bool, Error> {
         let wrap = |source: io::Error| Error::Write { path: self.index.clone(), source };
-        let written = |means: &Allocations, room: usize| {
-            let mut bytes = Vec::with_capacity(room);
-            serde_json::to_writer(&mut bytes, means).map_err(|error| wrap(error.into()))?;
-            Ok::<_, Error>(bytes)
-        };
+        let written = |means: &Allocations| means.to_index().map_err(|error| wrap(error.into()));
         changed.iter().try_for_each(|(record, before)| self.records.stage(record, *before))?;
-        let after = written(&opened.means, opened.index.as_ref().map_or(0, Vec::len) + USUAL_GROWTH)?;
+        let after = written(&opened.means)?;
         let same = match &opened.index {
             Some(before) => *before == after,
-            None => written(&self.none(), 0)? == after,
+            None => written(&self.none())? == after,
         };
         if !same {
             stage(&beside(&self.index, "new"), &after).map_err(wrap)?;
