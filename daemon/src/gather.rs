@@ -5,7 +5,7 @@ use std::cell::{Cell, LazyCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use imds::Metadata;
+use imds::{Metadata, VnicList};
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until};
@@ -106,22 +106,23 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
 }
 
 /// A list without the primary VNIC is no answer: every instance has one. The first list decides for good which it is.
-fn whole(listed: Vec<Vnic>, world: &World) -> Result<Vec<Vnic>, String> {
-    let count = listed.len();
+fn whole(list: VnicList, world: &World) -> Result<VnicList, String> {
+    let listed = &list.vnics;
+    let count = listed.len() + list.unusable.len();
     let short =
         |which: String| Err(format!("the metadata service lists {count} VNIC(s), but not {which}; asked again"));
     match world.primary() {
         Some(primary) if !listed.iter().any(|vnic| vnic.id == *primary) => {
             short(format!("the primary one ({primary})"))
         }
-        Some(_) => Ok(listed),
+        Some(_) => Ok(list),
         None if listed.is_empty() => short("the primary one".into()),
         None => match Host::way_out() {
-            Ok(Some((way_out, links))) if lacks_primary(&listed, way_out, &links) => {
+            Ok(Some((way_out, links))) if lacks_primary(listed, way_out, &links) => {
                 short(format!("the one of this host's default route ({way_out})"))
             }
             // The kernel's troubles are the reconciler's to report.
-            _ => Ok(listed),
+            _ => Ok(list),
         },
     }
 }

@@ -155,7 +155,10 @@ impl Reconciler {
             let primary = world.vnics().first().map(|vnic| (&vnic.id, &network.primary));
             self.devices.note(secondary.chain(primary), &links);
         }
-        findings.conditions.extend(conditions);
+        // One whose entry cannot be used is listed.
+        let unlisted = |it: &Condition| it.reason == Reason::VnicNotListed;
+        let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| world.is_unusable(subject));
+        findings.conditions.extend(conditions.into_iter().filter(|it| !(unlisted(it) && is_unusable(it))));
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace && !desired::is_short(facts);
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use api::NativePodNetwork;
 use api::npn::NpnState;
+use imds::{Unusable, VnicList};
 use installer::{Seen, Signals};
 use vcn::{Instance, MacAddr, Ocid, Vnic};
 
@@ -23,6 +24,8 @@ pub struct World {
     pub npn: Known<Option<NativePodNetwork>>,
     /// The DaemonSet of OKE's own CNI.
     pub oke_daemonset: Seen,
+    /// Entries of the last list of VNICs that cannot be used.
+    pub unusable: Vec<Unusable>,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
     missing: BTreeMap<Ocid, Instant>,
     /// Those of them that are kept beyond the grace.
@@ -88,19 +91,24 @@ impl World {
     /// may be short for a moment and taking a VNIC down takes its pods' network down; and after it for as long as it is
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
     /// kept for ever, and first: were a list without it believed, the operating system's own VNIC would be taken for one of
-    /// ours.
+    /// ours. One whose entry cannot be used is listed: what was known of it stays.
     pub fn absorb_vnics(
         &mut self,
-        answer: Result<Vec<Vnic>, String>,
+        answer: Result<VnicList, String>,
         grace: Duration,
         now: Instant,
         is_held: impl Fn(&Vnic) -> bool,
     ) {
-        let answer = answer.map(|mut listed| {
+        let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
+            self.unusable = unusable;
             let before = self.vnics.value.take().unwrap_or_default();
             let (mut missing, mut held) = (BTreeMap::new(), BTreeSet::new());
             for vnic in before.into_iter().filter(|old| !listed.iter().any(|new| new.id == old.id)).collect::<Vec<_>>()
             {
+                if self.is_unusable(vnic.id.as_str()) {
+                    listed.push(vnic);
+                    continue;
+                }
                 let since = self.missing.get(&vnic.id).copied().unwrap_or(now);
                 let in_grace = now.saturating_duration_since(since) < grace;
                 if in_grace || self.primary.as_ref() == Some(&vnic.id) || is_held(&vnic) {
@@ -116,6 +124,12 @@ impl World {
             listed
         });
         self.vnics.absorb(answer, now);
+    }
+
+    /// Whether the VNIC is listed, by an entry that cannot be used.
+    #[must_use]
+    pub fn is_unusable(&self, id: &str) -> bool {
+        self.unusable.iter().any(|entry| entry.id.as_ref().is_some_and(|listed| listed.as_str() == id))
     }
 
     /// The VNICs that have not been listed for longer than the grace, and are kept nevertheless.
@@ -148,6 +162,7 @@ impl World {
         let listed = |id: &Ocid| self.vnics().iter().any(|vnic| vnic.id == *id);
         errors.iter().all(|error| error.is_none())
             && self.missing.is_empty()
+            && self.unusable.is_empty()
             && self
                 .npn()
                 .is_some_and(|npn| npn.state == NpnState::Success && npn.vnics.iter().all(|vnic| listed(&vnic.vnic_id)))
@@ -159,6 +174,7 @@ impl World {
         self.instance.says_the_same(&other.instance)
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
+            && self.unusable == other.unusable
             && self.oke_daemonset == other.oke_daemonset
             && self.held == other.held
     }

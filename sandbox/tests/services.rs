@@ -168,5 +168,7 @@ fn client() -> Imds {
 
 fn ask(client: &Imds) -> (vcn::Instance, Vec<vcn::Vnic>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async { (client.instance().await.expect("the instance"), client.vnics().await.expect("VNICs")) })
+    runtime.block_on(async {
+        (client.instance().await.expect("the instance"), client.vnics().await.expect("VNICs").vnics)
+    })
 }

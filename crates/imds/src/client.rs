@@ -6,10 +6,10 @@ mod tests;
 use patience::chance;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep, timeout};
-use vcn::{Instance, Vnic};
+use vcn::Instance;
 
 use crate::error::beginning;
-use crate::{Error, Failure, Metadata, Policy, document};
+use crate::{Error, Failure, Metadata, Policy, VnicList, document};
 
 /// Where every instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
 pub const DEFAULT_BASE_URL: &str = "http://169.254.169.254/opc/v2";
@@ -98,7 +98,7 @@ impl Metadata for Imds {
         document::instance(&url, &self.get(&url).await?)
     }
 
-    async fn vnics(&self) -> Result<Vec<Vnic>, Error> {
+    async fn vnics(&self) -> Result<VnicList, Error> {
         let url = format!("{}/vnics/", self.base_url);
         document::vnics(&url, &self.get(&url).await?)
     }

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 
 use api::{Field, FieldError};
 use serde_json::Value;
-use vcn::{Family, Instance, PerFamily, SubnetAddressing, VlanTag, Vnic};
+use vcn::{Family, Instance, Ocid, PerFamily, SubnetAddressing, VlanTag, Vnic};
 
-use crate::Error;
 use crate::error::beginning;
+use crate::{Error, Unusable, VnicList};
 
 /// Custom metadata that networking never needs: long, and users put secrets there, which must not get into a log.
 const LEFT_OUT: [&str; 3] = ["user_data", "ssh_authorized_keys", "oke_init_script"];
@@ -31,13 +31,29 @@ pub(crate) fn instance(url: &str, body: &[u8]) -> Result<Instance, Error> {
     })
 }
 
-/// The reply to `vnics/`.
-pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<Vec<Vnic>, Error> {
+/// The reply to `vnics/`. An entry that cannot be used is no reason to know nothing of the others, unless it is the first.
+pub(crate) fn vnics(url: &str, body: &[u8]) -> Result<VnicList, Error> {
     read(url, body, |document| {
-        let vnics = document.elements()?.iter().map(vnic).collect::<Result<Vec<_>, _>>()?;
+        let entries = document.elements()?;
+        let mut list = VnicList::default();
+        for (place, entry) in entries.iter().enumerate() {
+            match vnic(entry) {
+                Ok(vnic) => list.vnics.push(vnic),
+                // The second would be taken for the primary one.
+                Err(error) if place == 0 => return Err(error),
+                Err(error) => list.unusable.push(Unusable { place, id: id(entry), reason: error.to_string() }),
+            }
+        }
         // An instance cannot be without its primary VNIC: believing this would take the others down.
-        if vnics.is_empty() { Err(document.unexpected("a list that begins with the primary VNIC")) } else { Ok(vnics) }
+        match list.vnics.is_empty() {
+            true => Err(document.unexpected("a list that begins with the primary VNIC")),
+            false => Ok(list),
+        }
     })
+}
+
+fn id(entry: &Field<'_>) -> Option<Ocid> {
+    entry.member("vnicId").ok()?.parsed("an OCID").ok()?
 }
 
 fn read<T>(url: &str, body: &[u8], of: impl FnOnce(&Field<'_>) -> Result<T, FieldError>) -> Result<T, Error> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vcn::{Instance, Vnic};
 
-use crate::{Error, Failure, Metadata};
+use crate::{Error, Failure, Metadata, VnicList};
 
 /// A metadata service in memory.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct FakeMetadata {
 #[derive(Debug)]
 struct State {
     instance: Instance,
-    vnics: Vec<Vnic>,
+    vnics: VnicList,
     failing: Option<u16>,
     questions: u32,
 }
@@ -23,13 +23,14 @@ struct State {
 impl FakeMetadata {
     /// A service that answers with these.
     #[must_use]
-    pub fn new(instance: Instance, vnics: Vec<Vnic>) -> Self {
+    pub fn new(instance: Instance, vnics: impl Into<VnicList>) -> Self {
+        let vnics = vnics.into();
         Self { state: Arc::new(Mutex::new(State { instance, vnics, failing: None, questions: 0 })) }
     }
 
     /// Attaches and detaches: from now on these are the VNICs.
     pub fn set_vnics(&self, vnics: Vec<Vnic>) {
-        self.state().vnics = vnics;
+        self.state().vnics = vnics.into();
     }
 
     /// From now on every question fails with this HTTP status; `None` ends it.
@@ -67,7 +68,7 @@ impl Metadata for FakeMetadata {
         self.answer("instance/", |state| state.instance.clone())
     }
 
-    async fn vnics(&self) -> Result<Vec<Vnic>, Error> {
+    async fn vnics(&self) -> Result<VnicList, Error> {
         self.answer("vnics/", |state| state.vnics.clone())
     }
 }

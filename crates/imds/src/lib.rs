@@ -5,7 +5,7 @@
 //!   169.254.169.254 ──HTTP──▶ Imds (deadline, retries, size limit) ──▶ document (JSON → vcn types)
 //!                                       │ implements                        │
 //!                                       ▼                                   ▼
-//!                                   Metadata ◀──implements── FakeMetadata   vcn::Instance, Vec<vcn::Vnic>
+//!                                   Metadata ◀──implements── FakeMetadata   vcn::Instance, VnicList
 //! ```
 //!
 //! It must never be asked by the CNI plugins (promise P1), and never through a proxy: the service refuses forwarded
@@ -25,7 +25,7 @@ pub use fake::FakeMetadata;
 // Part of a policy.
 pub use patience::Backoff;
 pub use policy::Policy;
-use vcn::{Instance, Vnic};
+use vcn::{Instance, Ocid, Vnic};
 
 /// What can be asked about the instance that we run on.
 pub trait Metadata {
@@ -39,5 +39,31 @@ pub trait Metadata {
     ///
     /// # Errors
     /// [`Error`]; ask [`Error::is_transient`] whether to try again soon.
-    fn vnics(&self) -> impl Future<Output = Result<Vec<Vnic>, Error>> + Send;
+    fn vnics(&self) -> impl Future<Output = Result<VnicList, Error>> + Send;
+}
+
+/// The VNICs of this instance, as far as they can be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VnicList {
+    /// Those that can be, in the service's order.
+    pub vnics: Vec<Vnic>,
+    /// The entries that cannot: a field is missing (the VNIC is being attached) or makes no sense.
+    pub unusable: Vec<Unusable>,
+}
+
+/// An entry of the list that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// Its place in the list, from 0.
+    pub place: usize,
+    /// The VNIC, where it says so much.
+    pub id: Option<Ocid>,
+    /// The field and what is wrong with it.
+    pub reason: String,
+}
+
+impl From<Vec<Vnic>> for VnicList {
+    fn from(vnics: Vec<Vnic>) -> Self {
+        Self { vnics, unusable: Vec::new() }
+    }
 }

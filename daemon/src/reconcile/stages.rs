@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use datapath::host::{HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
+use imds::Unusable;
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
@@ -25,6 +26,7 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
                    NativePodNetwork still names it";
     let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message).about(vnic));
     findings.conditions.extend(held);
+    findings.conditions.extend(world.unusable.iter().map(|entry| unusable(entry, world)));
     let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
     let ages = format!("instance {}, VNICs {}", age(world.instance.age(now)), age(world.vnics.age(now)));
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
@@ -39,6 +41,17 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
         (None, true) => return,
     };
     findings.conditions.push(condition);
+}
+
+fn unusable(entry: &Unusable, world: &World) -> Condition {
+    let known = entry.id.as_ref().is_some_and(|id| world.vnics().iter().any(|vnic| vnic.id == *id));
+    let then = if known { "what was known of it before is used" } else { "nothing is set up for it" };
+    let message = format!("the metadata service's entry of it cannot be used: {}; {then}", entry.reason);
+    let condition = Condition::degraded(Reason::VnicUnreadable, message);
+    match &entry.id {
+        Some(id) => condition.about(id),
+        None => condition.about(format!("entry {}", entry.place)),
+    }
 }
 
 /// How the host's network is made as it should be.

@@ -5,6 +5,10 @@ use crate::fixture::{self, vm_vnics};
 
 const GRACE: Duration = Duration::from_secs(30);
 
+fn listed(vnics: Vec<Vnic>) -> Result<VnicList, String> {
+    Ok(vnics.into())
+}
+
 fn ids(world: &World) -> Vec<&str> {
     world.vnics().iter().map(|vnic| vnic.id.unique_id()).collect()
 }
@@ -12,7 +16,7 @@ fn ids(world: &World) -> Vec<&str> {
 #[test]
 fn the_last_good_answer_stays_when_the_service_fails_and_ages() {
     let (mut world, start) = (World::default(), Instant::now());
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
     let later = start + Duration::from_secs(100);
     world.absorb_vnics(Err("status 503".into()), GRACE, later, |_| false);
     assert_eq!(world.vnics(), vm_vnics());
@@ -24,13 +28,13 @@ fn the_last_good_answer_stays_when_the_service_fails_and_ages() {
 fn a_vnic_no_longer_listed_goes_after_the_grace_and_not_before() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = vm_vnics()[..1].to_vec();
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(10), |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(listed(alone.clone()), GRACE, start + Duration::from_secs(10), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start + Duration::from_secs(39), |_| false);
+    world.absorb_vnics(listed(alone.clone()), GRACE, start + Duration::from_secs(39), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
     assert!(!world.is_settled());
-    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(40), |_| false);
+    world.absorb_vnics(listed(alone), GRACE, start + Duration::from_secs(40), |_| false);
     assert_eq!(ids(&world), ["primary"]);
 }
 
@@ -38,31 +42,49 @@ fn a_vnic_no_longer_listed_goes_after_the_grace_and_not_before() {
 fn a_vnic_no_longer_listed_stays_while_it_is_held_and_is_told() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = || Ok(vm_vnics()[..1].to_vec());
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| true);
-    world.absorb_vnics(alone(), GRACE, start, |_| true);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| true);
+    world.absorb_vnics(alone().map(VnicList::from), GRACE, start, |_| true);
     assert_eq!((ids(&world), world.held().count()), (vec!["primary", "pods"], 0), "in its grace");
     let before = world.clone();
-    world.absorb_vnics(alone(), GRACE, start + GRACE, |_| true);
+    world.absorb_vnics(alone().map(VnicList::from), GRACE, start + GRACE, |_| true);
     assert_eq!((ids(&world), world.held().count()), (vec!["primary", "pods"], 1));
     assert!(!world.says_the_same(&before), "it is news");
     let mut listed_again = world.clone();
-    listed_again.absorb_vnics(Ok(vm_vnics()), GRACE, start + 2 * GRACE, |_| true);
+    listed_again.absorb_vnics(listed(vm_vnics()), GRACE, start + 2 * GRACE, |_| true);
     assert_eq!((ids(&listed_again), listed_again.held().count()), (vec!["primary", "pods"], 0));
-    world.absorb_vnics(alone(), GRACE, start + 2 * GRACE, |_| false);
+    world.absorb_vnics(alone().map(VnicList::from), GRACE, start + 2 * GRACE, |_| false);
     assert_eq!((ids(&world), world.held().count()), (vec!["primary"], 0), "its device went, too");
+}
+
+#[test]
+fn a_vnic_whose_entry_cannot_be_used_stays_as_it_was_known_and_nothing_is_made_of_one_never_known() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
+    let before = world.clone();
+    let entry = |place, id: &Ocid| Unusable { place, id: Some(id.clone()), reason: "a field is missing".into() };
+    let unusable = vec![entry(1, &vm_vnics()[1].id), entry(2, &fixture::vnic("new", 0x0c, "10.0.34").id)];
+    for second in [10, 4000] {
+        let list = VnicList { vnics: vm_vnics()[..1].to_vec(), unusable: unusable.clone() };
+        world.absorb_vnics(Ok(list), GRACE, start + Duration::from_secs(second), |_| false);
+    }
+    assert_eq!(world.vnics(), vm_vnics());
+    assert_eq!(world.held().count(), 0, "it is listed");
+    assert!(!world.says_the_same(&before) && !world.is_settled());
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start + 200 * GRACE, |_| false);
+    assert!(world.says_the_same(&before));
 }
 
 #[test]
 fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
     let (mut world, start) = (World::default(), Instant::now());
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
     let without = vm_vnics()[1..].to_vec();
     for after in [1, 40, 4000] {
-        world.absorb_vnics(Ok(without.clone()), GRACE, start + Duration::from_secs(after), |_| false);
+        world.absorb_vnics(listed(without.clone()), GRACE, start + Duration::from_secs(after), |_| false);
         assert_eq!(ids(&world), ["primary", "pods"]);
     }
     let turned = vm_vnics().into_iter().rev().collect();
-    world.absorb_vnics(Ok(turned), GRACE, start + Duration::from_secs(5000), |_| false);
+    world.absorb_vnics(listed(turned), GRACE, start + Duration::from_secs(5000), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
     assert!(world.missing.is_empty());
 }
@@ -71,10 +93,10 @@ fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
 fn a_vnic_listed_again_has_its_full_grace_again() {
     let (mut world, start) = (World::default(), Instant::now());
     let alone = vm_vnics()[..1].to_vec();
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start, |_| false);
-    world.absorb_vnics(Ok(alone.clone()), GRACE, start, |_| false);
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, start + Duration::from_secs(29), |_| false);
-    world.absorb_vnics(Ok(alone), GRACE, start + Duration::from_secs(31), |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
+    world.absorb_vnics(listed(alone.clone()), GRACE, start, |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start + Duration::from_secs(29), |_| false);
+    world.absorb_vnics(listed(alone), GRACE, start + Duration::from_secs(31), |_| false);
     assert_eq!(ids(&world), ["primary", "pods"]);
 }
 
@@ -82,7 +104,7 @@ fn a_vnic_listed_again_has_its_full_grace_again() {
 fn a_world_settles_when_the_native_pod_network_is_made_and_its_vnics_are_listed() {
     let (mut world, now) = (World::default(), Instant::now());
     world.instance.absorb(Ok(fixture::instance()), now);
-    world.absorb_vnics(Ok(vm_vnics()), GRACE, now, |_| false);
+    world.absorb_vnics(listed(vm_vnics()), GRACE, now, |_| false);
     world.npn.absorb(Ok(None), now);
     assert!(!world.is_settled());
     world.npn.absorb(Ok(Some(fixture::npn("BACKOFF"))), now);

@@ -11,6 +11,7 @@ mod called;
 mod configuration;
 mod dead;
 mod directories;
+mod entries;
 mod files;
 mod flapping;
 mod host;

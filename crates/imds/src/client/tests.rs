@@ -156,7 +156,7 @@ fn proxies_in_the_environment_are_not_used() {
 /// The same cases against the real client and the fake.
 async fn keeps_the_contract(metadata: &impl Metadata, fail: impl AsyncFn(u16)) {
     assert_eq!(metadata.instance().await.unwrap().id.unique_id(), "anyhqljtvm");
-    let ids: Vec<_> = metadata.vnics().await.unwrap().iter().map(|vnic| vnic.id.unique_id().to_owned()).collect();
+    let ids: Vec<_> = metadata.vnics().await.unwrap().vnics.iter().map(|vnic| vnic.id.unique_id().to_owned()).collect();
     assert_eq!(ids, ["primary", "second", "six", "unassigned"]);
     fail(503).await;
     assert!(metadata.instance().await.unwrap_err().is_transient());

@@ -57,7 +57,7 @@ fn the_region_is_canonical_whatever_form_is_given() {
 
 #[test]
 fn a_virtual_machines_tags_mean_nothing() {
-    let vnics = vnics(URL, VM).unwrap();
+    let vnics = vnics(URL, VM).unwrap().vnics;
     assert_eq!(MachineKind::of(&vnics), MachineKind::Virtual);
     assert_eq!(
         vnics[1],
@@ -78,7 +78,7 @@ fn a_virtual_machines_tags_mean_nothing() {
 
 #[test]
 fn a_family_without_an_address_is_absent() {
-    let vnics = vnics(URL, VM).unwrap();
+    let vnics = vnics(URL, VM).unwrap().vnics;
     assert_eq!(vnics[2].addressing.ipv4, None);
     assert_eq!(vnics[2].addressing.ipv6, place("2603:c020:8:1::9", "2603:c020:8:1::/64", "fe80::200:17ff:fe00:2"));
     assert_eq!(vnics[3].addressing.ipv6, None, "a block of the subnet is no address of the VNIC");
@@ -86,7 +86,7 @@ fn a_family_without_an_address_is_absent() {
 
 #[test]
 fn bare_metal_is_known_by_its_ports_and_keeps_tags_other_than_0() {
-    let vnics = vnics(URL, BM).unwrap();
+    let vnics = vnics(URL, BM).unwrap().vnics;
     assert_eq!(MachineKind::of(&vnics), MachineKind::BareMetal);
     let places: Vec<_> = vnics.iter().map(|vnic| (vnic.nic_index, vnic.vlan_tag.map(VlanTag::get))).collect();
     assert_eq!(places, [(Some(0), None), (Some(0), Some(12)), (Some(1), None)]);
@@ -120,6 +120,24 @@ fn refusals_name_the_url_the_field_and_the_beginning_of_the_reply() {
         assert!(message.ends_with(&format!(": {complaint}")), "{message}");
         assert!(message.contains(URL) && message.contains(&format!("{:?}", beginning(body.as_bytes()))), "{message}");
     }
+}
+
+#[test]
+fn an_entry_that_cannot_be_used_is_told_and_the_others_are_read() {
+    let mut list: Value = serde_json::from_slice(VM).unwrap();
+    let whole = vnics(URL, VM).unwrap();
+    list[1].as_object_mut().unwrap().remove("virtualRouterIp");
+    list[2].as_object_mut().unwrap().remove("vnicId");
+    let read = vnics(URL, list.to_string().as_bytes()).unwrap();
+    assert_eq!(read.vnics, [whole.vnics[0].clone(), whole.vnics[3].clone()]);
+    let second = Some("ocid1.vnic.oc1.iad.second".parse().unwrap());
+    let unusable = |place, id, reason: &str| Unusable { place, id, reason: reason.into() };
+    assert_eq!(
+        read.unusable,
+        [unusable(1, second, "[1].virtualRouterIp is missing"), unusable(2, None, "[2].vnicId is missing")]
+    );
+    list[0].as_object_mut().unwrap().remove("macAddr");
+    assert!(refusal(vnics(URL, list.to_string().as_bytes())).ends_with(": [0].macAddr is missing"));
 }
 
 #[test]

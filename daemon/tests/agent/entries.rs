@@ -1,0 +1,47 @@
+//! Entries of the metadata service's list that cannot be used: the trouble of one VNIC is nobody else's.
+
+use serde_json::Value;
+use vcn::Family;
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::wait_for;
+use crate::pod::Pod;
+
+fn without(mut entry: Value, field: &str) -> Value {
+    entry.as_object_mut().unwrap().remove(field).unwrap();
+    entry
+}
+
+#[test]
+fn an_entry_that_lacks_a_field_keeps_no_other_vnic_from_being_served_and_takes_nothing_from_its_own() {
+    let node = dual_stack_node();
+    let primary = || vnic("primary", 10);
+    node.metadata.set_vnics(vec![primary(), without(vnic("new", 35), "virtualRouterIp"), dual_stack("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), ["VnicUnreadable"]);
+    let (_, said) = node.run(&["status"]);
+    assert!(said.contains("[1].virtualRouterIp is missing; nothing is set up for it"), "{said}");
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+
+    // Now the one that pods live by, and another is plugged in.
+    let before = (node.rules(Family::Ipv4), node.routes(Family::Ipv4, 1000), node.pools()["vnics"].clone());
+    node.plug("ens6", 34);
+    node.metadata.set_vnics(vec![primary(), without(dual_stack("pods", 33), "subnetCidrBlock"), vnic("late", 34)]);
+    let served = || node.routes(Family::Ipv4, 1001).len() == 2;
+    wait_for("the VNIC that came late", served, || agent.log());
+    let told = || node.get("/readyz").1.contains("[1].subnetCidrBlock is missing; what was known of it before is used");
+    wait_for("the entry to be told", told, || agent.log());
+    let asked = node.metadata.asked();
+    // The grace is one second.
+    wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());
+    let rules = node.rules(Family::Ipv4).into_iter().filter(|rule| !rule.ends_with("1001")).collect::<Vec<_>>();
+    assert_eq!((rules, node.routes(Family::Ipv4, 1000), node.pools()["vnics"].clone()), before, "{}", agent.log());
+    assert_eq!(node.conditions(), ["VnicUnreadable"]);
+    pod.wait_connected();
+
+    node.metadata.set_vnics(vec![primary(), dual_stack("pods", 33), vnic("late", 34)]);
+    wait_for("no condition to stay", || node.conditions().is_empty(), || agent.log());
+}
