@@ -41,6 +41,7 @@ async fn a_watch_that_expired_is_begun_anew_and_nothing_is_missed() {
     scene.wait_until_gone("before").await;
     scene.wait_for_reason("meanwhile", "Ready").await;
     assert_eq!(one.ended(), None, "by the same process");
+    assert!(one.log().contains("too old resource version"), "it was told 410: {}", one.log());
     scene.assert_exact().await;
 }
 
