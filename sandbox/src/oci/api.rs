@@ -209,7 +209,9 @@ impl Api {
         }
         let done = self.dispatch(&mut books, route, asked)?;
         if let Some(token) = token {
-            let replay = Replay { body: asked.body.clone(), answer: done.answer.clone(), made: done.made.clone() };
+            let until = Instant::now() + self.settings.retry_token_life;
+            let replay =
+                Replay { body: asked.body.clone(), answer: done.answer.clone(), made: done.made.clone(), until };
             books.replays.insert(token.to_owned(), replay);
         }
         Ok(done)

@@ -97,6 +97,8 @@ pub(super) struct Replay {
     pub(super) answer: Answer,
     /// What was made, where it can be deleted again.
     pub(super) made: Option<String>,
+    /// Until when it is remembered.
+    pub(super) until: Instant,
 }
 
 impl State {
@@ -146,7 +148,9 @@ impl Books {
     }
 
     /// What was answered before to the same retry token, if the same was asked.
-    pub(super) fn replay(&self, token: &str, body: &[u8]) -> Outcome<Option<Answer>> {
+    pub(super) fn replay(&mut self, token: &str, body: &[u8]) -> Outcome<Option<Answer>> {
+        let now = Instant::now();
+        self.replays.retain(|_, replay| now < replay.until);
         let Some(replay) = self.replays.get(token) else { return Ok(None) };
         if replay.body != body {
             return Err(refuse(400, "InvalidParameter", "the retry token was used with another body"));

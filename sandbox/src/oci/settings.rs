@@ -21,6 +21,8 @@ pub struct OciSettings {
     pub addresses_per_vnic: usize,
     /// How long a session token is good.
     pub token_life: Duration,
+    /// How long an answer is given again to the retry token that it was given to.
+    pub retry_token_life: Duration,
     /// How many requests per second are answered; the others get 429. All of them where this is `None`.
     pub per_second: Option<f64>,
     /// What `Retry-After` a 429 for that reason has, in seconds; the real API sends none.
@@ -42,6 +44,7 @@ impl Default for OciSettings {
             page: 100,
             addresses_per_vnic: 64,
             token_life: Duration::from_mins(20),
+            retry_token_life: Duration::from_hours(24),
             per_second: None,
             retry_after: None,
             clock_skew: Duration::from_mins(5),

@@ -1,10 +1,12 @@
 //! VNICs come, are seen, and go.
 
-use sandbox::{ApiFault, NodeSpec, OciApi, Operation, SubnetSpec, Vcn};
+use std::time::Duration;
+
+use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 
 use crate::client::text;
-use crate::scene::{SOON, by_both, wait_for, wait_for_state};
+use crate::scene::{SOON, Scene, by_both, by_both_in, wait_for, wait_for_state};
 
 #[test]
 fn an_attached_vnic_is_a_link_of_the_node_and_a_detached_one_is_gone() {
@@ -94,6 +96,18 @@ fn a_retry_token_makes_one_vnic_until_that_is_gone() {
         client.call("detachVnic", json!({ "id": id })).unwrap();
         wait_for_state(client, &id, "DETACHED");
         client.call("attachVnic", wish()).unwrap_err().expect(409, "InvalidatedRetryToken");
+    });
+}
+
+#[test]
+fn a_retry_token_is_forgotten_after_its_time() {
+    let hurried = || Scene::with(OciSettings { retry_token_life: Duration::from_millis(1), ..OciSettings::default() });
+    by_both_in(hurried, |scene, client| {
+        let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
+        let first = client.call("attachVnic", wish()).unwrap().value;
+        wait_for_state(client, &text(&first, "id"), "ATTACHED");
+        let second = client.call("attachVnic", wish()).unwrap().value;
+        assert_ne!(first["id"], second["id"], "the same request, and another VNIC");
     });
 }
 
