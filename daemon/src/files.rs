@@ -35,8 +35,9 @@ pub struct Files {
     installed: Snapshot,
     published: Snapshot,
     npn: Snapshot,
-    /// There may be news that no event will tell.
-    unread: bool,
+    /// A pass wrote some of it, so that another is owed: somebody who undid it meanwhile made it what it was before, and then
+    /// nothing tells.
+    owed: bool,
 }
 
 impl Files {
@@ -56,7 +57,7 @@ impl Files {
             installed: Snapshot::default(),
             published: Snapshot::default(),
             npn: Snapshot::default(),
-            unread: false,
+            owed: false,
         };
         files.npn = files.look_at_npn();
         files.settle();
@@ -77,7 +78,7 @@ impl Files {
     pub fn written(&mut self, pass: &Pass) {
         if pass.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
-            self.unread = true;
+            self.owed = true;
         }
     }
 
@@ -87,12 +88,12 @@ impl Files {
     /// When the watch is broken: make another.
     pub async fn news(&mut self) -> io::Result<News> {
         loop {
-            if !self.unread {
+            if !self.owed {
                 self.readable.wait(|| drain(&self.inotify)).await?;
             }
-            self.unread = false;
+            let owed = std::mem::take(&mut self.owed);
             let npn = self.look_at_npn();
-            let kept = self.look_at_installed() != self.installed || self.look_at_pools() != self.published;
+            let kept = owed || self.look_at_installed() != self.installed || self.look_at_pools() != self.published;
             let news = News { kept, npn: npn != self.npn };
             self.npn = npn;
             if news != News::default() {

@@ -94,6 +94,15 @@ pub enum SettingsError {
         #[source]
         source: IfNameError,
     },
+    /// A metadata service that cannot be asked.
+    #[error("{option} is no address of a metadata service")]
+    Metadata {
+        /// The option.
+        option: &'static str,
+        /// Why.
+        #[source]
+        source: Box<imds::Error>,
+    },
     /// An interval that is none.
     #[error("{option} is {seconds}, which is not between 0.1 and 3600 seconds")]
     Interval {
@@ -127,6 +136,9 @@ impl Settings {
                 return Err(SettingsError::Relative { option, path: path.clone() });
             }
         }
+        let url = &options.imds_base_url;
+        let is_none = |source| SettingsError::Metadata { option: "--imds-base-url", source: Box::new(source) };
+        imds::Imds::check(url).map_err(is_none)?;
         let installer = installer::Settings::new(options.installer)?.keeping(&options.state_dir, &options.data_dir)?;
         Ok(Self {
             npn_file,
@@ -230,6 +242,8 @@ mod tests {
             (["--bm-port-0", "a name"], "--bm-port-0"),
             (["--resync-seconds", "0"], "--resync-seconds"),
             (["--resync-seconds", "NaN"], "--resync-seconds"),
+            (["--imds-base-url", "nonsense"], "--imds-base-url"),
+            (["--imds-base-url", "https://169.254.169.254/opc/v2"], "--imds-base-url"),
         ] {
             let message = read(&arguments).unwrap_err().to_string();
             assert!(message.contains(option), "{message}");

@@ -75,8 +75,14 @@ impl Applier<'_> {
                 if Digest::of(&contents) != *digest {
                     return Err(Error::SourceChanged { path: source.clone() });
                 }
+                let undone = replaces.is_some() && self.is_remembered(target, *digest);
                 self.remember_binary(target, *digest, *replaces, failures)?;
-                place(NewFile::ours(target, &contents, BINARY_MODE))
+                place(NewFile::ours(target, &contents, BINARY_MODE))?;
+                if undone {
+                    self.record.binaries.entry(file_name(target)).or_default().fights.fought(self.now);
+                    self.keep(failures);
+                }
+                Ok(())
             }
             Step::SetMode { target, .. } => fs::set_permissions(target, Permissions::from_mode(BINARY_MODE))
                 .map_err(failed(target, "setting its mode")),
@@ -89,6 +95,12 @@ impl Applier<'_> {
         }
     }
 
+    /// Whether this is what we put there last.
+    fn is_remembered(&self, target: &Path, digest: Digest) -> bool {
+        let known = self.record.binaries.get(&file_name(target));
+        known.is_some_and(|known| known.digest == Some(digest.to_string()))
+    }
+
     fn remember_binary(
         &mut self,
         target: &Path,
@@ -96,7 +108,7 @@ impl Applier<'_> {
         replaces: Option<Replaced>,
         failures: &mut Vec<Error>,
     ) -> Result<(), Error> {
-        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = file_name(target);
         let first = !self.record.binaries.contains_key(&name);
         let before = if first && replaces.is_some() && !self.inherited {
             Before::keep(target, self.file.directory())?
@@ -154,7 +166,7 @@ impl Applier<'_> {
             known.written = Some(contents.clone());
             known.wanted = Some(wanted.clone());
             if !disturbed.is_empty() {
-                known.fought(self.now);
+                known.fights.fought(self.now);
             }
             if !self.keep(failures) && irreplaceable {
                 // What cannot be given back is not replaced.
@@ -190,4 +202,8 @@ impl Applier<'_> {
         failures.extend(failure);
         done
     }
+}
+
+fn file_name(target: &Path) -> String {
+    target.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -17,7 +17,7 @@ pub use note::Note;
 pub use step::{Purpose, Replaced, Step, Writing};
 
 use crate::observed::{Binary, Found};
-use crate::record::Record;
+use crate::record::{Record, WINDOW};
 use crate::{Conflist, Contents, Decision, Error, Observed, Settings};
 
 /// The mode of a plugin binary.
@@ -62,7 +62,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
     plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     for binary in &observed.binaries {
-        plan.binary(binary);
+        plan.binary(binary, facts);
     }
     if decision.install {
         plan.ours(facts, usable);
@@ -80,7 +80,7 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 }
 
 impl Plan {
-    fn binary(&mut self, binary: &Binary) {
+    fn binary(&mut self, binary: &Binary, facts: Facts<'_>) {
         let Binary { source, target, digest, found } = binary;
         let replaces = match found {
             Found::Other => return self.failures.push(Error::NoFile { target: target.clone() }),
@@ -94,6 +94,18 @@ impl Plan {
             }
             Found::File { digest: present, .. } => Some(Replaced::File(*present)),
         };
+        let known = target.file_name().and_then(|name| facts.record.binaries.get(name.to_str()?));
+        let known = known.filter(|known| replaces.is_some() && known.digest == Some(digest.to_string()));
+        if let Some((known, rest)) = known.and_then(|known| Some((known, known.fights.rests(facts.now, false)?))) {
+            // One that is not there is put there whoever takes it away: without it no pod starts.
+            return self.failures.push(Error::Contention {
+                path: target.clone(),
+                times: known.fights.recent(facts.now).len(),
+                within: WINDOW,
+                difference: "it was replaced by another file".to_owned(),
+                rest,
+            });
+        }
         self.steps.push(Step::InstallBinary {
             source: source.clone(),
             target: target.clone(),

@@ -3,28 +3,19 @@
 //! additions from others', and for giving back what we replaced.
 
 mod before;
+mod fights;
 mod file;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use before::{BEFORE, Before};
+pub(crate) use fights::{Fights, WINDOW};
 pub(crate) use file::RecordFile;
-
-/// So many repairs of one configuration within [`WINDOW`]; then we wait. Somebody who undoes ours as often as we write it
-/// does so because of it: writing more often helps nobody, and every write makes the runtime load it all again.
-pub(crate) const MOST_FIGHTS: usize = 5;
-
-/// While it rests, a repair so often where the node is without any network for pods: whoever undid it may have ended since.
-const PROBE: Duration = Duration::from_secs(60);
-
-/// Repairs older than this are forgotten.
-pub(crate) const WINDOW: Duration = Duration::from_secs(600);
 
 /// All of it. Unknown fields, a later version's, are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,9 +42,9 @@ pub(crate) struct Configuration {
     /// What was there before us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
-    /// When somebody had undone it and we repaired it, in seconds since 1970.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) fights: Vec<u64>,
+    /// When somebody had undone it and we repaired it.
+    #[serde(skip_serializing_if = "Fights::is_empty")]
+    pub(crate) fights: Fights,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -70,40 +61,9 @@ pub(crate) struct Binary {
     /// What was there before us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
+    /// When somebody had replaced it and we put it back.
+    #[serde(skip_serializing_if = "Fights::is_empty")]
+    pub(crate) fights: Fights,
     #[serde(flatten)]
     extra: Map<String, Value>,
-}
-
-impl Configuration {
-    /// Counts a repair.
-    pub(crate) fn fought(&mut self, now: SystemTime) {
-        let recent = self.recent(now);
-        self.fights.retain(|at| recent.contains(at));
-        self.fights.push(seconds(now));
-    }
-
-    /// When the next repair may be made; `None`: at once. Sooner where without it no pod has a network.
-    pub(crate) fn rests(&self, now: SystemTime, without_it_no_network: bool) -> Option<Duration> {
-        let recent = self.recent(now);
-        // The one that has to be forgotten first.
-        let first = recent.len().checked_sub(MOST_FIGHTS).and_then(|at| recent.get(at))?;
-        let after =
-            |at: &u64, pause: Duration| pause.saturating_sub(Duration::from_secs(seconds(now).saturating_sub(*at)));
-        let rest = after(first, WINDOW);
-        let probe = recent.last().filter(|_| without_it_no_network).map_or(rest, |last| after(last, PROBE));
-        Some(rest.min(probe)).filter(|rest| !rest.is_zero())
-    }
-
-    /// Repairs in the window, oldest first. Those of the future are of a clock that was wrong.
-    pub(crate) fn recent(&self, now: SystemTime) -> Vec<u64> {
-        let now = seconds(now);
-        let mut recent: Vec<u64> = self.fights.clone();
-        recent.retain(|at| *at <= now && now - at < WINDOW.as_secs());
-        recent.sort_unstable();
-        recent
-    }
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -32,11 +32,7 @@ impl Imds {
     /// # Errors
     /// When the URL is not an `http://` one.
     pub fn new(base_url: &str, policy: Policy) -> Result<Self, Error> {
-        let bad = || Error::BaseUrl { url: base_url.to_owned() };
-        let parsed = reqwest::Url::parse(base_url).map_err(|_| bad())?;
-        if parsed.scheme() != "http" {
-            return Err(bad());
-        }
+        Self::check(base_url)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer Oracle"))]);
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -47,6 +43,17 @@ impl Imds {
             .build()
             .map_err(|source| Error::Client { source })?;
         Ok(Self { base_url: base_url.trim_end_matches('/').to_owned(), policy, http, chance })
+    }
+
+    /// Whether a base URL is one, without making a client.
+    ///
+    /// # Errors
+    /// When it is not an `http://` one.
+    pub fn check(base_url: &str) -> Result<(), Error> {
+        match reqwest::Url::parse(base_url) {
+            Ok(url) if url.scheme() == "http" => Ok(()),
+            _ => Err(Error::BaseUrl { url: base_url.to_owned() }),
+        }
     }
 
     /// Replaces the source of jitter, a function answering 0.0–1.0.

@@ -62,6 +62,32 @@ fn a_configuration_that_somebody_removed_or_moved_away_is_healed_within_a_second
 }
 
 #[test]
+fn a_war_about_the_configuration_is_told_once_with_the_difference_wherever_one_asks() {
+    let (node, agent) = node_and_agent();
+    let conflist = node.path("net.d").join(CONFLIST_FILE);
+    for fight in 0..5 {
+        fs::remove_file(&conflist).unwrap();
+        wait_for(&format!("repair {fight}"), || conflist.exists(), || agent.log());
+    }
+    fs::remove_file(&conflist).unwrap();
+    wait_for("the node to be not ready", || node.get("/readyz").0 == 503, || agent.log());
+    let war = "somebody undid our part 5 times within 600 s";
+    for said in [node.get("/readyz").1, node.run(&["why-not-ready"]).1] {
+        assert!(
+            said.contains(war) && said.contains("it was removed") && said.contains("let one of the two go"),
+            "{said}"
+        );
+    }
+    let raised = || agent.events("condition.raised").iter().filter(|line| line["subject"] == "contention").count();
+    wait_for("it to be logged", || raised() == 1, || agent.log());
+    let gauge = r#"oke_node_agent_condition{reason="InstallerFailed""#;
+    let metrics = node.get("/metrics").1;
+    let of_war = |line: &str| line.starts_with(gauge) && line.contains("contention") && line.ends_with(" 1.0");
+    assert!(metrics.lines().any(of_war), "{metrics}");
+    assert!(!conflist.exists());
+}
+
+#[test]
 fn pools_that_somebody_removed_or_damaged_are_written_anew_within_a_second() {
     let (node, agent) = node_and_agent();
     let (file, pools) = (node.path("run/pools.json"), node.pools());

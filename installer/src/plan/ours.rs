@@ -100,11 +100,11 @@ impl Plan {
     pub(super) fn write(&mut self, writing: Writing, known: &Configuration, facts: Facts<'_>) -> bool {
         let ours = writing.purpose == Purpose::Ours;
         let without_it_no_network = ours && !facts.observed.conflist.file().is_some_and(has_main);
-        let rest = known.rests(facts.now, without_it_no_network);
+        let rest = known.fights.rests(facts.now, without_it_no_network);
         if let Some(rest) = rest.filter(|_| !writing.disturbed.is_empty()) {
             self.failures.push(Error::Contention {
                 path: writing.target,
-                times: known.recent(facts.now).len(),
+                times: known.fights.recent(facts.now).len(),
                 within: WINDOW,
                 difference: writing.disturbed.join("; "),
                 rest,

@@ -5,10 +5,6 @@ use std::fs;
 use super::*;
 use crate::Error;
 
-fn at(seconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
 #[test]
 fn a_record_is_read_as_it_was_kept() {
     let directory = tempfile::tempdir().unwrap();
@@ -17,7 +13,7 @@ fn a_record_is_read_as_it_was_kept() {
     let mut record = Record::default();
     let ours = record.configurations.entry("05-vcn-native.conflist".into()).or_default();
     ours.written = Some("{}".into());
-    ours.fought(at(7));
+    ours.fights.fought(std::time::UNIX_EPOCH);
     record.binaries.entry("vcn-native".into()).or_default().digest = Some("00".into());
     file.keep(&record).unwrap();
     record.version = 1;
@@ -39,7 +35,7 @@ fn what_a_later_version_adds_is_kept_by_this_one() {
       "later": [1]
     }
   },
-  "binaries": {"vcn-native": {"digest": "bb", "later": {}}},
+  "binaries": {"vcn-native": {"digest": "bb", "fights": [7], "later": {}}},
   "later": true
 }"#;
     fs::write(file.path(), text).unwrap();
@@ -71,39 +67,6 @@ fn a_damaged_record_is_named_and_set_aside() {
     file.set_aside().unwrap();
     assert_eq!(file.read().unwrap(), Record::default());
     assert!(directory.path().join("installer.json.damaged").exists());
-}
-
-#[test]
-fn repairs_are_made_at_once_until_there_are_too_many() {
-    let mut configuration = Configuration::default();
-    for fight in 0..5 {
-        assert_eq!(configuration.rests(at(1000 + fight), false), None);
-        configuration.fought(at(1000 + fight));
-    }
-    assert_eq!(configuration.rests(at(1005), false), Some(Duration::from_secs(595)));
-    assert_eq!(configuration.rests(at(1599), false), Some(Duration::from_secs(1)));
-    assert_eq!(configuration.rests(at(1600), false), None, "the first is forgotten");
-    configuration.fought(at(1600));
-    assert_eq!(configuration.rests(at(1600), false), Some(Duration::from_secs(1)), "the second follows a second later");
-    assert_eq!(configuration.fights.len(), 5, "what is forgotten is not kept");
-}
-
-#[test]
-fn where_nothing_else_gives_pods_a_network_a_repair_a_minute_is_made_while_it_rests() {
-    let mut configuration = Configuration::default();
-    (0..5).for_each(|fight| configuration.fought(at(1000 + fight)));
-    assert_eq!(configuration.rests(at(1010), true), Some(Duration::from_secs(54)));
-    assert_eq!(configuration.rests(at(1064), true), None);
-    configuration.fought(at(1064));
-    assert_eq!(configuration.rests(at(1065), true), Some(Duration::from_secs(59)));
-    assert_eq!(configuration.rests(at(1065), false), Some(Duration::from_secs(536)), "the second is of 1001");
-}
-
-#[test]
-fn a_clock_that_goes_back_does_not_make_it_rest_for_ever() {
-    let mut configuration = Configuration::default();
-    (0..9).for_each(|fight| configuration.fought(at(90_000 + fight)));
-    assert_eq!(configuration.rests(at(1000), false), None);
 }
 
 #[test]

@@ -115,6 +115,15 @@ fn a_running_binary_is_replaced_and_runs_on() {
     assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
 }
 
+/// Tells a thread to end.
+struct Told<'a>(&'a AtomicBool);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn two_releases_installing_at_once_leave_one_of_them_whole() {
     let node = Node::new();
@@ -124,6 +133,8 @@ fn two_releases_installing_at_once_leave_one_of_them_whole() {
     node.run(&ARGUMENTS);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        // Told even when an assertion fails: the scope waits for the reader.
+        let ends = Told(&done);
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let seen = fs::read_to_string(node.path("bin/vcn-native")).unwrap();
@@ -143,7 +154,7 @@ fn two_releases_installing_at_once_leave_one_of_them_whole() {
             }
             assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "round {round}");
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
         reader.join().unwrap();
     });
 }

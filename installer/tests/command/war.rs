@@ -156,3 +156,24 @@ fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_
     assert!(text.contains("it was removed") && text.contains("[contention]"), "{text}");
     assert!(path.with_extension("conflist.cilium_bak").exists(), "what is theirs is not touched");
 }
+
+/// Two releases on one node, say, whose agents do not know of each other.
+#[test]
+fn a_binary_that_somebody_replaces_again_and_again_is_put_back_five_times_and_then_told() {
+    let node = Node::new();
+    let arguments = ["--pod-network", "vcn-native", "--usable"];
+    assert_eq!(node.run(&arguments).0, 0);
+    let theirs = || node.executable("bin/vcn-native", "theirs");
+    for _ in 0..5 {
+        theirs();
+        let (code, text) = node.run(&arguments);
+        assert!(code == 0 && text.contains("did: replace"), "{text}");
+    }
+    theirs();
+    let (code, text) = node.run(&arguments);
+    assert!(code == 1 && text.contains("[contention]") && text.contains("replaced by another file"), "{text}");
+    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs");
+    fs::remove_file(node.path("bin/vcn-native")).unwrap();
+    let (code, text) = node.run(&arguments);
+    assert!(code == 0 && text.contains("did: install"), "{text}");
+}

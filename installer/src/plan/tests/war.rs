@@ -30,7 +30,7 @@ fn after_too_many_repairs_it_rests_and_names_the_difference() {
     observed.conflist = conf(r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"cilium-cni"}]}"#);
     let mut record = written(&text);
     let known = record.configurations.get_mut(vcn::CONFLIST_FILE).unwrap();
-    (0..5).for_each(|fight| known.fought(at(100 + fight)));
+    (0..5).for_each(|fight| known.fights.fought(at(100 + fight)));
     let plan = plan_at(&observed, &record, at(110));
     assert_eq!((plan.steps.len(), plan.conflist), (0, Conflist::Pending), "pods of this node are in trouble");
     let failure = plan.failures.first().unwrap();
@@ -54,8 +54,31 @@ fn what_is_no_undoing_is_written_even_then() {
     let (mut observed, text) = complete();
     let mut record = written(&text);
     let known = record.configurations.get_mut(vcn::CONFLIST_FILE).unwrap();
-    (0..9).for_each(|fight| known.fought(at(100 + fight)));
+    (0..9).for_each(|fight| known.fights.fought(at(100 + fight)));
     observed.chain[1].answer = Answer::Missing;
     let plan = plan_at(&observed, &record, at(110));
     assert!(writing(&plan).disturbed.is_empty() && plan.failures.is_empty());
+}
+
+#[test]
+fn a_binary_that_somebody_replaces_again_and_again_rests_and_one_that_is_gone_never_does() {
+    let (mut observed, _) = complete();
+    let mut record = Record::default();
+    let known = record.binaries.entry("vcn-native".to_owned()).or_default();
+    known.digest = Some(Digest::of(b"plugin").to_string());
+    (0..5).for_each(|fight| known.fights.fought(at(100 + fight)));
+    observed.binaries[0].found = Found::File { digest: Digest::of(b"theirs"), mode: BINARY_MODE };
+    let plan = plan_at(&observed, &record, at(110));
+    assert_eq!((plan.steps.len(), plan.failures.len()), (0, 1));
+    let message = plan.failures[0].to_string();
+    for part in ["/node/bin/vcn-native", "5 times within 600 s", "rests for 590 s", "replaced by another file"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(plan_at(&observed, &record, at(700)).steps.len(), 1, "and is put back then");
+    observed.binaries[0].found = Found::Nothing;
+    assert_eq!(plan_at(&observed, &record, at(110)).steps.len(), 1);
+    // Another release's, which we have not put there yet.
+    observed.binaries[0].digest = Digest::of(b"newer");
+    observed.binaries[0].found = Found::File { digest: Digest::of(b"theirs"), mode: BINARY_MODE };
+    assert_eq!(plan_at(&observed, &record, at(110)).steps.len(), 1);
 }
