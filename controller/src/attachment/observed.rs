@@ -1,8 +1,13 @@
 //! What the cloud has of one instance, as far as it matters here. Reads, and decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
-use oci::{AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment};
+use api::VnicAttachment as Object;
+use oci::{
+    AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment,
+    VnicState,
+};
 use thiserror::Error as ThisError;
 use vcn::{Family, Ocid};
 
@@ -18,6 +23,8 @@ pub struct Observed {
     pub compartment: Option<Ocid>,
     /// Its attachments, those that are DETACHED included as long as the cloud lists them.
     pub attachments: Vec<Seen>,
+    /// VNICs that people were told of, that are there, and whose attachments are not listed.
+    pub unlisted: BTreeSet<Ocid>,
     /// The subnets that were asked for, as far as they can be seen.
     pub subnets: BTreeMap<Ocid, Subnet>,
 }
@@ -83,7 +90,13 @@ impl Observed {
     /// An instance of which nothing is to be seen.
     #[must_use]
     pub const fn not_seen() -> Self {
-        Self { machine: Machine::NotSeen, compartment: None, attachments: Vec::new(), subnets: BTreeMap::new() }
+        Self {
+            machine: Machine::NotSeen,
+            compartment: None,
+            attachments: Vec::new(),
+            unlisted: BTreeSet::new(),
+            subnets: BTreeMap::new(),
+        }
     }
 }
 
@@ -144,8 +157,16 @@ pub struct Question<'a> {
     pub ipv6: bool,
     /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
     pub present: &'a HashSet<Uid>,
+    /// The VNICs that people were told of.
+    pub told: &'a BTreeSet<Ocid>,
     /// Attachments that were found to be others'.
     pub foreign: &'a HashSet<Ocid>,
+}
+
+/// The VNICs that people were told of, by these objects' statuses.
+#[must_use]
+pub fn told_vnics(objects: &[Arc<Object>]) -> BTreeSet<Ocid> {
+    objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
 }
 
 /// Reads it.
@@ -173,8 +194,17 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     if has_primary(state) && !attachments.iter().any(Seen::may_be_primary) {
         return Err(Unread::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
     }
+    let mut unlisted = question.told.clone();
+    for seen in &attachments {
+        seen.attachment.vnic_id.as_ref().map(|id| unlisted.remove(id));
+    }
+    for id in std::mem::take(&mut unlisted) {
+        if visible(cloud.vnic(&id).await)?.is_some_and(|vnic| is_there(vnic.value.lifecycle_state)) {
+            unlisted.insert(id);
+        }
+    }
     let machine = Machine::There { state, shape, most };
-    Ok(Observed { machine, compartment: Some(compartment_id), attachments, subnets })
+    Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets })
 }
 
 async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {
@@ -211,6 +241,10 @@ async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance)
     let shapes = cache.shapes(cloud, &instance.compartment_id).await?;
     let shape = shapes.iter().find(|shape| shape.shape == instance.shape);
     Ok(shape.and_then(|shape| shape.vnics_for(config.and_then(|config| config.ocpus))))
+}
+
+const fn is_there(state: VnicState) -> bool {
+    matches!(state, VnicState::Provisioning | VnicState::Available)
 }
 
 /// Whether an instance in this state has its primary VNIC for sure: it comes while it is made, and goes before it is gone.

@@ -141,9 +141,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         plan.waits = true;
         return case.as_told();
     }
-    if case.is_missing() && case.remembered.absent_for < wanted.proof {
-        // A list that is behind is no reason to attach another, nor to say anything new.
-        plan.waits = true;
+    if case.is_missing() && (case.remembered.absent_for < wanted.proof || case.is_unlisted) {
+        // A list that is behind is no reason to attach another, nor to say anything new. One that stays so is asked for ever
+        // more seldom.
+        plan.waits |= case.remembered.absent_for < wanted.proof;
+        plan.unseen = true;
         return case.as_told();
     }
     if case.outlived_tokens(wanted.clock) && !case.is_listed_gone() && case.remembered.unlisted_for < wanted.proof {

@@ -18,16 +18,20 @@ pub(super) struct Case<'a> {
     pub(super) name: String,
     pub(super) uid: Uid,
     pub(super) seen: Vec<&'a Seen>,
+    /// Whether the VNIC that people were told of is there although no list has it.
+    pub(super) is_unlisted: bool,
     pub(super) remembered: Remembered,
 }
 
 impl<'a> Case<'a> {
     pub(super) fn of(wanted: &Wanted<'_>, observed: &'a Observed, object: &'a VnicAttachment) -> Self {
         let uid = object.uid().unwrap_or_default();
+        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         Self {
             object,
             name: object.name_any(),
             seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
+            is_unlisted: told.is_some_and(|id| observed.unlisted.contains(id)),
             remembered: wanted.remembered.get(&uid).cloned().unwrap_or_default(),
             uid,
         }

@@ -91,10 +91,13 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
 /// None is listed. That is proof when the very VNIC that was taken off is listed as DETACHED; else another may have been asked
 /// for a moment ago, by a process that is no more, and is not listed yet.
 fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
-    if case.has_finalizer() && !case.was_taken_off() && case.remembered.absent_for < wanted.proof {
-        plan.waits = true;
-        let message = "no VNIC of it is listed; a second look will tell that none is being made";
-        return Verdict::without_vnic(Reason::Detaching, message);
+    let is_early = case.remembered.absent_for < wanted.proof;
+    if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
+        plan.waits |= is_early;
+        plan.unseen = true;
+        let message = "no VNIC of it is listed; further looks will tell that none is there or being made";
+        let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
+        return Verdict { facts, ..Verdict::without_vnic(Reason::Detaching, message) };
     }
     let_go(case, plan)
 }

@@ -115,3 +115,21 @@ async fn a_vnic_that_was_never_seen_is_known_by_the_list() {
     scene.settle().await;
     assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_is_shown_is_there_however_many_lists_lack_it() {
+    let mut scene = Scene::with(6);
+    scene.wants("a");
+    scene.settle().await;
+    let written = scene.statuses();
+    scene.restart_as("a-day-later");
+    scene.cloud.hide(&scene.live()[0].id, 20);
+    for look in 0..20 {
+        let next = scene.look().await;
+        assert_eq!(matches!(next, Next::Soon(_)), look < 3, "then it is polled no more: {next:?}");
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written), "nothing is said of it either");
+    scene.settle().await;
+    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (1, 1));
+}

@@ -243,3 +243,21 @@ async fn that_none_was_listed_before_one_was_asked_for_is_no_proof() {
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len()), (false, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_shown_is_not_gone_however_many_lists_lack_it() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.restart();
+    scene.cloud.hide(&scene.live()[0].id, 20);
+    for look in 0..20 {
+        let next = scene.look().await;
+        assert_eq!(matches!(next, Next::Soon(_)), look < 3, "then it is polled no more: {next:?}");
+        assert!(scene.exists("a"));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
+}
