@@ -4,6 +4,7 @@
 
 mod at_rest;
 mod chaos;
+mod crowd;
 mod forgotten;
 mod leases;
 mod life;
