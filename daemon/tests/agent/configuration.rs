@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use netlink::nft;
 use oke_node_agent::args::DEFAULT_CONFIG;
 use serde_json::Value;
 
@@ -188,6 +189,41 @@ fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
     wait_for("another MTU", || conflist().contains("\"mtu\": 8500"), || format!("{}\n{}", conflist(), agent.log()));
     deliver(&node, 4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
     wait_for("another chain", || conflist().contains("\"bandwidth\""), || format!("{}\n{}", conflist(), agent.log()));
+}
+
+#[test]
+fn what_decides_whose_the_pod_network_is_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured(&node, "LOG_LEVEL=info\n");
+    let decided = || {
+        let told = agent.events("pod_network.decided").pop().unwrap();
+        (told["install"].as_bool().unwrap(), told["decided_by"].as_str().unwrap().to_owned())
+    };
+    for (version, (text, install, by)) in (2..).zip([
+        ("POD_NETWORK=none\n", false, "setting"),
+        ("POD_NETWORK=vcn-native\n", true, "setting"),
+        ("SIGNAL_NODE_LABEL=false\n", false, "node-label"),
+        ("SIGNAL_NODE_LABEL=true\n", true, "node-label"),
+        ("SIGNAL_FLANNEL_DAEMONSET=present\nPOD_NETWORK=vcn-native\n", true, "setting"),
+    ]) {
+        deliver(&node, version, text);
+        wait_for(text, || decided() == (install, by.to_owned()), || agent.log());
+    }
+}
+
+#[test]
+fn whether_pods_may_spoof_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured(&node, "PODS_MAY_SPOOF=deny\n");
+    let rules = || {
+        let table = node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
+        table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let checked = rules();
+    deliver(&node, 2, "PODS_MAY_SPOOF=allow\n");
+    wait_for("the check to go", || (1..checked.len()).contains(&rules().len()), || agent.log());
+    deliver(&node, 3, "PODS_MAY_SPOOF=deny\n");
+    wait_for("the check to be back", || rules() == checked, || agent.log());
 }
 
 #[test]
