@@ -19,6 +19,7 @@ use crate::npn::{Answer, NativePodNetworks};
 use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
+use crate::vnics_seen::VnicsSeen;
 use crate::world::{World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
@@ -61,7 +62,8 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     outlets: Outlets,
 ) {
     let Outlets { worlds, plugged, published, mut oke_cni } = outlets;
-    let mut world = World::default();
+    let mut seen = VnicsSeen::new(&configurations.borrow().settings.data_dir);
+    let mut world = remembered(&mut seen);
     let mut eager = 0u32;
     let mut unsettled = 0u32;
     // At the start, whose the pod network is shall not be decided without it.
@@ -76,6 +78,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         patience = Duration::ZERO;
         world.oke_daemonset = known.ok().flatten().unwrap_or(world.oke_daemonset);
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
+        remember(&mut seen, &world);
         worlds.send_replace(world.clone());
         let pause = match unsettled {
             0 => jittered(settings.resync, chance()),
@@ -102,6 +105,23 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         if heard.get() {
             eager = EAGER - 1;
         }
+    }
+}
+
+/// The world as an agent before this one left it.
+pub(crate) fn remembered(seen: &mut VnicsSeen) -> World {
+    let vnics = seen.read().unwrap_or_else(|error| {
+        tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
+        Vec::new()
+    });
+    World::remembering(vnics)
+}
+
+fn remember(seen: &mut VnicsSeen, world: &World) {
+    // Until the first list, what is on disk is all that is known.
+    let Some((_, secondary)) = world.vnics().split_first() else { return };
+    if let Err(error) = seen.note(secondary) {
+        tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
     }
 }
 
@@ -149,6 +169,13 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
+    if let Some(instance) = &world.instance.value {
+        match npns.mine(&instance.id).await {
+            Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
+            Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
+        }
+    }
+    // Last, for the NativePodNetwork may name a VNIC that is not listed.
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
     let macs = LazyCell::new(Host::macs);
     let npn = world.npn.value.clone().flatten();
@@ -159,10 +186,4 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         Some(_) => npn_vnic(npn.as_ref(), &vnic.id).is_some(),
     };
     world.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
-    if let Some(instance) = &world.instance.value {
-        match npns.mine(&instance.id).await {
-            Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
-            Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
-        }
-    }
 }

@@ -64,6 +64,7 @@ pub mod suspects;
 pub mod transitions;
 pub mod usage;
 pub mod verbs;
+pub mod vnics_seen;
 pub mod wake;
 pub mod world;
 

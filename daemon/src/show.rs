@@ -28,6 +28,7 @@ use crate::run::Exit;
 use crate::settings::Settings;
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
+use crate::vnics_seen::VnicsSeen;
 use crate::world::World;
 
 /// A person waits for it.
@@ -169,7 +170,7 @@ fn in_json(value: &impl Serialize) -> anyhow::Result<String> {
 pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
-    let mut world = World::default();
+    let mut world = gather::remembered(&mut VnicsSeen::new(&settings.data_dir));
     let npns = Source::at_hand(settings);
     runtime.block_on(gather::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
     let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;

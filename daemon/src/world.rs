@@ -30,6 +30,8 @@ pub struct World {
     missing: BTreeMap<Ocid, Instant>,
     /// Those of them that are kept beyond the grace.
     held: BTreeSet<Ocid>,
+    /// Secondary VNICs that an agent before this one knew, and that this one has not seen yet.
+    remembered: Vec<Vnic>,
     /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
     primary: Option<Ocid>,
 }
@@ -87,6 +89,13 @@ pub fn lacks_primary(listed: &[Vnic], way_out: MacAddr, links: &[MacAddr]) -> bo
 }
 
 impl World {
+    /// Nothing yet but the secondary VNICs that an agent before this one knew: where they are `held`, they are known again
+    /// although the first lists are short.
+    #[must_use]
+    pub fn remembering(vnics: Vec<Vnic>) -> Self {
+        Self { remembered: vnics, ..Self::default() }
+    }
+
     /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
     /// may be short for a moment and taking a VNIC down takes its pods' network down; and after it for as long as it is
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
@@ -101,7 +110,13 @@ impl World {
     ) {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
-            let before = self.vnics.value.take().unwrap_or_default();
+            let mut before = self.vnics.value.take().unwrap_or_default();
+            // What was remembered may be of another year.
+            let remembered = std::mem::take(&mut self.remembered).into_iter();
+            let remembered = remembered.filter(|old| !listed.iter().chain(&before).any(|new| new.id == old.id));
+            let (here, gone) = remembered.partition::<Vec<_>, _>(|vnic| is_held(vnic));
+            self.remembered = gone;
+            before.extend(here);
             let (mut missing, mut held) = (BTreeMap::new(), BTreeSet::new());
             for vnic in before.into_iter().filter(|old| !listed.iter().any(|new| new.id == old.id)).collect::<Vec<_>>()
             {

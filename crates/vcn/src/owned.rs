@@ -59,6 +59,9 @@ pub const CONFLIST_FILE: &str = "05-vcn-native.conflist";
 /// The NativePodNetwork as the agent last saw it at the API server, in the directory that outlives a boot.
 pub const NPN_COPY_FILE: &str = "nativepodnetwork-seen.json";
 
+/// The secondary VNICs as the agent last knew them, in the directory that outlives a boot.
+pub const VNICS_COPY_FILE: &str = "vnics-seen.json";
+
 /// What the agent told by events of Kubernetes and is not over, in the directory that outlives a boot.
 pub const TOLD_FILE: &str = "told.json";
 

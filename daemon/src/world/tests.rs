@@ -75,6 +75,23 @@ fn a_vnic_whose_entry_cannot_be_used_stays_as_it_was_known_and_nothing_is_made_o
 }
 
 #[test]
+fn a_vnic_of_an_agent_before_is_known_where_it_is_held_and_as_soon_as_it_is() {
+    let (alone, now) = (vm_vnics()[..1].to_vec(), Instant::now());
+    let mut world = World::remembering(vm_vnics()[1..].to_vec());
+    world.absorb_vnics(Err("status 503".into()), GRACE, now, |_| true);
+    assert_eq!(world.vnics(), [], "it is no answer");
+    world.absorb_vnics(listed(alone.clone()), GRACE, now, |_| false);
+    assert_eq!(ids(&world), ["primary"]);
+    world.absorb_vnics(listed(alone), GRACE, now, |_| true);
+    assert_eq!(ids(&world), ["primary", "pods"]);
+    assert_eq!(world.primary(), Some(&vm_vnics()[0].id));
+    let changed = vec![vm_vnics()[0].clone(), Vnic { mac: fixture::mac(0x55), ..vm_vnics()[1].clone() }];
+    let mut world = World::remembering(vm_vnics());
+    world.absorb_vnics(listed(changed.clone()), GRACE, now, |_| true);
+    assert_eq!(world.vnics(), changed, "what is listed counts");
+}
+
+#[test]
 fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
     let (mut world, start) = (World::default(), Instant::now());
     world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);

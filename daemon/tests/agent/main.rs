@@ -26,6 +26,7 @@ mod pod_network;
 mod pods;
 mod program;
 mod records;
+mod remembered;
 mod router_advertisements;
 mod running;
 mod socket;

@@ -15,8 +15,15 @@ const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.
 const STATE_WHOLE: [&str; 5] = ["allocations", "allocations.lock", "attachments.lock", "agent.lock", "telemetry.sock"];
 
 /// Ours in the data directory, in the same manner. The NativePodNetwork that an operator put there is his.
-const DATA: [&str; 6] =
-    ["installer.json", "tables.json", vcn::NPN_COPY_FILE, vcn::TOLD_FILE, settings_before::FILE, drop_ins::FILE];
+const DATA: [&str; 7] = [
+    "installer.json",
+    "tables.json",
+    vcn::NPN_COPY_FILE,
+    vcn::VNICS_COPY_FILE,
+    vcn::TOLD_FILE,
+    settings_before::FILE,
+    drop_ins::FILE,
+];
 
 /// Forgets it all. The directories themselves go too, unless they are mount points or hold something else. Copies of
 /// what was there before us go before the record that names them: where they are without one, a person is asked, and what was

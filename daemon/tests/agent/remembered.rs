@@ -1,0 +1,53 @@
+//! What an agent knows of VNICs that it never saw listed: the one before it did.
+
+use serde_json::Value;
+use vcn::Family;
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, wait_for};
+use crate::pod::Pod;
+
+/// What pods and the host live by.
+fn network(node: &Node) -> (Vec<String>, [Vec<String>; 2], Value) {
+    let routes = [1000, 1001].map(|table| node.routes(Family::Ipv4, table));
+    (node.rules(Family::Ipv4), routes, node.pools()["vnics"].clone())
+}
+
+#[test]
+fn an_agent_that_starts_while_the_list_is_short_serves_the_vnics_that_are_here() {
+    let node = dual_stack_node();
+    node.plug("ens6", 34);
+    // The second is nobody's but the host's: no NativePodNetwork names it.
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    let before = network(&node);
+    assert_eq!(before.1.clone().map(|routes| routes.len()), [2, 2]);
+    drop(agent);
+
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    wait_for("the reason", || node.conditions() == ["VnicNotListed"; 2], || agent.log());
+    let asked = node.metadata.asked();
+    // The grace is one second.
+    wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());
+    assert_eq!(network(&node), before, "{}", agent.log());
+    pod.wait_connected();
+    Pod::add(&node, "b").wait_connected();
+
+    // One that went meanwhile is not remembered.
+    drop(agent);
+    node.on(|socket| {
+        let index = socket.index_of(&"ens6".parse().unwrap()).unwrap();
+        socket.delete_link(index).unwrap();
+    });
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let gone = || !node.rules(Family::Ipv4).iter().any(|rule| rule.ends_with("1001"));
+    wait_for("what is left of it to go", gone, || agent.log());
+    pod.wait_connected();
+}
