@@ -258,13 +258,16 @@ fn a_damaged_record_is_set_aside_named_and_costs_nothing() {
 fn plugins_that_hang_are_waited_for_together_and_left_out() {
     let node = Node::new();
     for name in ["portmap", "bandwidth", "tuning", "vnic-attach"] {
-        node.executable(&format!("bin/{name}"), "#!/bin/sh\nexec sleep 1000\n");
+        // In the container there is no other program that would wait: opening a pipe does, until somebody writes.
+        node.executable(&format!("bin/{name}"), "#!/bin/sh\nread line <${0%/*}/pipe\n");
     }
+    nix::unistd::mkfifo(&node.path("bin/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let took = || {
         let begun = std::time::Instant::now();
         let (code, text) = node.run(&["--node-label=true", "--usable", "--chain=portmap,bandwidth,tuning,vnic-attach"]);
         assert_eq!(code, 0, "{text}");
         assert_eq!(text.matches("[plugin-unanswered]").count(), 4, "{text}");
+        assert_eq!(text.matches("no answer within 2s").count(), 4, "{text}");
         assert_eq!(kinds(&node), ["vcn-native"]);
         begun.elapsed()
     };
