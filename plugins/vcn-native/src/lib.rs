@@ -16,7 +16,6 @@ mod conf;
 mod del;
 mod failure;
 mod gc;
-mod heap;
 mod node;
 mod report;
 mod status;
@@ -24,7 +23,6 @@ mod unsupported;
 
 pub use conf::Conf;
 pub use failure::code;
-pub use heap::Heap;
 
 use cni::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Plugin, Refusal, StatusRequest};
 

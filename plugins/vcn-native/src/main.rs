@@ -10,10 +10,11 @@ use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
 use std::process::ExitCode;
 
-use vcn_native::Heap;
+use dlmalloc::GlobalDlmalloc;
 
+/// musl's own asks the kernel for every few pages, a tenth of an ADD.
 #[global_allocator]
-static HEAP: Heap = Heap::new();
+static HEAP: GlobalDlmalloc = GlobalDlmalloc;
 
 #[expect(unsafe_code, reason = "the C library knows it by this name; no other function of the program has it")]
 #[unsafe(no_mangle)]

@@ -26,7 +26,8 @@ pub struct Args {
     /// Our plugin, as it is shipped
     #[arg(long, default_value = ".build/bin/vcn-native", value_name = "PROGRAM")]
     pub plugin: PathBuf,
-    /// Another build of our plugin, to see what a change brings
+    /// Another build of our plugin, to see what a change brings. Once more with both in the other's place: the first has
+    /// three lanes, which keeps it warm, and looks better by a twentieth
     #[arg(long, value_name = "PROGRAM")]
     pub rival: Option<PathBuf>,
     /// The program that only makes the netlink calls, built as the plugin is
