@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -16,9 +14,6 @@ use crate::error::{Cause, Result};
 
 /// The calling *thread's* namespace; `/proc/self` would be the main thread's.
 const CURRENT: &str = "/proc/thread-self/ns/net";
-
-/// Opens the namespace that a socket is in.
-const SIOCGSKNS: u64 = 0x894c;
 
 /// An open network namespace. It lives at least as long as this.
 #[derive(Debug)]
@@ -37,8 +32,8 @@ impl Home {
     /// # Errors
     /// When `/proc` is not mounted.
     pub fn of_this_thread() -> Result<Self> {
-        let file = current().or_else(|_| Ok(OpenOptions::new().read(true).open(CURRENT)?.into()));
-        Ok(Self(file.map_err(|cause: Cause| cause.during("open network namespace", CURRENT))?))
+        let file = OpenOptions::new().read(true).open(CURRENT);
+        Ok(Self(file.map_err(|error| Cause::from(error).during("open network namespace", CURRENT))?.into()))
     }
 }
 
@@ -185,19 +180,6 @@ impl AsFd for Netns {
 fn is_network(file: &File) -> bool {
     // SAFETY: NS_GET_NSTYPE takes no argument and the descriptor is open.
     unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE as _) == libc::CLONE_NEWNET }
-}
-
-/// The calling thread's namespace, by a socket in it: what is looked up in /proc for the first time in a process's life costs
-/// a hundredth of an ADD.
-#[expect(unsafe_code, reason = "no crate wraps SIOCGSKNS")]
-fn current() -> Result<OwnedFd, Cause> {
-    let socket = UnixDatagram::unbound()?;
-    // SAFETY: it takes no argument and the descriptor is open.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as _) } {
-        -1 => Err(io::Error::last_os_error().into()),
-        // SAFETY: the kernel has just made it, for us.
-        descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-    }
 }
 
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, Cause> + Send) -> Result<T, Cause> {

@@ -84,12 +84,11 @@ fn an_add_that_is_slow_keeps_its_address_however_long_it_takes() {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let (slow, other) = (Pod::new("slow"), Pod::new("other"));
-    // With an empty record the second socket would be the one that looks whether it was lost. The first is asked which
-    // namespace is the plugin's own.
+    // With an empty record the first socket would be the one that looks whether it was lost.
     node.add(&other);
     node.del(&other);
     // Long enough for what is done here meanwhile on a busy machine.
-    let add = node.start_by(injected("socket", "delay_enter=6000000:when=2"), "ADD", &slow, &node.conf("1.0.0"));
+    let add = node.start_by(injected("socket", "delay_enter=6000000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
     assert!(within(PATIENCE, || node.allocations().allocations.len() == 1));
     change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
     assert!(acts(&node, &slow), "the lease ran out, the ADD goes on");
