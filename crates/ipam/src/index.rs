@@ -66,19 +66,17 @@ impl Allocations {
         let mut index = Vec::with_capacity((elements + 8) * USUAL_LENGTH);
         // Nothing in the lists needs an escape.
         index.extend_from_slice(b"{\"held\":\"");
-        let mut separator = Separator::default();
         for other in &self.others {
-            separator.before(&mut index);
+            separate(&mut index);
             hold(&mut index, &other.name, other.addresses.iter().copied());
         }
         for held in &self.allocations {
-            separator.before(&mut index);
+            separate(&mut index);
             hold(&mut index, &name_of(&held.key), held.addresses.iter().map(|assigned| assigned.address));
         }
         index.extend_from_slice(b"\",\"freed\":\"");
-        let mut separator = Separator::default();
         for freed in &self.freed {
-            separator.before(&mut index);
+            separate(&mut index);
             free(&mut index, freed);
         }
         index.extend_from_slice(b"\"");
@@ -104,18 +102,10 @@ impl<'de> Deserialize<'de> for Allocations {
     }
 }
 
-/// A space between elements.
-#[derive(Default)]
-struct Separator {
-    needed: bool,
-}
-
-impl Separator {
-    fn before(&mut self, index: &mut Vec<u8>) {
-        if self.needed {
-            index.push(b' ');
-        }
-        self.needed = true;
+/// A space between elements; none after the quote that a list begins with.
+fn separate(index: &mut Vec<u8>) {
+    if index.last() != Some(&b'"') {
+        index.push(b' ');
     }
 }
 
