@@ -149,7 +149,10 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     }
                     Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
                     Kind::Conflict | Kind::Changed if !self.stale.contains(&step.object) => Failure::Old(Some(said)),
-                    Kind::Limit | Kind::Invalid if matches!(step.action, Action::CreateAddresses(..)) => {
+                    // Which right several at once take is written nowhere (docs/iam.md): it may be another than one at a time takes.
+                    Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden
+                        if matches!(step.action, Action::CreateAddresses(..)) =>
+                    {
                         outcome.refused_bulks.insert(step.object.clone());
                         Failure::Cloud(said)
                     }

@@ -3,7 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox::{ApiFault, ApiFaultKind, OciSettings};
+use api::VnicAttachment;
+use sandbox::Operation::{
+    AttachVnic, BulkCreateAddresses, CreateAddress, DeleteAddress, DetachVnic, GetInstance, GetSubnet, GetVnic,
+    ListAddresses, ListVnicAttachments, UpdateVnic,
+};
+use sandbox::{ApiFault, ApiFaultKind, OciSettings, Operation};
 use serde_json::json;
 
 use crate::scene::{Scene, reason};
@@ -27,13 +32,50 @@ fn size() -> Size {
     }
 }
 
-/// A tenth is refused for being too many, a twentieth fails, and of that a part after it was done.
+/// What is refused of each operation besides, and how much of it. All of it passes: who asks again later is answered.
+const REFUSALS: [(&[Operation], u16, &str, f64); 6] = [
+    // Somebody else's change of the instance is under way.
+    (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress, DeleteAddress], 409, "IncorrectState", 0.05),
+    // The same as the service has called it, too ("is currently being modified, try again later"): no blind repetition.
+    (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress, BulkCreateAddresses], 409, "Conflict", 0.04),
+    (&[AttachVnic, CreateAddress, BulkCreateAddresses], 409, "NotAuthorizedOrResourceAlreadyExists", 0.02),
+    (&[UpdateVnic], 412, "NoEtagMatch", 0.30),
+    // Nobody took it away, and the policy is there.
+    (&[GetInstance, ListVnicAttachments, GetVnic, GetSubnet, ListAddresses], 404, "NotAuthorizedOrNotFound", 0.01),
+    (&[AttachVnic, DetachVnic, UpdateVnic, CreateAddress], 404, "NotAuthorizedOrNotFound", 0.02),
+];
+
+/// A tenth is refused for being too many, a twentieth fails or is not answered, and of that most after it was done.
 fn bad_weather(scene: &Scene) {
     scene.cloud.inject(ApiFault::refuse(429, "TooManyRequests").share(0.10));
     scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").share(0.02));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::FailAfterwards).share(0.02));
-    scene.cloud.inject(ApiFault::new(ApiFaultKind::LoseAnswer).share(0.01));
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::LoseRequest).share(0.01));
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::LoseAnswer).share(0.02));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_millis(200))).share(0.05));
+    // Longer than a lease: who waits for it is seldom the one that works when it comes.
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_millis(1500))).share(0.01));
+    for (operations, status, code, share) in REFUSALS {
+        for operation in operations {
+            scene.cloud.inject(ApiFault::refuse(status, code).of(*operation).share(share));
+        }
+    }
+}
+
+/// Each sort of weather was there. The rarest is expected fifteen times: chance alone leaves none out.
+fn assert_weather(scene: &Scene) {
+    const WRITES: [Operation; 6] =
+        [AttachVnic, DetachVnic, UpdateVnic, CreateAddress, BulkCreateAddresses, DeleteAddress];
+    const READS: [Operation; 5] = [GetInstance, ListVnicAttachments, GetVnic, GetSubnet, ListAddresses];
+    let answered = |operations: &[Operation], status| -> u64 {
+        operations.iter().map(|operation| scene.cloud.answered(*operation, status)).sum()
+    };
+    // 0: the connection broke.
+    for status in [0, 404, 429, 500, 503] {
+        assert_ne!(answered(&READS, status) + answered(&WRITES, status), 0, "none was answered with {status}");
+    }
+    assert_ne!(answered(&WRITES, 409), 0);
+    assert_ne!(answered(&[UpdateVnic], 412), 0);
 }
 
 /// Two controllers, of which one is killed after each `life`, until something is so.
@@ -88,12 +130,22 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     }
     let wanted = usize::try_from(size.instances * size.each).unwrap();
     let began = Instant::now();
+    // People change their minds about what was asked for already: the same token goes with another body.
+    let mut unchanged: Vec<String> = scene.all().await.into_iter().filter_map(|object| object.metadata.name).collect();
     let kills = killed_until(&scene, &size, "all are ready", async || {
         let all = scene.all().await;
-        all.iter().filter(|object| reason(object) == "Ready").count() == wanted
+        let begun =
+            |name: &String| all.iter().any(|it| it.metadata.name.as_ref() == Some(name) && !reason(it).is_empty());
+        if let Some(place) = unchanged.iter().position(begun) {
+            scene.change(&unchanged.swap_remove(place), json!({ "freeformTags": { "mind": "changed" } })).await;
+        }
+        unchanged.is_empty() && all.iter().filter(|object| is_ready(object)).count() == wanted
     })
     .await;
     println!("{wanted} attached in {:?}, {kills} kills", began.elapsed());
+    let changed =
+        scene.cloud.attachments().into_iter().filter(|it| it.state == "ATTACHED" && it.tags.contains_key("mind"));
+    assert_eq!(changed.count(), wanted);
     scene.assert_exact().await;
     let nodes = (0..size.instances).map(|number| scene.vcn.node(&format!("node-{number}")).unwrap());
     let vnics: Vec<sandbox::Vnic> = nodes.flat_map(|node| node.vnics()).collect();
@@ -110,4 +162,11 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     let kills = killed_until(&scene, &size, "all are gone", async || scene.all().await.is_empty()).await;
     println!("{wanted} detached in {:?}, {kills} kills", began.elapsed());
     assert_eq!(scene.vnics(), Vec::<String>::new());
+    assert_weather(&scene);
+}
+
+/// Ready as it is asked for now.
+fn is_ready(object: &VnicAttachment) -> bool {
+    let seen = object.status.as_ref().and_then(|status| status.observed_generation);
+    reason(object) == "Ready" && seen == object.metadata.generation
 }

@@ -12,6 +12,14 @@ const CALLS: [&str; 2] = [include_str!("../src/calls.rs"), include_str!("../src/
 const WORKLOAD: &str = include_str!("../src/auth/workload.rs");
 const AGENT: &str = include_str!("../../../daemon/src/args.rs");
 const CONTROLLER: &str = include_str!("../../../controller/src/args.rs");
+/// Each with the address that the program of that name listens on.
+const MANIFESTS: [(&str, &str); 5] = [
+    ("agent", include_str!("../../../manifests/daemonset.yaml")),
+    ("controller", include_str!("../../../manifests/controller.yaml")),
+    ("", include_str!("../../../manifests/uninstall.yaml")),
+    ("", include_str!("../../../manifests/patches/takeover.yaml")),
+    ("", include_str!("../../../manifests/patches/uninstall-drop-ins.yaml")),
+];
 
 type Words<'a> = BTreeSet<&'a str>;
 
@@ -86,6 +94,23 @@ fn every_port_is_the_one_that_the_programs_use() {
     let [(_, agent), (_, controller)] = listen;
     row(["kubelet", listen[0].0, &format!("{agent} (agent), {controller} (controller)")]);
     assert_eq!(table.lines().skip(2).count(), 6, "no other row");
+}
+
+#[test]
+fn every_port_of_the_manifests_is_the_one_of_the_row_for_kubelets() {
+    let row = PAGE.lines().find(|line| line.starts_with("| kubelet |")).unwrap();
+    for (program, manifest) in MANIFESTS {
+        let lines = manifest.lines().map(|line| line.split('#').next().unwrap());
+        // Also `containerPort:`, `hostPort:`, `port:` of a Service, and ports that are settings.
+        let ports = lines.filter(|line| line.to_lowercase().contains("port:") || line.contains("LISTEN"));
+        let ports: Vec<&str> = ports.collect();
+        assert_eq!(ports.is_empty(), program.is_empty(), "{ports:?}");
+        for line in ports {
+            let (host, port) = (line.split("host: ").nth(1).unwrap(), line.split("port: ").nth(1).unwrap());
+            let [host, port] = [host, port].map(|text| text.split(',').next().unwrap());
+            assert!(row.contains(&format!("| {host} |")) && row.contains(&format!("{port} ({program})")), "{line}");
+        }
+    }
 }
 
 #[test]
