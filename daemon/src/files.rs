@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use installer::Snapshot;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use resident::readable::{Readable, drain};
 
-use crate::identity::Snapshot;
 use crate::npn;
 use crate::pass::Pass;
 use crate::settings::Settings;

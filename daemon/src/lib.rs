@@ -43,7 +43,6 @@ pub mod files;
 mod fixture;
 pub mod gather;
 pub mod host;
-pub mod identity;
 pub mod interference;
 mod listening;
 pub mod metrics;

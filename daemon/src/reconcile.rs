@@ -27,6 +27,7 @@ use datapath::host::HostVnic;
 use installer::SettingChange;
 use ipam::{BootId, BootTime, Pools, Store};
 use resident::logging::chain;
+use tokio::sync::Notify;
 
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
@@ -56,6 +57,8 @@ pub struct Reconciler {
     /// `None` until the file was read.
     slots: Option<Slots>,
     installation: installation::Installation,
+    /// Told when a plugin answered for whom a pass did not wait.
+    answered: Arc<Notify>,
     pods: pods::Pods,
     dead: dead::Dead,
     orphans: orphans::Orphans,
@@ -84,6 +87,8 @@ impl Reconciler {
     /// When not even the boot id can be had.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
+        let answered = Arc::new(Notify::new());
+        let told = answered.clone();
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
@@ -99,7 +104,8 @@ impl Reconciler {
             devices: Devices::default(),
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
-            installation: installation::Installation::default(),
+            installation: installation::Installation::new(move || told.notify_one()),
+            answered,
             failed: Vec::new(),
             since: Instant::now(),
             misconfigured: Vec::new(),
@@ -116,6 +122,12 @@ impl Reconciler {
         self.interference.allow(settings.may_write_drop_ins);
         self.settings = settings;
         self.misconfigured = conditions;
+    }
+
+    /// Told when a plugin has answered which versions it speaks, and another pass would know more.
+    #[must_use]
+    pub fn answered(&self) -> Arc<Notify> {
+        self.answered.clone()
     }
 
     /// A directory of ours or of the runtime's that somebody removed or moved away, or put another in the place of. Ours may be

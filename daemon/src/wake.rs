@@ -67,6 +67,7 @@ impl Loop {
         let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
         let mut configurations = self.configurations;
         let mut settings = configurations.borrow_and_update().settings.clone();
+        let answered = reconciler.answered();
         let mut since = Since::default();
         let mut events = Listening::begin("kernel", chance, Events::open);
         let mut nft = Listening::begin("nft", chance, Nft::open);
@@ -121,6 +122,7 @@ impl Loop {
             cause = loop {
                 tokio::select! {
                     () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },
+                    () = answered.notified() => break Cause::Retry,
                     changed = worlds.changed() => {
                         if changed.is_err() {
                             return Ok(());

@@ -5,6 +5,7 @@
 //!   args ─▶ settings ─┐                         document, merge (others' texts)
 //!   signals ──────────┼─▶ decision ─▶ plan (pure) ─▶ apply ─▶ report
 //!   disk ─▶ observed ─┤                                │
+//!   answers (VERSION) ┤                                │
 //!   record ───────────┘◀──── what we did ──────────────┴─▶ place (atomic files)
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! restart. What others put into our configuration stays; of others' files only that one is written which a setting names
 //! for `vnic-attach` to be chained into. [`uninstall`] takes everything back, and [`departure`] says when that is meant.
 
+mod answers;
 mod apply;
 mod args;
 mod conf_json;
@@ -28,6 +30,7 @@ mod error;
 mod exclusive;
 #[cfg(test)]
 mod fixture;
+mod identity;
 mod merge;
 mod observed;
 mod occupants;
@@ -43,11 +46,13 @@ mod signals;
 mod uninstall;
 mod versions;
 
+pub use answers::Answers;
 pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs, Witnesses};
 pub use decision::{Decision, Here, decide};
 pub use digest::Digest;
 pub use entry::{Entry, EntryError};
 pub use error::Error;
+pub use identity::{Identity, Snapshot};
 use observed::Observed;
 pub use observed::{ConfFile, Contents};
 pub use occupants::Occupants;

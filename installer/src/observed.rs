@@ -16,7 +16,7 @@ pub(crate) use conf_text::{At, ConfText};
 
 use crate::record::Record;
 use crate::versions::Answer;
-use crate::{Error, Settings, place};
+use crate::{Answers, Error, Settings, place};
 
 /// A temporary file this old belongs to an installer that was killed; a living one needs a second or two.
 const STALE_AFTER: Duration = Duration::from_secs(600);
@@ -53,6 +53,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) alone: bool,
     /// What we did before.
     pub(crate) record: &'a Record,
+    /// What is known of plugins.
+    pub(crate) answers: &'a Answers,
 }
 
 impl Observed {
@@ -99,12 +101,12 @@ impl Observed {
         }
         let (conflist, chain) = if scope.install {
             let conflist = at(vcn::CONFLIST_FILE);
-            let chain = binaries::chain(settings, conflist.file());
+            let chain = binaries::chain(settings, conflist.file(), scope.answers);
             (conflist, chain)
         } else {
             (At::Nothing, Vec::new())
         };
-        let guest = guest_wanted.then(|| binaries::guest(settings));
+        let guest = guest_wanted.then(|| binaries::guest(settings, scope.answers));
         Self { conf_files, conflist, missing_directories: missing, binaries, chain, hosts, guest, stale, failures }
     }
 }

@@ -8,20 +8,21 @@ use crate::exclusive::Exclusive;
 use crate::observed::{Observed, Scope, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide};
+use crate::{Answers, ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide};
 
 /// So often a configuration is looked at again that others wrote at the same moment.
 const LOOKS: usize = 5;
 
-/// Brings the node to what the settings and signals ask for; `usable` says that a pod could get an address now.
+/// Brings the node to what the settings and signals ask for; `usable` says that a pod could get an address now, `answers`
+/// what is known of plugins.
 ///
 /// On success the binaries are in place where the decision is to install, and so is the configuration once `usable`.
 /// Failures are in the report; what could be done has been done, and another call tries again.
-pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool) -> Report {
+pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, answers: &Answers) -> Report {
     let mut steps = Vec::new();
     let mut looks = 1;
     loop {
-        let mut report = consider(settings, signals, usable, true);
+        let mut report = consider((settings, answers), signals, usable, true);
         let raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         steps.append(&mut report.steps);
         if !raced || looks == LOOKS {
@@ -33,8 +34,8 @@ pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool) -> Report
 }
 
 /// What [`reconcile`] would do, without doing it.
-pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool) -> Report {
-    consider(settings, signals, usable, false)
+pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, answers: &Answers) -> Report {
+    consider((settings, answers), signals, usable, false)
 }
 
 /// Whether the pod network is ours to install, and what decided it. Reads the names and contents of the CNI
@@ -62,7 +63,7 @@ fn decided(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decisi
     decide(settings, signals, Here { pods: &Occupants::look(settings, files), ..here })
 }
 
-fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -> Report {
+fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usable: bool, apply: bool) -> Report {
     let now = SystemTime::now();
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,
@@ -73,7 +74,7 @@ fn consider(settings: &Settings, signals: &Signals, usable: bool, apply: bool) -
     let touches = report.decision.install || settings.chain_into.is_some() || file.path().exists();
     let exclusive = if apply && touches { Exclusive::over(&settings.written_directories()) } else { None };
     let (mut record, damage) = remembered(&mut file, apply);
-    let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record };
+    let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record, answers };
     let observed = Observed::look(settings, files, scope);
     let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
     report.notes = plan.notes;

@@ -11,8 +11,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Keeping;
 use crate::{
-    Args, Command, Options, Removal, Removed, Report, Settings, SettingsError, Status, Uninstall, UninstallArgs,
-    dry_run, reconcile, uninstall,
+    Answers, Args, Command, Options, Removal, Removed, Report, Settings, SettingsError, Status, Uninstall,
+    UninstallArgs, dry_run, reconcile, uninstall,
 };
 
 /// EX_USAGE of sysexits.h: called wrongly.
@@ -50,7 +50,7 @@ fn installed(args: Args) -> anyhow::Result<ExitCode> {
     let Args { options, signals, keeping, usable, dry_run: dry, .. } = args;
     let settings = settings(options, &keeping)?;
     let act = if dry { dry_run } else { reconcile };
-    tell(&act(&settings, &signals.into(), usable))
+    tell(&act(&settings, &signals.into(), usable, &Answers::waited_for()))
 }
 
 fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {

@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// VERSION is one process start; a plugin that takes longer is broken, and the caller has other things to do.
-const DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Between looks at a process that closed its output but has not ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -44,6 +44,8 @@ pub(crate) enum Answer {
     Speaks(BTreeSet<Version>),
     /// It did not answer as it should.
     Refused(String),
+    /// It is being asked, and nothing is known of before.
+    Awaited,
 }
 
 impl Version {

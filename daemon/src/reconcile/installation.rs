@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use installer::{Conflist, Note, Report, Signals};
+use installer::{Answers, Conflist, Note, Report, Signals, Snapshot};
 use resident::logging::chain;
 
 use super::Findings;
+use crate::backoff::chance;
 use crate::condition::{Condition, Reason};
-use crate::identity::Snapshot;
 use crate::pass::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::world::World;
@@ -17,9 +17,11 @@ const THOROUGH: Duration = Duration::from_secs(3600);
 
 /// What the installer was last asked and said. It reads binaries of some MiB and starts each for its versions, so it is not
 /// asked at kernel events, nor as long as all files that it looks at are the same.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Installation {
     last: Option<Last>,
+    /// Plugins are asked beside the passes: one that hangs must not keep a repair.
+    answers: Answers,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,11 @@ struct Last {
 }
 
 impl Installation {
+    /// That of an agent that has just started; `told` is told when another look is worth while.
+    pub(super) fn new(told: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { last: None, answers: Answers::beside(chance, told) }
+    }
+
     /// Whether the pod network of this node is ours. Asked first: where it is not, nothing is touched that pods live by.
     pub(super) fn is_ours(&self, settings: &Settings, world: &World, cause: Cause) -> bool {
         let signals = world.signals(&settings.signals);
@@ -66,8 +73,8 @@ impl Installation {
         }
         let found = looked_at(settings);
         let report = match cause {
-            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable),
-            _ => installer::reconcile(&settings.installer, &signals, usable),
+            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &self.answers),
+            _ => installer::reconcile(&settings.installer, &signals, usable, &self.answers),
         };
         findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report);
@@ -81,8 +88,12 @@ impl Installation {
         };
         if cause != Cause::Preview {
             // A plugin that did not answer may do so the next time.
-            let doubtful =
-                |note: &installer::Note| matches!(note.word(), "plugin-kept" | "plugin-unsure" | "plugin-unanswered");
+            let doubtful = |note: &Note| {
+                matches!(
+                    note,
+                    Note::KeptInChain { .. } | Note::Unsure { .. } | Note::Unanswered { .. } | Note::Awaited { .. }
+                )
+            };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
@@ -130,6 +141,9 @@ fn conditions(report: &Report) -> Vec<Condition> {
         }
         Note::Unanswered { plugin, .. } | Note::KeptInChain { plugin, .. } => {
             Some(Condition::degraded(Reason::PluginUnanswered, note.to_string()).about(plugin))
+        }
+        Note::Awaited { .. } if report.conflist == Conflist::Pending => {
+            Some(Condition::blocking(Reason::Starting, note.to_string()))
         }
         _ => None,
     });

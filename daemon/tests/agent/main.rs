@@ -14,6 +14,7 @@ mod directories;
 mod entries;
 mod files;
 mod flapping;
+mod hanging;
 mod host;
 mod interference;
 mod links;

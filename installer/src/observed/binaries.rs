@@ -4,12 +4,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use super::{ConfText, Contents};
 use crate::entry::{MAIN, OURS, VNIC_ATTACH};
-use crate::versions::{Answer, ask};
-use crate::{Digest, Error, Settings};
+use crate::versions::Answer;
+use crate::{Answers, Digest, Error, Settings};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,8 +66,8 @@ pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Err
     names.map(|(name, _)| binary(settings, name)).collect()
 }
 
-/// What the plugins of our chain answer. All are asked at the same time: one that hangs costs its own time alone.
-pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<ChainBinary> {
+/// What the plugins of our chain answer.
+pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, answers: &Answers) -> Vec<ChainBinary> {
     let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), Whose::Settings));
     let mut members: Vec<(String, Whose)> = [(MAIN.to_owned(), Whose::Main)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
@@ -81,20 +80,14 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>) -> Vec<Cha
         }
     }
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = thread::scope(|scope| {
-        let asked: Vec<_> = paths.iter().map(|path| scope.spawn(|| ask(path))).collect();
-        let answer = |asked: thread::ScopedJoinHandle<'_, Answer>| {
-            asked.join().unwrap_or_else(|_| Answer::Refused("asking it failed".to_owned()))
-        };
-        asked.into_iter().map(answer).collect::<Vec<_>>()
-    });
+    let answers = answers.of(&paths);
     let members = members.into_iter().zip(paths).zip(answers);
     members.map(|(((name, whose), path), answer)| ChainBinary { name, path, answer, whose }).collect()
 }
 
 /// What the plugin answers that is chained into others' configurations.
-pub(super) fn guest(settings: &Settings) -> Answer {
-    ask(&path(settings, VNIC_ATTACH))
+pub(super) fn guest(settings: &Settings, answers: &Answers) -> Answer {
+    answers.of(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Note;
+use super::note::AWAITED;
 use crate::document::Document;
 use crate::observed::{ChainBinary, Contents, Whose};
 use crate::versions::{Answer, Version};
@@ -50,7 +51,7 @@ pub(super) fn wanted(
                 notes.push(Note::Unsure { plugin: plugin(), reason });
                 match &binary.answer {
                     Answer::Speaks(versions) => versions.clone(),
-                    Answer::Missing | Answer::Refused(_) => disk.versions.clone(),
+                    Answer::Missing | Answer::Refused(_) | Answer::Awaited => disk.versions.clone(),
                 }
             }
             (Err(reason), Whose::Settings) if disk.kinds.contains(&binary.name) && refused(&binary.answer) => {
@@ -80,6 +81,7 @@ fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
     match answer {
         Answer::Missing => Err("its binary is missing".to_owned()),
         Answer::Refused(reason) => Err(reason.clone()),
+        Answer::Awaited => Err(AWAITED.to_owned()),
         Answer::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => Ok(versions),
         Answer::Speaks(_) => Err(format!("it does not speak CNI {}", Version::CONFIGURATION)),
     }

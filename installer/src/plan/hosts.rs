@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::note::AWAITED;
 use super::{Facts, Note, Plan, Purpose, Step, Writing};
 use crate::Entry;
 use crate::document::{Document, Slot};
@@ -143,6 +144,7 @@ fn speaks(answer: Option<&Answer>, text: &str) -> Result<(), String> {
     let versions = match answer {
         Some(Answer::Speaks(versions)) => versions,
         Some(Answer::Refused(reason)) => return Err(reason.clone()),
+        Some(Answer::Awaited) => return Err(AWAITED.to_owned()),
         Some(Answer::Missing) | None => return Err("its binary is missing".to_owned()),
     };
     let version = Document::object(text).and_then(|document| document.string("cniVersion"));

@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::versions::Version;
 
+/// What a plugin does that is being asked.
+pub(super) const AWAITED: &str = "it has not answered yet which versions it speaks";
+
 /// A remark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
@@ -34,6 +37,11 @@ pub enum Note {
         plugin: String,
         /// Why.
         reason: String,
+    },
+    /// Plugins are being asked which versions they speak; the configuration stays as it is until they answer.
+    Awaited {
+        /// The plugins.
+        plugins: Vec<String>,
     },
     /// Others have put plugins into the chain that the settings list too: theirs stay, ours are not added.
     Provided {
@@ -91,6 +99,7 @@ impl Note {
             Self::Unanswered { .. } => "plugin-unanswered",
             Self::KeptInChain { .. } => "plugin-kept",
             Self::Unsure { .. } => "plugin-unsure",
+            Self::Awaited { .. } => "plugin-awaited",
             Self::Provided { .. } => "plugin-provided",
             Self::SortsBefore { .. } => "sorts-before",
             Self::MalformedBefore { .. } => "malformed-before",
@@ -114,6 +123,10 @@ impl fmt::Display for Note {
             Self::Unsure { plugin, reason } => {
                 let version = Version::CONFIGURATION;
                 write!(f, "{plugin}, which others chained behind ours, may fail for CNI {version}: {reason}")
+            }
+            Self::Awaited { plugins } => {
+                let plugins = plugins.join(", ");
+                write!(f, "the configuration stays as it is until it is known which versions these speak: {plugins}")
             }
             Self::Provided { plugins } => {
                 write!(f, "others have put {} into our configuration, and theirs stays", plugins.join(", "))

@@ -8,6 +8,7 @@ use crate::entry::MAIN;
 use crate::merge::Merge;
 use crate::observed::{At, ConfText};
 use crate::record::{Configuration, WINDOW};
+use crate::versions::Answer;
 use crate::{Conflist, Contents, Entry, Error, conflist};
 
 impl Plan {
@@ -26,6 +27,12 @@ impl Plan {
         if let At::Unread(reason) = &observed.conflist {
             let (path, reason) = (settings.conflist(), reason.clone());
             return self.failures.push(Error::Unusable { path, reason });
+        }
+        let awaited = observed.chain.iter().filter(|binary| binary.answer == Answer::Awaited);
+        let awaited: Vec<String> = awaited.map(|binary| binary.name.clone()).collect();
+        if !awaited.is_empty() {
+            // What would be written now would be written again in two seconds, and pods that start between would lack a plugin.
+            return self.notes.push(Note::Awaited { plugins: awaited });
         }
         let disk = present.map(|found| Disk::of(&found.contents)).unwrap_or_default();
         let entries = settings.entries();

@@ -278,7 +278,12 @@ fn what_is_not_in_the_settings_is_not_asked() {
         std::fs::create_dir_all(&settings.source_dir).unwrap();
         std::fs::write(settings.source_dir.join("vcn-native"), "").unwrap();
         let record = Record::default();
-        let scope = crate::observed::Scope { install: true, alone: false, record: &record };
+        let scope = crate::observed::Scope {
+            install: true,
+            alone: false,
+            record: &record,
+            answers: &crate::Answers::waited_for(),
+        };
         let chain = Observed::look(&settings, vec![], scope).chain;
         chain.into_iter().map(|binary| binary.name).collect::<Vec<_>>()
     };

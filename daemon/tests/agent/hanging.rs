@@ -1,0 +1,74 @@
+//! A plugin of the chain that hangs when it is asked which versions it speaks: it keeps no repair waiting, and the chain
+//! stays what it is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use vcn::{CONFLIST_FILE, Family};
+
+use crate::node::{Node, wait_for};
+use crate::program::node_with_pods;
+use crate::running::{SECOND, in_time};
+
+fn portmap(node: &Node, script: &str) {
+    let new = node.path("bin/new");
+    fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::rename(new, node.path("bin/portmap")).unwrap();
+}
+
+/// It says that it was asked, and waits for what nobody writes.
+fn hangs(node: &Node) {
+    let pipe = node.path("bin/pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    portmap(node, "echo >>/run/vcn-native/asked\nread line <${0%/*}/pipe");
+}
+
+fn asked(node: &Node) -> usize {
+    fs::read_to_string(node.path("run/asked")).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_repair_does_not_wait_for_a_plugin_that_hangs() {
+    let node = node_with_pods();
+    hangs(&node);
+    let mut agent = node.agent(&["--resync-seconds", "0.2"]);
+    node.wait_ready(&mut agent);
+    wait_for("it to be told", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    let conflist = fs::read_to_string(node.path("net.d").join(CONFLIST_FILE)).unwrap();
+    assert!(!conflist.contains("portmap"), "{conflist}");
+    let whole = node.rules(Family::Ipv4);
+    in_time(SECOND, "repaired while a plugin hangs", || {
+        let before = asked(&node);
+        wait_for("it to be asked again", || asked(&node) > before, || agent.log());
+        node.on(|socket| {
+            for rule in socket.rules(Family::Ipv4).unwrap().iter().filter(|rule| rule.protocol == vcn::PROTOCOL) {
+                socket.delete_rule(rule).unwrap();
+            }
+        });
+        agent.timed(|| wait_for("the rules", || node.rules(Family::Ipv4) == whole, || agent.log()))
+    });
+    assert_eq!(node.conditions(), ["PluginUnanswered"]);
+}
+
+#[test]
+fn an_agent_that_starts_while_a_chained_plugin_hangs_leaves_the_chain_as_it_is() {
+    let node = node_with_pods();
+    portmap(&node, r#"echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}'"#);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let conflist = node.path("net.d").join(CONFLIST_FILE);
+    let chained = || fs::read_to_string(&conflist).is_ok_and(|text| text.contains("portmap"));
+    wait_for("portmap in the chain", chained, || agent.log());
+    let whole = fs::read(&conflist).unwrap();
+    agent.stop();
+
+    hangs(&node);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    wait_for("it to be told", || node.conditions() == ["PluginUnanswered"], || agent.log());
+    wait_for("it to be asked again", || asked(&node) > 1, || agent.log());
+    assert_eq!(fs::read(&conflist).unwrap(), whole);
+    let (_, said) = node.run(&["status"]);
+    assert!(said.contains("portmap stays in the chain, although no answer within 2s"), "{said}");
+}

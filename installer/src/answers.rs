@@ -1,0 +1,195 @@
+//! What plugins answer to VERSION, known per binary. They are asked on threads of their own: one that hangs keeps nobody
+//! who only wants to know what is known.
+//!
+//! An answer holds as long as the binary is the same file, and is asked for anew each hour all the same. A binary that gave
+//! no sound answer is asked again at growing pauses.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use patience::Backoff;
+
+use crate::identity::Identity;
+use crate::versions::{Answer, DEADLINE, ask};
+
+/// Between two questions to a binary that gave no sound answer.
+const AGAIN: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) };
+
+/// How old a sound answer gets: what a plugin is linked to may change, too.
+const HOLDS: Duration = Duration::from_secs(3600);
+
+/// Whoever must not be kept waits so long for a binary that it knows nothing of. A sound plugin takes some milliseconds.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A process that has not ended by then does not end when it is killed: it waits for a disk, say.
+const STUCK: Duration = DEADLINE.saturating_mul(2);
+
+/// So many are asked at the same time. A chain has a handful; whoever writes a thousand into it shall not have as many threads.
+const MOST: usize = 16;
+
+/// What is known of plugins. Copies know the same.
+#[derive(Clone)]
+pub struct Answers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    known: Mutex<BTreeMap<PathBuf, Known>>,
+    heard: Condvar,
+    /// How long whoever asks waits for what is not known.
+    wait: Duration,
+    chance: fn() -> f64,
+    /// Told of an answer that came after somebody had to go without it.
+    told: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What is known of one path.
+#[derive(Debug, Default)]
+struct Known {
+    /// The binary that was asked last.
+    binary: Option<Identity>,
+    /// What came of it, or of the binary before.
+    answer: Option<Answer>,
+    /// Since when it is being asked.
+    asked: Option<Instant>,
+    /// Unsound answers in a row.
+    failures: u32,
+    /// When to ask the same binary again.
+    again: Option<Instant>,
+    /// Whether somebody went without the answer that is awaited.
+    missed: bool,
+}
+
+impl Answers {
+    /// For whoever does nothing else: each plugin is waited for as long as it may take.
+    #[must_use]
+    pub fn waited_for() -> Self {
+        Self::new(STUCK, || 1.0, || ())
+    }
+
+    /// For whoever must not be kept: what is not known within a moment is awaited, and `told` says when it has come and is
+    /// another than was known. It is called on a thread of ours and must not block.
+    #[must_use]
+    pub fn beside(chance: fn() -> f64, told: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::new(GLANCE, chance, told)
+    }
+
+    fn new(wait: Duration, chance: fn() -> f64, told: impl Fn() + Send + Sync + 'static) -> Self {
+        let (known, heard) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { known, heard, wait, chance, told: Box::new(told) }) }
+    }
+
+    /// What the binaries answer, in their order; those that nobody asks for any more are forgotten. All are asked at the same
+    /// time.
+    pub(crate) fn of(&self, paths: &[PathBuf]) -> Vec<Answer> {
+        let end = Instant::now() + self.shared.wait;
+        let mut known = self.shared.known();
+        known.retain(|path, known| known.asked.is_some() || paths.contains(path));
+        let mut new = Vec::new();
+        for path in paths {
+            let binary = match fs::metadata(path) {
+                Ok(metadata) => Some(Identity::from(&metadata)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    known.remove(path);
+                    continue;
+                }
+                Err(_) => None,
+            };
+            if self.shared.clone().ask(&mut known, path, binary) {
+                new.push(path);
+            }
+        }
+        let open = |known: &BTreeMap<PathBuf, Known>| {
+            new.iter().any(|path| known.get(*path).is_some_and(|known| known.asked.is_some()))
+        };
+        while open(&known) && Instant::now() < end {
+            let left = end.saturating_duration_since(Instant::now());
+            known = self.shared.heard.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        paths.iter().map(|path| known.get_mut(path).map_or(Answer::Missing, Known::told)).collect()
+    }
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Known>> {
+        // Each change of it is whole, so it is sound whoever panicked meanwhile.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a binary asked where that is due. Says whether the binary is one that nothing is known of.
+    fn ask(self: Arc<Self>, known: &mut BTreeMap<PathBuf, Known>, path: &Path, binary: Option<Identity>) -> bool {
+        let under_way = known.values().filter(|known| known.asked.is_some()).count();
+        let entry = known.entry(path.to_owned()).or_default();
+        let new = entry.answer.is_none() || entry.binary != binary;
+        let due = new || entry.again.is_none_or(|again| Instant::now() >= again);
+        if entry.asked.is_some() || !due || under_way >= MOST {
+            return new;
+        }
+        if entry.binary != binary {
+            entry.failures = 0;
+        }
+        (entry.binary, entry.asked) = (binary, Some(Instant::now()));
+        let asked = path.to_owned();
+        let started = thread::Builder::new().name("version".to_owned()).spawn(move || {
+            let answer = ask(&asked);
+            self.note(&asked, answer);
+        });
+        if let Err(error) = started {
+            let answer = Answer::Refused(format!("it cannot be asked: {error}"));
+            (entry.answer, entry.asked) = (Some(answer), None);
+        }
+        new
+    }
+
+    fn note(&self, path: &Path, answer: Answer) {
+        let mut known = self.known();
+        let entry = known.entry(path.to_owned()).or_default();
+        let sound = matches!(answer, Answer::Speaks(_));
+        entry.failures = if sound { 0 } else { entry.failures.saturating_add(1) };
+        let pause = if sound { HOLDS } else { AGAIN.pause(entry.failures, (self.chance)()) };
+        (entry.asked, entry.again) = (None, Some(Instant::now() + pause));
+        let other = Identity::of(path) != entry.binary;
+        let news = entry.missed && (other || entry.answer.as_ref() != Some(&answer));
+        (entry.answer, entry.missed) = (Some(answer), false);
+        // One more can be asked now.
+        let news = news || known.values().any(|known| known.missed && known.asked.is_none());
+        drop(known);
+        self.heard.notify_all();
+        if news {
+            (self.told)();
+        }
+    }
+}
+
+impl Known {
+    /// What can be said now.
+    fn told(&mut self) -> Answer {
+        self.missed = self.missed || self.asked.is_some();
+        match (&self.answer, self.asked) {
+            (Some(answer), _) => answer.clone(),
+            (None, Some(since)) if since.elapsed() >= STUCK => {
+                Answer::Refused(format!("no answer within {DEADLINE:?}, and it does not end"))
+            }
+            // One that was not asked yet, for too many are, is so soon.
+            (None, _) => {
+                self.missed = true;
+                Answer::Awaited
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").field("known", &*self.shared.known()).finish_non_exhaustive()
+    }
+}

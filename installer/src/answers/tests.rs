@@ -1,0 +1,140 @@
+//! Plugins that count how often they are asked, that hang, and that become others.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const SOUND: &str = r#"echo '{"supportedVersions":["1.0.0"]}'"#;
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Plugins {
+    directory: TempDir,
+}
+
+impl Plugins {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&directory.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        Self { directory }
+    }
+
+    /// A plugin that notes that it was asked.
+    fn write(&self, name: &str, script: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        let new = self.directory.path().join("new");
+        fs::write(&new, format!("#!/bin/sh\necho >>$0.asked\n{script}\n")).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(new, &path).unwrap();
+        path
+    }
+
+    fn hanging(&self, name: &str) -> PathBuf {
+        self.write(name, "read line <${0%/*}/pipe")
+    }
+}
+
+fn asked(path: &Path) -> usize {
+    fs::read_to_string(path.with_file_name(format!("{}.asked", path.file_name().unwrap().display())))
+        .map_or(0, |text| text.lines().count())
+}
+
+fn speaks() -> Answer {
+    Answer::Speaks(["1.0.0".parse().unwrap()].into())
+}
+
+fn beside() -> (Answers, mpsc::Receiver<()>) {
+    let (told, tellings) = mpsc::channel();
+    (Answers::beside(|| 1.0, move || told.send(()).unwrap()), tellings)
+}
+
+fn unanswered() -> Answer {
+    Answer::Refused("no answer within 2s".to_owned())
+}
+
+#[test]
+fn an_answer_holds_as_long_as_the_binary_is_the_same_file() {
+    let plugins = Plugins::new();
+    let path = [plugins.write("portmap", SOUND)];
+    let answers = Answers::waited_for();
+    for _ in 0..3 {
+        assert_eq!(answers.of(&path), [speaks()]);
+    }
+    assert_eq!(asked(&path[0]), 1);
+    plugins.write("portmap", "exit 3");
+    assert!(matches!(&answers.of(&path)[..], [Answer::Refused(_)]));
+    fs::remove_file(&path[0]).unwrap();
+    assert_eq!(answers.of(&path), [Answer::Missing]);
+    plugins.write("portmap", SOUND);
+    assert_eq!(answers.of(&path), [speaks()]);
+    assert_eq!(asked(&path[0]), 3);
+}
+
+#[test]
+fn what_a_binary_answers_that_is_not_asked_for_any_more_is_forgotten() {
+    let plugins = Plugins::new();
+    let (one, other) = ([plugins.write("one", SOUND)], [plugins.write("other", SOUND)]);
+    let answers = Answers::waited_for();
+    for path in [&one, &other, &one] {
+        assert_eq!(answers.of(path), [speaks()]);
+    }
+    assert_eq!((asked(&one[0]), asked(&other[0])), (2, 1));
+}
+
+#[test]
+fn one_that_hangs_is_awaited_beside_and_keeps_nobody_when_it_is_asked_again() {
+    let plugins = Plugins::new();
+    let paths = [plugins.hanging("portmap"), plugins.write("bandwidth", SOUND)];
+    let (answers, tellings) = beside();
+    // At the first look the other one may be late, too, where the machine is busy.
+    assert_eq!(answers.of(&paths)[0], Answer::Awaited);
+    tellings.recv_timeout(PATIENCE).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while answers.of(&paths) != [unanswered(), speaks()] {
+        assert!(Instant::now() < end, "{answers:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    while asked(&paths[0]) < 2 {
+        assert!(Instant::now() < end, "{answers:?}");
+        assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
+        thread::sleep(Duration::from_millis(5));
+    }
+    // It is being asked, for two seconds, and what it is known for is said meanwhile.
+    let begun = Instant::now();
+    assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
+    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
+    assert_eq!(asked(&paths[0]), 2);
+}
+
+#[test]
+fn another_binary_in_the_place_of_one_that_is_being_asked_is_told_of() {
+    let plugins = Plugins::new();
+    let path = [plugins.hanging("portmap")];
+    let (answers, tellings) = beside();
+    assert_eq!(answers.of(&path), [Answer::Awaited]);
+    plugins.write("portmap", SOUND);
+    let end = Instant::now() + PATIENCE;
+    while answers.of(&path) != [speaks()] {
+        assert!(Instant::now() < end, "{answers:?}");
+        tellings.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
+#[test]
+fn however_many_hang_only_so_many_are_asked_at_a_time_and_each_is_in_the_end() {
+    let plugins = Plugins::new();
+    let paths: Vec<PathBuf> = (0..MOST + 2).map(|number| plugins.hanging(&format!("plugin{number}"))).collect();
+    let (answers, tellings) = beside();
+    let under_way = || answers.shared.known().values().filter(|known| known.asked.is_some()).count();
+    assert_eq!((answers.of(&paths), under_way()), (vec![Answer::Awaited; MOST + 2], MOST));
+    let end = Instant::now() + PATIENCE;
+    while answers.of(&paths).contains(&Answer::Awaited) {
+        assert!(Instant::now() < end && under_way() <= MOST, "{answers:?}");
+        tellings.recv_timeout(PATIENCE).unwrap();
+    }
+    assert_eq!(answers.of(&paths), vec![unanswered(); MOST + 2]);
+}
