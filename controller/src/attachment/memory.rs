@@ -39,6 +39,8 @@ pub(super) struct Memory {
 #[derive(Debug, Default)]
 struct Object {
     spent_tokens: u32,
+    /// Since when the cloud refuses the token of the VNIC, and no VNIC of it was listed.
+    spent_since: Option<Instant>,
     spent_address_tokens: u32,
     refused: Option<Refused>,
     absent_since: Option<Instant>,
@@ -64,7 +66,13 @@ impl Memory {
     }
 
     /// Takes note of what was read. Returns how long attaching took for those that are attached now.
-    pub(super) fn note(&mut self, uids: &HashSet<Uid>, observed: &Observed, now: Instant) -> Vec<Duration> {
+    /// A token that is refused for as long as `proof` is spent: what was made by it would have been listed.
+    pub(super) fn note(
+        &mut self,
+        uids: &HashSet<Uid>,
+        observed: &Observed,
+        (now, proof): (Instant, Duration),
+    ) -> Vec<Duration> {
         self.objects.retain(|uid, _| uids.contains(uid));
         let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
         self.foreign.retain(|id| listed.contains(id));
@@ -82,8 +90,11 @@ impl Memory {
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
             if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
-                (object.absent_since, object.unlisted_since) = (None, None);
+                (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
             } else {
+                if object.spent_since.take_if(|since| now.saturating_duration_since(*since) >= proof).is_some() {
+                    object.spent_tokens = object.spent_tokens.saturating_add(1);
+                }
                 object.absent_since.get_or_insert(now);
                 object.unlisted_since.get_or_insert(now);
             }
@@ -104,7 +115,7 @@ impl Memory {
     /// Nothing could be read: that something is missing is to be proven anew.
     pub(super) fn forget_absences(&mut self) {
         for object in self.objects.values_mut() {
-            (object.absent_since, object.unlisted_since) = (None, None);
+            (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
         }
     }
 
@@ -198,10 +209,9 @@ impl Memory {
         }
     }
 
-    /// The cloud found the token of a VNIC spent.
-    pub(super) fn spent(&mut self, uid: &str) {
-        let object = self.objects.entry(uid.to_owned()).or_default();
-        object.spent_tokens = object.spent_tokens.saturating_add(1);
+    /// The cloud refused the token of a VNIC.
+    pub(super) fn spent(&mut self, uid: &str, now: Instant) {
+        self.objects.entry(uid.to_owned()).or_default().spent_since.get_or_insert(now);
     }
 
     /// The cloud found the token of an address spent.

@@ -14,6 +14,9 @@ const REQUEST_ID: usize = 32;
 /// what is asked for is there.
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
+/// The code for a retry token of something that is gone since.
+const SPENT: &str = "InvalidatedRetryToken";
+
 /// A failure of reading or of a step.
 #[must_use]
 pub fn said(error: &Error, action: Option<&Action>) -> Said {
@@ -23,6 +26,8 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (Kind::Limit, _) => Reason::LimitReached,
         (Kind::Invalid | Kind::Conflict, Some(Action::CreateAddress(_, Some(_)))) => Reason::AddressTaken,
         (Kind::Conflict, _) if error.code() == Some(NOT_AUTHORIZED) => Reason::NotAuthorizedOrNotFound,
+        // The spec is as good as it was: another of it went with the token.
+        (Kind::Invalid, Some(Action::Attach(..))) if is_of_token(error) => Reason::InstanceBusy,
         (Kind::Busy | Kind::Conflict | Kind::Changed, _) => Reason::InstanceBusy,
         (Kind::NotFoundOrForbidden | Kind::RelatedNotFoundOrForbidden, _) => Reason::NotAuthorizedOrNotFound,
         (Kind::Login, _) => Reason::NotAuthenticated,
@@ -64,6 +69,16 @@ pub const fn is_its_own(reason: Reason) -> bool {
 #[must_use]
 pub const fn is_no_answer(reason: Reason) -> bool {
     matches!(reason, Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated)
+}
+
+/// Whether a retry token is refused: what was made by it is gone, or it went with another body before. For the first there is a
+/// code; how the second is answered is written nowhere, but that it is refused, and only the words could tell.
+#[must_use]
+pub fn is_of_token(error: &Error) -> bool {
+    let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();
+    let is_refusal = matches!(error.kind(), Kind::Invalid | Kind::Conflict);
+    is_refusal
+        && (error.code() == Some(SPENT) || ["retry token", "retry-token"].iter().any(|word| words.contains(word)))
 }
 
 /// Whether the limit is the subnet's own size. There is no code for it; only the words tell.

@@ -84,6 +84,12 @@ impl Action {
         }
     }
 
+    /// Whether it gives the VNIC addresses.
+    #[must_use]
+    pub const fn is_create_address(&self) -> bool {
+        matches!(self, Self::CreateAddress(..) | Self::CreateAddresses(..))
+    }
+
     /// Whether what it asks for comes later, so that looking again at once would tell nothing.
     #[must_use]
     pub const fn comes_later(&self) -> bool {

@@ -14,3 +14,4 @@ mod leaving;
 mod marks;
 mod scene;
 mod sweeping;
+mod tokens;

@@ -196,7 +196,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 known.insert(compartment.clone());
             }
         }
-        for took in memory.note(&uids, &observed, Instant::now()) {
+        let proof = self.configurations.borrow().settings.pace.poll * PROOF;
+        for took in memory.note(&uids, &observed, (Instant::now(), proof)) {
             self.metrics.attached(took);
         }
         Ok(observed)
@@ -245,7 +246,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let old = outcome.failed.iter().filter(|(_, failure)| matches!(failure, Failure::Old(Some(_))));
         memory.stale.extend(old.map(|(name, _)| name.clone()));
         for name in &outcome.spent {
-            memory.spent(&uid(name, objects));
+            memory.spent(&uid(name, objects), Instant::now());
         }
         for (name, said) in &outcome.refused {
             memory.refused(&uid(name, objects), said.clone());

@@ -123,6 +123,12 @@ impl FakeCloud {
         self.state().failures.push((operation, refusal, done));
     }
 
+    /// How a request to attach is refused from now on that bears the token of another one.
+    pub fn refuse_other_wishes(&self, (status, code, message): (u16, &str, &str)) {
+        let (code, message) = (code.to_owned(), message.to_owned());
+        self.state().other_wish = Some(Refusal { status, code, message, retry_after: None });
+    }
+
     /// Whoever asks about this from now on is answered 404.
     pub fn forbid(&self, subject: &Ocid) {
         self.state().forbidden.insert(subject.to_string());
@@ -252,7 +258,16 @@ impl CloudView for FakeCloud {
 
 impl Cloud for FakeCloud {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
-        self.call("AttachVnic", &wish.instance_id, |state| state.attach(wish, token)).await
+        self.call("AttachVnic", &wish.instance_id, |state| {
+            let is_another = state.wishes.get(token).is_some_and(|first| first != wish);
+            if let Some(refusal) = state.other_wish.clone().filter(|_| is_another) {
+                return Err(refusal);
+            }
+            let made = state.attach(wish, token)?;
+            state.wishes.insert(token.clone(), wish.clone());
+            Ok(made)
+        })
+        .await
     }
 
     async fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>) -> Result<(), Error> {

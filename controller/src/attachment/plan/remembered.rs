@@ -11,8 +11,8 @@ use crate::attachment::verdict::Said;
 /// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// How many tokens of VNICs the cloud found spent. Nothing else may count here: another process, which has not heard of
-    /// it, must come to the same token.
+    /// How many tokens of VNICs the cloud refused for so long that what was made by them is gone. Nothing else may count here:
+    /// another process, which has not heard of it, must come to the same token.
     pub spent_tokens: u32,
     /// How many tokens of addresses it found spent.
     pub spent_address_tokens: u32,

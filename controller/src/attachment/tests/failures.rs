@@ -114,15 +114,6 @@ async fn that_nothing_is_to_be_read_of_what_is_on_its_way_is_told_the_second_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spent_token_is_replaced() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.cloud.fail_next("AttachVnic", (409, "InvalidatedRetryToken"), false);
-    scene.look().await;
-    assert_eq!((scene.count("AttachVnic"), scene.live().len()), (2, 1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_is_in_order_stays_so_when_nothing_can_be_read() {
     let scene = Scene::with(4);
     scene.wants("old");

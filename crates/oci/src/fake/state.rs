@@ -42,6 +42,9 @@ pub(super) struct State {
     pub(super) unlisted: BTreeMap<Ocid, u32>,
     /// What was made by a token: an attachment or an address.
     made: BTreeMap<RetryToken, Ocid>,
+    /// What was asked for with it, and how another wish is refused.
+    pub(super) wishes: BTreeMap<RetryToken, AttachVnic>,
+    pub(super) other_wish: Option<Refusal>,
     /// By OCID; absent is 1.
     versions: BTreeMap<Ocid, u64>,
     number: u64,
