@@ -66,7 +66,14 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         round: ROUND,
         chance,
     };
-    let surroundings = Surroundings { store: store.clone(), mark, events, metrics: metrics.clone(), configurations };
+    let surroundings = Surroundings {
+        store: store.clone(),
+        mark,
+        events,
+        metrics: metrics.clone(),
+        configurations,
+        budget: budget.clone(),
+    };
     let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(client.clone()), surroundings));
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), board.watches.clone());

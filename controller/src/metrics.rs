@@ -284,7 +284,7 @@ mod tests {
         metrics.ask(|| Now {
             depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
             census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
-            budget: Standing { rate: 20.0, paused: Duration::ZERO },
+            budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },
             watches: vec![("Nodes", Duration::from_secs(9))],
         });
         let text = metrics.text();

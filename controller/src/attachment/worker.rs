@@ -13,7 +13,7 @@ use std::time::Duration;
 use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use oci::{Cloud, CloudView};
+use oci::{Budget, Cloud, CloudView};
 use patience::Backoff;
 use resident::reload::Configuration;
 use tokio::sync::watch;
@@ -61,6 +61,8 @@ pub struct AttachmentWorker<C, O> {
     pub metrics: Arc<Metrics>,
     /// How fast.
     pub configurations: watch::Receiver<Configuration<Settings>>,
+    /// What the cloud takes.
+    pub budget: Budget,
     /// What many instances share.
     pub cache: Cache,
     pub(super) memories: Mutex<HashMap<Ocid, Memory>>,
@@ -87,13 +89,15 @@ pub struct Surroundings {
     pub metrics: Arc<Metrics>,
     /// How fast.
     pub configurations: watch::Receiver<Configuration<Settings>>,
+    /// What the cloud takes: the client's own.
+    pub budget: Budget,
 }
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// One that remembers nothing yet.
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
-        let Surroundings { store, mark, events, metrics, configurations } = surroundings;
+        let Surroundings { store, mark, events, metrics, configurations, budget } = surroundings;
         let (cache, memories, waiting, compartments, strays, listings) = Default::default();
         Self {
             cloud,
@@ -103,6 +107,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             events,
             metrics,
             configurations,
+            budget,
             cache,
             memories,
             waiting,
@@ -302,10 +307,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
 impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
     fn retries(&self) -> Retries {
-        let settings = self.configurations.borrow().settings.clone();
-        let cap = settings.pace.retry_most;
+        let cap = self.configurations.borrow().settings.pace.retry_most;
         let pauses = Backoff { first: FIRST_RETRY.min(cap), cap };
-        Retries { pauses, apart: pace::between_retries(settings.oci.rates.most) }
+        Retries { pauses, apart: pace::between_retries(self.budget.standing().usual) }
     }
 
     async fn work(&self, instance: Ocid) -> Next {

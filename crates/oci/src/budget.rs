@@ -65,6 +65,8 @@ impl Drop for Place<'_> {
 pub struct Standing {
     /// Requests per second at present.
     pub rate: f64,
+    /// The same over the last minute or so: what lasts for longer than a moment goes by it.
+    pub usual: f64,
     /// For how long nothing is sent.
     pub paused: Duration,
 }
@@ -77,7 +79,7 @@ impl Budget {
         Self(Arc::new(Shared { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
-    /// How it stands now, for metrics.
+    /// How it stands now.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.bucket().standing(Instant::now())
@@ -108,7 +110,7 @@ impl Budget {
     }
 
     /// A request was answered with 429.
-    pub(crate) fn throttled(&self, retry_after: Option<Duration>) {
+    pub fn throttled(&self, retry_after: Option<Duration>) {
         self.bucket().throttled(Instant::now(), retry_after);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::VnicAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use oci::FakeCloud;
+use oci::{Budget, FakeCloud, Rates};
 use tokio::time::{Instant, sleep};
 
 use super::scene::{FakeObjects, Scene, compartment};
@@ -53,9 +53,9 @@ async fn until(cloud: &FakeCloud, what: &str, mut is_so: impl FnMut() -> bool) -
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_who_are_refused_keep_nobody_waiting() {
-    let scene = Scene::with(4);
+    let mut scene = Scene::with(4);
     let (full, nodes) = (scene.full_subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap());
-    scene.configure(&["--requests-per-second=2"]);
+    scene.worker.budget = Budget::new(Rates { most: 2.0, ..Rates::default() });
     scene.wants("old");
     scene.settle().await;
     for number in 2..=REFUSED + 2 {
@@ -125,4 +125,27 @@ async fn polls_are_slower_while_many_wait_and_no_longer() {
     scene.settle().await;
     scene.wants("b");
     assert_eq!(scene.look().await, Next::Soon(Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
+    let scene = Scene::with(4);
+    for number in 2..3002 {
+        scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
+    }
+    scene.wants("a");
+    let pauses = async || {
+        let Next::Soon(poll) = scene.look().await else { panic!("it is being attached") };
+        [poll, scene.worker.retries().apart, scene.worker.between_looks()].map(|pause| pause.as_millis())
+    };
+    assert_eq!(pauses().await, [3_000, 450, 1_500_500], "20 a second");
+    // Two thirds of a request per second: most of it is less than a poll of one instance takes.
+    for _ in 0..5 {
+        scene.worker.budget.throttled(None);
+        sleep(Duration::from_secs(1)).await;
+    }
+    let soon = pauses().await;
+    assert!(soon[2] < 2 * 1_500_500, "a dip of some seconds: {soon:?}");
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!(pauses().await, [9_600, 14_400, 48_016_000]);
 }

@@ -11,7 +11,9 @@ use clap::Parser;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use oci::{AttachmentState, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
+use oci::{
+    AttachmentState, Budget, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed,
+};
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use vcn::{Family, Ocid};
@@ -402,6 +404,7 @@ fn worker(
         events,
         metrics: metrics.clone(),
         configurations,
+        budget: Budget::default(),
     };
     AttachmentWorker::new(cloud.clone(), objects.clone(), surroundings)
 }

@@ -1,4 +1,5 @@
-//! How often instances are looked at, as configured and as many as there are.
+//! How often instances are looked at, as configured, as many as there are, and as much as the cloud takes: pauses that were
+//! reckoned by the configured most would fill a queue where it takes less. By what it usually takes, for a pause lasts.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -15,16 +16,16 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// The pause between two looks at what is in order.
     #[must_use]
     pub fn between_looks(&self) -> Duration {
-        let settings = self.configurations.borrow().settings.clone();
-        pace::between_looks(settings.pace.resync, self.store.attachments().load(), settings.oci.rates.most)
+        let resync = self.configurations.borrow().settings.pace.resync;
+        pace::between_looks(resync, self.store.attachments().load(), self.budget.standing().usual)
     }
 
     /// The pause until an instance of which something is on its way is looked at again.
     pub(super) fn between_polls(&self, instance: &Ocid) -> Duration {
-        let settings = self.configurations.borrow().settings.clone();
+        let poll = self.configurations.borrow().settings.pace.poll;
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(instance.clone());
-        pace::between_polls(settings.pace.poll, waiting.len(), settings.oci.rates.most)
+        pace::between_polls(poll, waiting.len(), self.budget.standing().usual)
     }
 
     /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all

@@ -15,6 +15,9 @@ const CUT: f64 = 0.5;
 const ONE_LESSON: Duration = Duration::from_secs(1);
 /// What the rate gains in a second of answered calls, in requests per second.
 const GAIN: f64 = 0.5;
+/// Over so long the usual rate is taken: longer than the rate needs to rise from the least to what it was, half a request per
+/// second each second, and short beside a rollout.
+const USUAL: Duration = Duration::from_mins(1);
 /// As much of a token as makes a request. What a tenth of a microsecond adds may be lost in rounding: who waits must not wake a
 /// little too early for ever.
 const WHOLE: f64 = 1.0 - 1e-6;
@@ -25,6 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 pub(super) struct Bucket {
     rates: Rates,
     rate: f64,
+    /// As it was when it was counted last.
+    usual: f64,
     /// Requests that may go at once.
     tokens: f64,
     counted: Instant,
@@ -36,7 +41,15 @@ impl Bucket {
     pub(super) fn new(rates: Rates, now: Instant) -> Self {
         let least = if rates.least > 0.0 { rates.least } else { 0.01 };
         let rates = Rates { most: rates.most.max(least), least, burst: rates.burst.max(1.0) };
-        Self { rate: rates.most, tokens: rates.burst, rates, counted: now, paused_until: None, learnt: None }
+        Self {
+            rate: rates.most,
+            usual: rates.most,
+            tokens: rates.burst,
+            rates,
+            counted: now,
+            paused_until: None,
+            learnt: None,
+        }
     }
 
     /// When the turn of one will be that has so many before it, if nobody is told to pause meanwhile.
@@ -84,11 +97,18 @@ impl Bucket {
 
     pub(super) fn standing(&self, now: Instant) -> Standing {
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        Standing { rate: self.rate, paused }
+        Standing { rate: self.rate, usual: self.usual(now), paused }
+    }
+
+    /// The mean of the rate, what was long ago ever less.
+    fn usual(&self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.counted).as_secs_f64() / USUAL.as_secs_f64();
+        self.rate + (self.usual - self.rate) * (-passed).exp()
     }
 
     /// Fills up to `now`; nothing comes in during a pause.
     fn count(&mut self, now: Instant) {
+        self.usual = self.usual(now);
         let from = self.paused_until.map_or(self.counted, |until| until.max(self.counted));
         let seconds = now.saturating_duration_since(from).as_secs_f64();
         self.tokens = (self.tokens + seconds * self.rate).min(self.rates.burst);

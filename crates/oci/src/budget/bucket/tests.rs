@@ -54,7 +54,8 @@ fn nothing_goes_until_retry_after_is_over() {
     bucket.throttled(now, Some(Duration::from_secs(3)));
     assert_eq!(turns(&mut bucket, now, 3), [3099, 3199, 3299], "then at the new rate");
     assert!(bucket.take(now + Duration::from_secs(3)).is_err());
-    assert_eq!(bucket.standing(now), Standing { rate: 10.0, paused: Duration::from_secs(3) });
+    let Standing { rate, paused, .. } = bucket.standing(now);
+    assert_eq!((rate, paused), (10.0, Duration::from_secs(3)));
 }
 
 #[test]
@@ -90,4 +91,18 @@ fn senseless_rates_are_made_sense_of() {
     let mut bucket = Bucket::new(Rates { most: 0.0, least: -1.0, burst: 0.0 }, now);
     assert_eq!(bucket.take(now), Ok(()));
     assert!(bucket.take(now).is_err_and(|turn| turn < now + Duration::from_hours(1)));
+}
+
+#[test]
+fn the_usual_rate_is_the_rate_that_lasts() {
+    let (mut bucket, now) = bucket(20.0, 5.0);
+    let after = |seconds| now + Duration::from_secs(seconds);
+    (0..6).for_each(|second| bucket.throttled(after(second), None));
+    let usual = |bucket: &Bucket, seconds| bucket.standing(after(seconds)).usual.round();
+    assert_eq!((bucket.rate.round(), usual(&bucket, 6)), (1.0, 18.0), "a dip of some seconds");
+    assert_eq!([usual(&bucket, 60), usual(&bucket, 180), usual(&bucket, 1800)], [8.0, 1.0, 1.0], "one that stays");
+    for second in 7..60 {
+        (0..20).for_each(|_| bucket.answered(after(second)));
+    }
+    assert_eq!((bucket.rate, usual(&bucket, 60)), (20.0, 18.0), "one that has passed");
 }
