@@ -8,7 +8,7 @@ SOAK_ROUNDS  ?= 10
 INPUTS       ?= 10000000
 TARGETS      ?=
 BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --agent $(BIN)/oke-node-agent
-# What the bench holds against the plugin: built as it is.
+# What the bench holds against the plugin: linked as ordinary programs are, and as the plugin is.
 YARDSTICKS   := bare-floor empty-main
 
 PLUGINS      := vcn-native
@@ -56,8 +56,10 @@ test: setup ## Run all tests, tier by tier
 	@.ci/test
 
 bench: setup build ## Race the pod path against the reference plugins
-	$(STATIC_BUILD) --package tests $(addprefix --bin ,$(YARDSTICKS))
+	$(STATIC_BUILD) --package yardsticks
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
+	$(STATIC) --target $(PLUGIN_TARGET) --package yardsticks
+	@install -D --target-directory=$(BIN)/as-plugin $(BUILT)/$(PLUGIN_TARGET)/release/bare-floor
 	$(BENCH)
 
 # On paper: a cloud that answers, and a real API server with 10,000 nodes and a profile for them (SCALE=n for fewer).

@@ -7,7 +7,7 @@
 //!                                ├─▶ race      the contenders in turn, round by round
 //!                                ├─▶ burst     many pods at once
 //!                                └─▶ report    a table of medians, ratios and targets
-//!   bin/bare-floor, bin/empty-main              what any plugin must spend at least
+//!   yardsticks                                  what any plugin must spend at least (a package of its own: no other's features)
 //! ```
 
 pub mod bench;

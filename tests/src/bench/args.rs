@@ -30,10 +30,13 @@ pub struct Args {
     /// three lanes, which keeps it warm, and looks better by a twentieth
     #[arg(long, value_name = "PROGRAM")]
     pub rival: Option<PathBuf>,
-    /// The program that only makes the netlink calls, built as the plugin is
+    /// The program that only makes the netlink calls, linked as ordinary programs are
     #[arg(long, default_value = ".build/bin/bare-floor", value_name = "PROGRAM")]
     pub floor: PathBuf,
-    /// The program that does nothing, built as the plugin is
+    /// The same, linked against the plugin's C library
+    #[arg(long, default_value = ".build/bin/as-plugin/bare-floor", value_name = "PROGRAM")]
+    pub lean_floor: PathBuf,
+    /// The program that does nothing, linked as ordinary programs are
     #[arg(long, default_value = ".build/bin/empty-main", value_name = "PROGRAM")]
     pub empty: PathBuf,
     /// Where the reference plugins are

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Rival,
     /// The bare netlink calls.
     Floor,
+    /// The same in a program that starts as the plugin does.
+    LeanFloor,
     /// Nothing at all.
     Empty,
 }
@@ -92,6 +94,13 @@ impl Contender {
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
             of(Kind::Floor, "bare netlink calls", "floor", found(&args.floor)?, none.clone()),
+            of(
+                Kind::LeanFloor,
+                "bare netlink calls, plugin's C library",
+                "lean",
+                found(&args.lean_floor)?,
+                none.clone(),
+            ),
             Self {
                 families: Family::ALL.to_vec(),
                 ..of(Kind::Ours, "vcn-native, dual stack", "dual", plugin.clone(), dual)
@@ -134,7 +143,7 @@ impl Contender {
                     .env("CNI_PATH", &self.reference)
                     .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=bench");
             }
-            Kind::Floor => {
+            Kind::Floor | Kind::LeanFloor => {
                 command.args([verb.to_lowercase(), pod.path()]);
             }
             Kind::Empty => {}

@@ -76,6 +76,10 @@ impl Report<'_> {
             line(text, "ADD, wall, of ptp + host-local", ratio(&ours.add.wall, &reference.add.wall), 0.18)?;
             line(text, "ADD, CPU, of ptp + host-local", ratio(&ours.add.cpu, &reference.add.cpu), 0.12)?;
             line(text, "ADD, wall, of the bare netlink calls", ratio(&ours.add.wall, &floor.add.wall), 1.15)?;
+            if let Some(lean) = single(Kind::LeanFloor) {
+                let measured = ratio(&ours.add.wall, &lean.add.wall);
+                writeln!(text, "| ADD, wall, of these with the plugin's C library | {measured:.3} × | | |")?;
+            }
             line(text, "DEL, wall, of ptp + host-local", ratio(&ours.del.wall, &reference.del.wall), 1.0)?;
             line(text, "DEL, CPU, of ptp + host-local", ratio(&ours.del.cpu, &reference.del.cpu), 0.2)?;
         }
