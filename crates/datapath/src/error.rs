@@ -57,6 +57,12 @@ impl Error {
         matches!(self, Self::Apply { source, .. } if source.is_already_exists())
     }
 
+    /// Whether the first thing that failed lacked its object, or something that this needs: a link, say.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Apply { source, .. } if source.is_not_found())
+    }
+
     /// Whether trying again may help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

@@ -69,6 +69,20 @@ impl Allocations {
     /// # Errors
     /// [`Error::Exhausted`] with the numbers behind it; [`Error::FamilyMissing`] when no VNIC has addresses of a family now.
     pub fn reserve(&mut self, pools: &Pools, request: Request, now: BootTime) -> Result<Reservation, Error> {
+        self.reserve_beside(pools, &[], request, now)
+    }
+
+    /// The same, on no VNIC whose link is one of `absent`: the host turned out not to have it.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub fn reserve_beside(
+        &mut self,
+        pools: &Pools,
+        absent: &[IfName],
+        request: Request,
+        now: BootTime,
+    ) -> Result<Reservation, Error> {
         self.trim(pools, now);
         self.release_unrecorded(&name_of(&request.key), now);
         if let Some(existing) = self.allocations.iter_mut().find(|held| held.key == request.key) {
@@ -92,7 +106,7 @@ impl Allocations {
         let freed: AddressMap<BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
         let choice = pools
             .for_pods()
-            .filter(|_| !families.is_empty())
+            .filter(|vnic| !families.is_empty() && !absent.contains(&vnic.link))
             .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
             .min_by_key(|choice| {
                 let cooling = choice.cooling(self.anew, now);

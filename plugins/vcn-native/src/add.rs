@@ -1,12 +1,14 @@
 //! ADD: reserve, build, commit. Whatever fails, what was done is undone before the error is answered.
 
+mod offer;
+
 use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{AddRequest, AddResult, Error, Interface, Ip, Route, Success};
 use datapath::pod::PodNetwork;
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
-use ipam::{Allocation, NetnsRecord, PodRecord, Pools, Request, Reservation};
+use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
 use ipnetwork::IpNetwork;
 use netlink::Netns;
 use vcn::Family;
@@ -17,16 +19,13 @@ use crate::del;
 use crate::failure;
 use crate::node::{self, Node, SYSCTL_ROOT};
 use crate::report::Report;
-
-/// How often an ADD takes other addresses, because pods live by those it got that are on no record. All of them are taken
-/// in at once, so a second time is rare already.
-const MOVES: usize = 3;
+use offer::{Offer, Why};
 
 /// How a try to make a network ended.
 enum Attempt {
     Made(AddResult),
-    /// Another pod has one of the addresses. Nothing was left.
-    Taken(Error),
+    /// Other addresses may do. Nothing was left.
+    Void(Error, Why),
 }
 
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
@@ -37,18 +36,20 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     report.mark("pools");
 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
-    let mut moves = 0;
+    let mut offer = Offer::new(&pools);
     loop {
-        match attempt(request, netns, &node, &pools, report)? {
-            Attempt::Made(result) => return Ok(result),
-            Attempt::Taken(error) if moves == MOVES => return Err(error),
-            Attempt::Taken(_) => {
-                node.rebuild_record(Some(&pools), Some(&request.key), report)?;
-                report.no_addresses();
-                netns = open()?;
-                moves += 1;
-            }
+        let (error, why) = match attempt(request, netns, &node, &offer, report) {
+            Ok(Attempt::Made(result)) => return Ok(result),
+            Ok(Attempt::Void(error, why)) => (error, why),
+            Err(error) => return Err(offer.explain(error)),
+        };
+        offer.learn(&why, error)?;
+        match why {
+            Why::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
+            Why::Absent(link) => report.note(format!("the host has no link {link}: its VNIC is passed over")),
         }
+        report.no_addresses();
+        netns = open()?;
     }
 }
 
@@ -56,10 +57,10 @@ fn attempt(
     request: &AddRequest<Conf>,
     netns: Netns,
     node: &Node<'_>,
-    pools: &Pools,
+    offer: &Offer<'_>,
     report: &mut Report,
 ) -> Result<Attempt, Error> {
-    let reservation = reserve(node, pools, &asked(request, &netns), report)?;
+    let reservation = reserve(node, offer, &asked(request, &netns), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -76,28 +77,29 @@ fn attempt(
         report.note(trouble);
     }
 
-    let network = node::network(&allocation, Some(pools), &request.conf);
+    let network = node::network(&allocation, Some(offer.pools), &request.conf);
     let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
     let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
     let built = build(&network, netns, &left, report).and_then(|()| committed());
     report.mark("commit");
     match built {
         Ok(()) => Ok(Attempt::Made(success(&network, &request.netns, request).into())),
-        Err(Trouble::Failed(error) | Trouble::Taken(error)) if settled => Err(error),
-        Err(Trouble::Taken(error)) => Ok(Attempt::Taken(give_up(error, request, node, &allocation, report))),
+        Err(Trouble::Failed(error) | Trouble::Void(error, _)) if settled => Err(error),
+        Err(Trouble::Void(error, why)) => Ok(Attempt::Void(give_up(error, request, node, &allocation, report), why)),
         Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
     }
 }
 
 /// Reserves addresses. An empty record may be a lost one, and so may this attachment's: before that is believed, the kernel
 /// is asked who has what. A full one may hold what killed runs have left.
-fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
+fn reserve(node: &Node<'_>, offer: &Offer<'_>, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
+    let Offer { pools, absent, .. } = offer;
     let (mut sure, mut swept) = (false, false);
     loop {
         let reserved = node.store.update_for(&asked.key, |held| {
             match !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
                 true => Ok(None),
-                false => held.reserve(pools, asked.clone(), node.now).map(Some),
+                false => held.reserve_beside(pools, absent, asked.clone(), node.now).map(Some),
             }
         });
         match reserved {
@@ -119,8 +121,8 @@ fn reserve(node: &Node<'_>, pools: &Pools, asked: &Request, report: &mut Report)
 /// Why there is no network.
 enum Trouble {
     Failed(Error),
-    /// A route leads to one of the addresses by another pod's link.
-    Taken(Error),
+    /// Others may do.
+    Void(Error, Why),
 }
 
 impl From<Error> for Trouble {
@@ -157,7 +159,7 @@ fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut R
             // What there is of it is a pod in use.
             Err(error) if left.settled && !observed.is_empty() => return Err(failure::of_datapath(&error).into()),
             Err(error) if left.existing || error.is_already_exists() => Some(error),
-            Err(error) => return Err(failure::of_datapath(&error).into()),
+            Err(error) => return Err(trouble(network, &error, &mut places)?),
             Ok(()) => {
                 report.mark("network");
                 return Ok(());
@@ -171,10 +173,27 @@ fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut R
         _ => apply(&plan(&desired, &[]), &mut places),
     };
     report.mark("network");
-    let Err(error) = again else { return Ok(()) };
-    let taken = error.is_already_exists() && has_anothers(network, &mut places)?;
-    let error = failure::of_datapath(&error);
-    Err(if taken { Trouble::Taken(error) } else { Trouble::Failed(error) })
+    match again {
+        Ok(()) => Ok(()),
+        Err(error) => Err(trouble(network, &error, &mut places)?),
+    }
+}
+
+/// What it means for the pod's addresses that its network could not be made.
+fn trouble(network: &PodNetwork, error: &datapath::Error, places: &mut Places) -> Result<Trouble, Error> {
+    let why = if error.is_not_found() {
+        let mut links = network.addresses.iter().map(|pod| &pod.vnic_link);
+        links.find(|link| !places.has_link(link)).cloned().map(Why::Absent)
+    } else if error.is_already_exists() && has_anothers(network, places)? {
+        Some(Why::Taken)
+    } else {
+        None
+    };
+    let error = failure::of_datapath(error);
+    Ok(match why {
+        Some(why) => Trouble::Void(error, why),
+        None => Trouble::Failed(error),
+    })
 }
 
 /// Whether a route leads to one of the network's addresses by another pod's link.

@@ -83,6 +83,18 @@ fn pods_spread_over_the_vnics() {
 }
 
 #[test]
+fn a_vnic_whose_link_is_absent_gives_nothing_and_changes_no_family() {
+    let two = pools(vec![vnic(1, &["10.0.1.8/32"], &[]), vnic(2, &["10.0.2.8/30"], &["2001:db8::/124"])]);
+    let absent = |number: u8| [IfName::new(format!("ens{number}")).unwrap()];
+    let mut held = none();
+    let reserved = held.reserve_beside(&two, &absent(1), request("a"), START).unwrap();
+    assert_eq!(reserved.allocation.addresses[0].vnic_link, absent(2)[0]);
+    let error = held.reserve_beside(&two, &absent(2), request("b"), START).unwrap_err();
+    assert!(matches!(&error, Error::Exhausted(shortage) if shortage.families.len() == 2), "{error}");
+    assert_eq!(held.allocations.len(), 1);
+}
+
+#[test]
 fn host_addresses_and_the_router_are_never_given_out() {
     let range = pools(vec![vnic(1, &["10.0.1.0/29"], &[])]);
     let mut held = none();

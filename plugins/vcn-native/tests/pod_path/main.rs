@@ -19,4 +19,5 @@ mod other_hands;
 mod repeated;
 mod seen;
 mod status;
+mod vanished;
 mod verbs;

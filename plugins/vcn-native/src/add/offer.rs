@@ -1,0 +1,60 @@
+//! What an ADD may choose addresses from, and what it learns about that: that a pod cannot have some of them turns out only
+//! when its network is made.
+
+use cni::Error;
+use ipam::Pools;
+use vcn::IfName;
+
+/// How often an ADD takes other addresses, because pods live by those it got that are on no record. All of them are taken
+/// in at once, so a second time is rare already.
+const MOVES: usize = 3;
+
+/// Why a pod cannot have the addresses that were reserved for it.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// Another pod has one of them.
+    Taken,
+    /// The host has no such link, and it is their VNIC's. Where an agent runs, the pools soon say so, too.
+    Absent(IfName),
+}
+
+/// The pools, less what turned out not to be there.
+pub(super) struct Offer<'a> {
+    pub(super) pools: &'a Pools,
+    /// Links of VNICs that the host does not have.
+    pub(super) absent: Vec<IfName>,
+    /// What the first of them was found by.
+    missed: Option<Error>,
+    moves: usize,
+}
+
+impl<'a> Offer<'a> {
+    pub(super) const fn new(pools: &'a Pools) -> Self {
+        Self { pools, absent: Vec::new(), missed: None, moves: 0 }
+    }
+
+    /// Takes note of why a try failed.
+    ///
+    /// # Errors
+    /// What ADD answers, where another try would be the same one.
+    pub(super) fn learn(&mut self, why: &Why, error: Error) -> Result<(), Error> {
+        match why {
+            Why::Taken if self.moves < MOVES => self.moves += 1,
+            Why::Absent(link) if !self.absent.contains(link) => {
+                self.absent.push(link.clone());
+                self.missed.get_or_insert(error);
+            }
+            Why::Taken | Why::Absent(_) => return Err(self.explain(error)),
+        }
+        Ok(())
+    }
+
+    /// What an ADD answers that no other VNIC helped either: that there are too few addresses, say, is for want of those
+    /// whose link is absent.
+    pub(super) fn explain(&mut self, last: Error) -> Error {
+        match self.missed.take() {
+            Some(first) => first.with_details(format!("nor by another VNIC: {last}")),
+            None => last,
+        }
+    }
+}
