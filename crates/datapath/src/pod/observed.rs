@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
-use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, owners};
+use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
@@ -17,6 +17,9 @@ use crate::{
 /// its host end: without a record, or with one that is behind, nothing is overlooked. An address that a route leads to by
 /// another pod's link is that pod's, whatever a record says, and so are its rules and proxies.
 ///
+/// What others put on the links is left out: addresses that no pod of ours has, and routes and neighbours that do not carry our
+/// number.
+///
 /// # Errors
 /// [`Error::Observe`] when the kernel does not answer; [`Error::Collision`] when the host name is somebody else's link.
 pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
@@ -26,17 +29,18 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
     if let Some((index, link)) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
         found.extend(switched_off(Place::Host, &ends.host, places));
-        // The pod end is read before the host's rules, so that the list is in the order of making.
-        found.extend(pod_end(ends, index, places)?);
-        found.extend(answering(&ends.host, index, &mut places.host)?.map(|object| (Place::Host, object)));
-        for object in carried(&ends.host, index, PODS_TABLE, &mut places.host)? {
-            if let Object::Route(route) = &object
+        let on_host = carried(&ends.host, index, PODS_TABLE, &[], &mut places.host)?;
+        for object in &on_host {
+            if let Object::Route(route) = object
                 && !held.contains(&route.destination.ip())
             {
                 held.push(route.destination.ip());
             }
-            found.push((Place::Host, object));
         }
+        // The pod end stands before the host's routes, so that the list is in the order of making.
+        found.extend(pod_end(ends, index, &held, places)?);
+        found.extend(answering(&ends.host, index, &held, &mut places.host)?.map(|object| (Place::Host, object)));
+        found.extend(on_host.into_iter().map(|object| (Place::Host, object)));
     }
     found.extend(proxies(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
     found.extend(rules(&held, &mut places.host)?.into_iter().map(|object| (Place::Host, object)));
@@ -86,9 +90,14 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpe
     Ok(Some((link.index, seen(link, kind))))
 }
 
-/// The pod end and what it carries. A link of that name that is not the other end of ours is somebody else's, and as good
-/// as absent: making ours will then fail for it.
-fn pod_end(ends: &LinkEnds, host_index: u32, places: &mut Places) -> Result<Vec<(Place, Object)>, Error> {
+/// The pod end and what it carries of ours. A link of that name that is not the other end of ours is somebody else's, and as
+/// good as absent: making ours will then fail for it.
+fn pod_end(
+    ends: &LinkEnds,
+    host_index: u32,
+    held: &[IpAddr],
+    places: &mut Places,
+) -> Result<Vec<(Place, Object)>, Error> {
     let Some(pod) = &mut places.pod else { return Ok(Vec::new()) };
     let link = match pod.socket.link(&ends.pod) {
         Ok(link) => link,
@@ -104,14 +113,15 @@ fn pod_end(ends: &LinkEnds, host_index: u32, places: &mut Places) -> Result<Vec<
         .socket
         .addresses(Some(index))
         .map_err(|source| Error::Observe { what: format!("addresses of {} in the pod", ends.pod), source })?;
-    let ours = |address: &netlink::Address| !(is_link_local(address.address.ip()) || address.tentative);
+    let ours = |address: &netlink::Address| held.contains(&address.address.ip()) && !address.tentative;
     found.extend(
         addresses
             .into_iter()
             .filter(ours)
             .map(|address| Object::Address(AddressSpec { link: ends.pod.clone(), address: address.address })),
     );
-    found.extend(carried(&ends.pod, index, TableId::MAIN, &mut pod.socket)?);
+    let gateways: Vec<IpAddr> = held.iter().map(|address| gateway(Family::of(*address))).collect();
+    found.extend(carried(&ends.pod, index, TableId::MAIN, &gateways, &mut pod.socket)?);
     let found = found.into_iter().map(|object| (Place::Pod, object));
     Ok(found.chain(switched_off(Place::Pod, &ends.pod, places)).collect())
 }
@@ -125,7 +135,12 @@ fn switched_off(place: Place, link: &IfName, places: &Places) -> Option<(Place, 
 }
 
 /// What answers on the host end for the pod's gateways.
-fn answering(name: &IfName, index: u32, socket: &mut Socket) -> Result<impl Iterator<Item = Object>, Error> {
+fn answering(
+    name: &IfName,
+    index: u32,
+    held: &[IpAddr],
+    socket: &mut Socket,
+) -> Result<impl Iterator<Item = Object>, Error> {
     let filter = NeighbourFilter { family: Some(Family::Ipv4), index: Some(index), proxy: true };
     let proxies = socket
         .neighbours(&filter)
@@ -134,14 +149,24 @@ fn answering(name: &IfName, index: u32, socket: &mut Socket) -> Result<impl Iter
         .addresses(Some(index))
         .map_err(|source| Error::Observe { what: format!("addresses of {name}"), source })?;
     let proxy = |address| Object::Neighbour(NeighbourSpec { link: name.clone(), address, mac: None });
-    let held = |address| Object::Address(AddressSpec { link: name.clone(), address });
-    let proxies: Vec<_> = proxies.into_iter().map(|it| proxy(it.address)).collect();
-    let held = addresses.into_iter().map(|it| it.address).filter(|it| *it == LINK_LOCAL_GATEWAY).map(held);
-    Ok(proxies.into_iter().chain(held.collect::<Vec<_>>()))
+    let on_link = |address| Object::Address(AddressSpec { link: name.clone(), address });
+    let ours = |proxy: &netlink::Neighbour| proxy.protocol == Some(PROTOCOL);
+    let proxies: Vec<_> = proxies.into_iter().filter(ours).map(|it| proxy(it.address)).collect();
+    // Addresses bear no number, and a pod without IPv6 needs none.
+    let wanted = |address: &IpNetwork| *address == LINK_LOCAL_GATEWAY && held.iter().any(IpAddr::is_ipv6);
+    let gateways: Vec<_> = addresses.into_iter().map(|it| it.address).filter(wanted).map(on_link).collect();
+    Ok(proxies.into_iter().chain(gateways))
 }
 
-/// Permanent neighbours, and routes of ours in a table, on a link.
-fn carried(name: &IfName, index: u32, table: TableId, socket: &mut Socket) -> Result<Vec<Object>, Error> {
+/// Permanent neighbours and routes of ours on a link, the routes in one table. An address of `slots` is ours to have a neighbour
+/// of, whoever wrote what is there.
+fn carried(
+    name: &IfName,
+    index: u32,
+    table: TableId,
+    slots: &[IpAddr],
+    socket: &mut Socket,
+) -> Result<Vec<Object>, Error> {
     let mut found = Vec::new();
     for family in Family::ALL {
         let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
@@ -151,7 +176,7 @@ fn carried(name: &IfName, index: u32, table: TableId, socket: &mut Socket) -> Re
         found.extend(
             neighbours
                 .into_iter()
-                .filter(|n| n.permanent && !n.address.is_multicast())
+                .filter(|n| n.permanent && (n.protocol == Some(PROTOCOL) || slots.contains(&n.address)))
                 .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
         );
         let filter = RouteFilter { family, table: Some(table), protocol: Some(PROTOCOL), oif: Some(index) };
@@ -205,11 +230,4 @@ fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
 fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {
     let netlink::Link { name, mac, mtu, up, alias, .. } = link;
     LinkSpec { name, kind, mac, mtu: Some(mtu), up, alias }
-}
-
-const fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
 }

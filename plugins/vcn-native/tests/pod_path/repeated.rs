@@ -54,6 +54,78 @@ fn rename_back(node: &Node) {
     on_host(node, "ip link set storage0 name ens5");
 }
 
+/// A virtual address, a neighbour and a route of a chained plugin's or of the pod's own, and what somebody put on the host end.
+const OTHERS_IN_POD: [&str; 6] = [
+    "ip addr add 10.9.9.9/32 dev eth0",
+    "ip addr add 2001:db8:99::9/128 dev eth0 nodad",
+    "ip neigh add 10.9.9.1 lladdr 02:00:00:00:00:77 nud permanent dev eth0",
+    "ip neigh add 2001:db8:99::1 lladdr 02:00:00:00:00:77 nud permanent dev eth0",
+    "ip neigh add proxy 10.9.9.2 dev eth0",
+    "ip route add 10.9.8.0/24 dev eth0",
+];
+const OTHERS_ON_HOST: [&str; 5] = [
+    "ip neigh add ADDRESS lladdr 02:00:00:00:00:77 nud permanent dev VETH",
+    "ip neigh add proxy 10.9.9.3 dev VETH",
+    "ip addr add 10.9.9.4/32 dev VETH",
+    "ip route add 10.77.0.0/24 dev VETH",
+    "ip route add 10.78.0.0/24 dev VETH table 999 proto 17",
+];
+
+/// All that is on the links of a namespace, but for what the kernel adds and changes by itself.
+fn everything(netns: &netlink::Netns) -> String {
+    let look = "for family in 4 6; do ip -$family -o addr; ip -$family route show table all | grep -v fe80::/64
+                ip -$family neigh show nud permanent; ip -$family neigh show proxy; done | grep -v multicast | sort";
+    let output = netns.run(|| Command::new("sh").args(["-c", look]).output().unwrap()).unwrap();
+    // The time that an address has left, and the address that a link gives itself once it is checked for duplicates.
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let own = |line: &&str| line.contains("fe80:") && !line.contains("fe80::1");
+    lines.lines().filter(|line| !own(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_others_put_on_a_pods_links_is_nothing_to_a_repeated_add_or_to_check() {
+    for families in [Families::Dual, Families::V4] {
+        let node = Node::new(families);
+        let pod = Pod::new("a");
+        let mut conf = node.conf("1.0.0");
+        let answer = node.add(&pod);
+        let link = answer["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        conf["prevResult"] = answer.clone();
+        // A pod of IPv4 alone may have its host end's fe80::1 from somebody else.
+        let of_v4 = (families == Families::V4).then_some("ip addr add fe80::1/128 dev VETH nodad");
+        for line in OTHERS_ON_HOST.into_iter().chain(of_v4) {
+            on_host(&node, &line.replace("VETH", &link).replace("ADDRESS", "10.0.0.8"));
+        }
+        for line in OTHERS_IN_POD {
+            let run = || Command::new("sh").args(["-ec", line]).status().unwrap().success();
+            assert!(pod.netns.run(run).unwrap(), "{line}");
+        }
+        let whole = (everything(&node.host), everything(&pod.netns));
+        assert_success(&node.cni("CHECK", &pod, &conf));
+        assert_eq!(node.add(&pod), answer);
+        assert_eq!((everything(&node.host), everything(&pod.netns)), whole);
+        node.del(&pod);
+    }
+}
+
+#[test]
+fn what_was_ours_in_a_pod_and_is_not_any_more_goes_by_a_repeated_add() {
+    let node = Node::new(Families::V4);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    let whole = everything(&pod.netns);
+    for line in [
+        "ip neigh add 10.9.9.1 lladdr 02:00:00:00:00:77 nud permanent dev eth0 protocol 157",
+        "ip route add 10.9.8.0/24 dev eth0 proto 157",
+        "ip neigh replace 169.254.1.1 lladdr 02:00:00:00:00:77 nud permanent dev eth0 protocol static",
+    ] {
+        let run = || Command::new("sh").args(["-ec", line]).status().unwrap().success();
+        assert!(pod.netns.run(run).unwrap(), "{line}");
+    }
+    node.add(&pod);
+    assert_eq!(everything(&pod.netns), whole);
+}
+
 fn named(node: &Node, verb: &str, pod: &Pod, interface: &str) -> std::process::Output {
     let netns = pod.path();
     let variables = [
