@@ -100,6 +100,12 @@ impl Call {
             .and_then(|text| IfName::new(text).map_err(|error| excerpt(&error.to_string(), 2 * QUOTED).into_owned()))
             .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
             .ok();
+        if verb != Verb::Del
+            && let Some(Err(complaint)) = netns.as_ref().map(|path| utf8(path.as_os_str()))
+        {
+            // Results are JSON: they could not say where the interface is.
+            wrong.push(format!("CNI_NETNS: {complaint}"));
+        }
         let args = match Args::parse(&env.var("CNI_ARGS").unwrap_or_default()) {
             Ok(args) => args,
             // Optional data must never keep DEL from cleaning up.

@@ -49,6 +49,17 @@ fn a_verb_needs_its_variables_and_no_others() {
 }
 
 #[test]
+fn a_namespace_that_no_result_could_name_is_refused_where_one_is_needed() {
+    let netns = || OsString::from_vec(b"/run/netns/\xff".to_vec());
+    for verb in ["ADD", "CHECK"] {
+        let outcome = Call::of(verb).with("CNI_NETNS", netns()).run();
+        assert_eq!(outcome.code(), 4, "{outcome:?}");
+        assert!(outcome.message().contains("CNI_NETNS: ") && outcome.message().contains("is not UTF-8"), "{outcome:?}");
+    }
+    assert_eq!(Call::of("DEL").with("CNI_NETNS", netns()).run().exit, Exit::Success);
+}
+
+#[test]
 fn all_missing_variables_are_in_one_error() {
     let bare = |verb| Call::of(verb).without("CNI_CONTAINERID").without("CNI_NETNS").without("CNI_IFNAME").run();
     for (verb, list) in [

@@ -1,7 +1,8 @@
 //! Every variable, missing, empty or wrong, under every verb.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 
 use crate::call::{Answer, Call, Codes, Machine, SOUND};
 
@@ -30,7 +31,7 @@ const TABLE: [Case; 27] = [
     ("CNI_NETNS is a folder",           |call| call.with("CNI_NETNS", "/"),                              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is another namespace",  |call| call.with("CNI_NETNS", "/proc/self/ns/mnt"),              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is the plugin's own",   |call| call.with("CNI_NETNS", "/proc/self/ns/net"),              [8, 0, 8, 50, 0, 0]),
-    ("CNI_NETNS is not UTF-8",          |call| call.with("CNI_NETNS", bytes(b"/run/\xff")),              [8, 0, 8, 50, 0, 0]),
+    ("CNI_NETNS is not UTF-8",          |call| call.with("CNI_NETNS", bytes(b"/run/\xff")),              [4, 0, 4, 50, 0, 0]),
     ("no CNI_ARGS",                     |call| call.without("CNI_ARGS"),                                 SOUND),
     ("CNI_ARGS without =",              |call| call.with("CNI_ARGS", "IgnoreUnknown=1;oops"),            [4, 0, 4, 50, 0, 0]),
     ("CNI_ARGS has unknown keys",       |call| call.with("CNI_ARGS", "IP=10.0.0.9"),                     [4, 0, 4, 50, 0, 0]),
@@ -62,6 +63,23 @@ fn all_that_is_wrong_is_in_one_error() {
     for name in ["CNI_CONTAINERID: ", "CNI_IFNAME: ", "CNI_ARGS: "] {
         assert!(answer.message().contains(name), "{name}: {answer:?}");
     }
+}
+
+#[test]
+fn a_namespace_that_no_answer_could_name_is_refused_and_blames_nothing_else() {
+    let machine = Machine::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"netns-\xff"));
+    let sound = machine.call("ADD");
+    let netns = sound.variables.iter().find(|(name, _)| name == "CNI_NETNS").unwrap().1.clone();
+    symlink(&netns, &path).unwrap();
+    for verb in ["ADD", "CHECK"] {
+        let answer = machine.answer(&machine.call(verb).with("CNI_NETNS", path.as_os_str()));
+        assert_eq!(answer.code(), 4, "{answer:?}");
+        assert!(answer.message().contains("CNI_NETNS: ") && answer.message().contains("is not UTF-8"), "{answer:?}");
+    }
+    // DEL never enters it.
+    assert!(matches!(machine.answer(&machine.call("DEL").with("CNI_NETNS", path.as_os_str())), Answer::Success(_)));
 }
 
 #[test]
