@@ -2,10 +2,13 @@
 //! nobody: whoever needs the world takes it as it is.
 
 use std::cell::{Cell, LazyCell};
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use imds::{Metadata, VnicList};
+use installer::METADATA_KEY;
+use ipam::BootId;
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until};
@@ -19,7 +22,7 @@ use crate::npn::{Answer, NativePodNetworks};
 use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
-use crate::vnics_seen::VnicsSeen;
+use crate::vnics_seen::{Last, VnicsSeen};
 use crate::world::{World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
@@ -74,7 +77,12 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         let known = async { oke_cni.wait_for(Option::is_some).await.ok().and_then(|known| *known) };
         let known = tokio::time::timeout(patience, known);
         let asked = tokio::time::Instant::now();
-        let (_, known) = tokio::join!(ask(&mut world, &metadata, &npns, &settings, &metrics), known);
+        let recalled = Some(world.clone()).filter(|world| !patience.is_zero() && world.is_recalled());
+        let answers = async { tokio::join!(ask(&mut world, &metadata, &npns, &settings, &metrics), known) };
+        let (_, known) = tokio::select! {
+            answers = answers => answers,
+            never = meanwhile(recalled, &npns, &worlds) => match never {},
+        };
         patience = Duration::ZERO;
         world.oke_daemonset = known.ok().flatten().unwrap_or(world.oke_daemonset);
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
@@ -108,19 +116,57 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     }
 }
 
-/// The world as an agent before this one left it.
+/// Publishes what an agent before this one knew: silence may last half a minute before it is an error, and things may be
+/// broken that were repaired within a second all the time.
+async fn meanwhile<N: NativePodNetworks>(
+    recalled: Option<World>,
+    npns: &N,
+    worlds: &watch::Sender<World>,
+) -> Infallible {
+    if let Some(mut world) = recalled {
+        sleep(SILENCE).await;
+        ask_npn(&mut world, npns).await;
+        worlds.send_replace(world);
+    }
+    std::future::pending().await
+}
+
+/// The world as an agent before this one left it. Where that is of another machine, perhaps, little of it counts: which
+/// VNICs there were, should they be here.
 pub(crate) fn remembered(seen: &mut VnicsSeen) -> World {
-    let vnics = seen.read().unwrap_or_else(|error| {
+    let last = seen.read().unwrap_or_else(|error| {
         tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
-        Vec::new()
+        Last::default()
     });
-    World::remembering(vnics)
+    let is_ours = BootId::current().is_ok_and(|boot| last.is_of(&boot, &Host::macs().unwrap_or_default()));
+    let age = last.age(SystemTime::now());
+    match last {
+        Last { vnics, instance, primary: Some(primary), .. } if is_ours => {
+            World::recalling(instance, std::iter::once(primary).chain(vnics).collect(), age, Instant::now())
+        }
+        Last { vnics, .. } => World::remembering(vnics),
+    }
 }
 
 fn remember(seen: &mut VnicsSeen, world: &World) {
     // Until the first list, what is on disk is all that is known.
-    let Some((_, secondary)) = world.vnics().split_first() else { return };
-    if let Err(error) = seen.note(secondary) {
+    let Some((primary, secondary)) = world.vnics().split_first().filter(|_| !world.is_recalled()) else { return };
+    let now = Instant::now();
+    let age = [world.instance.age(now), world.vnics.age(now)].into_iter().flatten().max().unwrap_or_default();
+    let asked = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
+    let mut instance = world.instance.value.clone();
+    if let Some(instance) = &mut instance {
+        // Among the rest are keys and scripts, which are nobody's who reads our files.
+        instance.metadata.retain(|key, _| key == METADATA_KEY);
+    }
+    let last = Last {
+        vnics: secondary.to_vec(),
+        primary: Some(primary.clone()),
+        instance,
+        boot_id: BootId::current().ok(),
+        asked_unix_millis: u64::try_from(asked.as_millis()).unwrap_or(u64::MAX),
+    };
+    if let Err(error) = seen.note(last) {
         tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
     }
 }
@@ -155,7 +201,8 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
     settings: &Settings,
     metrics: &Metrics,
 ) {
-    let due = world.instance.age(Instant::now()).is_none_or(|age| age >= INSTANCE_AGE);
+    let old = world.instance.age(Instant::now()).is_none_or(|age| age >= INSTANCE_AGE);
+    let due = old || world.instance.error.is_some();
     let instance = async {
         match due {
             true => Some(metadata.instance().await),
@@ -169,12 +216,7 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    if let Some(instance) = &world.instance.value {
-        match npns.mine(&instance.id).await {
-            Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
-            Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
-        }
-    }
+    ask_npn(world, npns).await;
     // Last, for the NativePodNetwork may name a VNIC that is not listed.
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
     let macs = LazyCell::new(Host::macs);
@@ -186,4 +228,13 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
         Some(_) => npn_vnic(npn.as_ref(), &vnic.id).is_some(),
     };
     world.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
+}
+
+/// Asks for the NativePodNetwork, which is found by the instance.
+async fn ask_npn<N: NativePodNetworks>(world: &mut World, npns: &N) {
+    let Some(instance) = &world.instance.value else { return };
+    match npns.mine(&instance.id).await {
+        Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
+        Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
+    }
 }

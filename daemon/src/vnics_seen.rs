@@ -1,28 +1,76 @@
-//! The secondary VNICs as they were known last, on disk: an agent that starts while the metadata service's list is short
-//! knows of them, too. It is a copy: one that is lost or damaged is made anew by the next list.
+//! The instance and its VNICs as they were known last, on disk: an agent that starts while the metadata service is silent,
+//! or its list short, knows of them, too. It is a copy: one that is lost or damaged is made anew by the next answers.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ipam::write_atomically;
+use ipam::{BootId, write_atomically};
 use serde::{Deserialize, Serialize};
-use vcn::{VNICS_COPY_FILE, Vnic};
+use vcn::{Instance, MacAddr, VNICS_COPY_FILE, Vnic};
 
 const VERSION: u32 = 1;
+
+/// How old the copy's word of when it was asked may be, while the answers stay the same: the disk is spared.
+const REFRESH: Duration = Duration::from_secs(3600);
+
+/// What was known last. All but the secondary VNICs came later, and lacks in what an agent of before wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Last {
+    /// The secondary VNICs.
+    pub vnics: Vec<Vnic>,
+    /// The primary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<Vnic>,
+    /// The instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<Instance>,
+    /// The boot in which that was so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<BootId>,
+    /// When the metadata service said so, by the wall clock; up to [`REFRESH`] earlier than it last did.
+    #[serde(default)]
+    pub asked_unix_millis: u64,
+}
 
 /// The copy.
 #[derive(Clone, Debug)]
 pub struct VnicsSeen {
     path: PathBuf,
     /// What was last read, written or tried to: a broken disk is complained of once per list.
-    known: Option<Vec<Vnic>>,
+    known: Option<Last>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Document {
     version: u32,
-    vnics: Vec<Vnic>,
+    #[serde(flatten)]
+    last: Last,
+}
+
+impl Last {
+    /// Whether it is about this machine, for sure: an image may be made of another one's disk. It is when it was written in
+    /// this boot, or when the primary VNIC, which an instance has for as long as it exists, is one of this host's links.
+    #[must_use]
+    pub fn is_of(&self, boot: &BootId, macs: &[MacAddr]) -> bool {
+        let Some(primary) = &self.primary else { return false };
+        self.boot_id.as_ref() == Some(boot) || macs.contains(&primary.mac)
+    }
+
+    /// How old it is. A clock that was set back makes it new.
+    #[must_use]
+    pub fn age(&self, now: SystemTime) -> Duration {
+        now.duration_since(UNIX_EPOCH + Duration::from_millis(self.asked_unix_millis)).unwrap_or_default()
+    }
+
+    /// Whether the other differs in nothing but, by little, when it was asked.
+    fn stands_for(&self, other: &Self) -> bool {
+        let Self { vnics, primary, instance, boot_id, asked_unix_millis: asked } = other;
+        (&self.vnics, &self.primary, &self.instance, &self.boot_id) == (vnics, primary, instance, boot_id)
+            && u128::from(asked.saturating_sub(self.asked_unix_millis)) < REFRESH.as_millis()
+    }
 }
 
 impl VnicsSeen {
@@ -38,54 +86,77 @@ impl VnicsSeen {
         &self.path
     }
 
-    /// The VNICs; none where there is no copy.
+    /// What was known; nothing where there is no copy.
     ///
     /// # Errors
     /// When it cannot be read, is damaged, or another version's.
-    pub fn read(&mut self) -> io::Result<Vec<Vnic>> {
+    pub fn read(&mut self) -> io::Result<Last> {
         let bytes = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Last::default()),
             other => other?,
         };
-        let Document { version, vnics } = serde_json::from_slice(&bytes)?;
+        let Document { version, last } = serde_json::from_slice(&bytes)?;
         if version > VERSION {
             let text = format!("it has format version {version}, this build reads up to {VERSION}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        self.known = Some(vnics.clone());
-        Ok(vnics)
+        self.known = Some(last.clone());
+        Ok(last)
     }
 
     /// Replaces it where it says something else.
     ///
     /// # Errors
     /// When the disk is full, broken or read-only; the copy is then as it was.
-    pub fn note(&mut self, vnics: &[Vnic]) -> io::Result<()> {
-        if self.known.as_deref() == Some(vnics) {
+    pub fn note(&mut self, last: Last) -> io::Result<()> {
+        if self.known.as_ref().is_some_and(|known| known.stands_for(&last)) {
             return Ok(());
         }
-        self.known = Some(vnics.to_vec());
-        write_atomically(&self.path, &serde_json::to_vec(&Document { version: VERSION, vnics: vnics.to_vec() })?)
+        self.known = Some(last.clone());
+        write_atomically(&self.path, &serde_json::to_vec(&Document { version: VERSION, last })?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::vm_vnics;
+    use crate::fixture::{instance, mac, vm_vnics};
+
+    const HOUR: u64 = 3_600_000;
+
+    fn last() -> Last {
+        Last {
+            vnics: vm_vnics()[1..].to_vec(),
+            primary: vm_vnics().into_iter().next(),
+            instance: Some(instance()),
+            boot_id: Some(BootId::from_text("a")),
+            asked_unix_millis: 5 * HOUR,
+        }
+    }
 
     #[test]
-    fn what_was_noted_is_read_again_and_written_only_when_it_changes() {
+    fn what_was_noted_is_read_again_and_written_only_when_it_changes_or_has_aged() {
         let folder = tempfile::tempdir().unwrap();
         let mut seen = VnicsSeen::new(folder.path());
-        assert_eq!(seen.read().unwrap(), []);
-        seen.note(&vm_vnics()).unwrap();
-        assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), vm_vnics());
+        assert_eq!(seen.read().unwrap(), Last::default());
+        seen.note(last()).unwrap();
+        assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), last());
         fs::remove_file(seen.path()).unwrap();
-        seen.note(&vm_vnics()).unwrap();
-        assert!(!seen.path().exists());
-        seen.note(&[]).unwrap();
-        assert!(seen.path().exists());
+        for asked in [0, 5 * HOUR, 6 * HOUR - 1] {
+            seen.note(Last { asked_unix_millis: asked, ..last() }).unwrap();
+            assert!(!seen.path().exists(), "{asked}");
+        }
+        for changed in [
+            Last { asked_unix_millis: 6 * HOUR, ..last() },
+            Last { vnics: Vec::new(), ..last() },
+            Last { primary: None, ..last() },
+            Last { instance: None, ..last() },
+            Last { boot_id: Some(BootId::from_text("b")), ..last() },
+        ] {
+            seen.note(changed.clone()).unwrap();
+            assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), changed);
+            fs::remove_file(seen.path()).unwrap();
+        }
     }
 
     #[test]
@@ -96,7 +167,26 @@ mod tests {
             fs::write(seen.path(), text).unwrap();
             seen.read().unwrap_err();
         }
-        seen.note(&vm_vnics()).unwrap();
-        assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), vm_vnics());
+        seen.note(last()).unwrap();
+        assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), last());
+    }
+
+    #[test]
+    fn what_an_agent_of_before_kept_is_read_and_is_of_no_machine_for_sure() {
+        let folder = tempfile::tempdir().unwrap();
+        let vnics = vm_vnics();
+        let mut seen = VnicsSeen::new(folder.path());
+        fs::write(seen.path(), serde_json::json!({ "version": 1, "vnics": vnics }).to_string()).unwrap();
+        let read = seen.read().unwrap();
+        assert_eq!(read, Last { vnics, ..Last::default() });
+        assert!(!read.is_of(&BootId::from_text("a"), &[mac(0x0a), mac(0x0b)]));
+    }
+
+    #[test]
+    fn it_is_this_machines_by_its_boot_or_by_its_primary_vnics_link() {
+        let (same, other) = (BootId::from_text("a"), BootId::from_text("b"));
+        assert!(last().is_of(&same, &[]));
+        assert!(last().is_of(&other, &[mac(0x0b), mac(0x0a)]));
+        assert!(!last().is_of(&other, &[mac(0x0b)]), "by a secondary one's it is not");
     }
 }

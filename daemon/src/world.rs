@@ -32,6 +32,8 @@ pub struct World {
     held: BTreeSet<Ocid>,
     /// Secondary VNICs that an agent before this one knew, and that this one has not seen yet.
     remembered: Vec<Vnic>,
+    /// The VNICs are as an agent before this one knew them: no list has come yet.
+    recalled: bool,
     /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
     primary: Option<Ocid>,
 }
@@ -96,6 +98,27 @@ impl World {
         Self { remembered: vnics, ..Self::default() }
     }
 
+    /// As an agent before this one knew this machine, that long ago; the primary VNIC first. The first list counts for more:
+    /// with it, what this one lacks is as it is with [`Self::remembering`].
+    #[must_use]
+    pub fn recalling(instance: Option<Instance>, vnics: Vec<Vnic>, age: Duration, now: Instant) -> Self {
+        const SILENT: &str = "the metadata service has not answered yet";
+        let mut world = Self::remembering(vnics.iter().skip(1).cloned().collect());
+        if let Some(instance) = instance {
+            world.instance.absorb_aged(instance, age, Some(SILENT.to_owned()), now);
+        }
+        world.primary = vnics.first().map(|vnic| vnic.id.clone());
+        world.vnics.absorb_aged(vnics, age, Some(SILENT.to_owned()), now);
+        world.recalled = true;
+        world
+    }
+
+    /// Whether no list of VNICs has come yet, and those of before count.
+    #[must_use]
+    pub const fn is_recalled(&self) -> bool {
+        self.recalled
+    }
+
     /// Takes in the metadata service's list of VNICs. One that is no longer listed is kept for `grace`, because a list
     /// may be short for a moment and taking a VNIC down takes its pods' network down; and after it for as long as it is
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
@@ -110,7 +133,8 @@ impl World {
     ) {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
-            let mut before = self.vnics.value.take().unwrap_or_default();
+            let before = self.vnics.value.take().unwrap_or_default();
+            let mut before = if std::mem::take(&mut self.recalled) { Vec::new() } else { before };
             // What was remembered may be of another year.
             let remembered = std::mem::take(&mut self.remembered).into_iter();
             let remembered = remembered.filter(|old| !listed.iter().chain(&before).any(|new| new.id == old.id));

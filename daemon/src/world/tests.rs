@@ -92,6 +92,25 @@ fn a_vnic_of_an_agent_before_is_known_where_it_is_held_and_as_soon_as_it_is() {
 }
 
 #[test]
+fn what_an_agent_before_knew_counts_with_its_age_until_the_first_list() {
+    let (alone, now) = (vm_vnics()[..1].to_vec(), Instant::now());
+    let minute = Duration::from_secs(60);
+    let recalling = || World::recalling(Some(fixture::instance()), vm_vnics(), minute, now);
+    let mut world = recalling();
+    world.absorb_vnics(Err("status 503".into()), GRACE, now, |_| false);
+    assert_eq!((ids(&world), world.primary()), (vec!["primary", "pods"], Some(&vm_vnics()[0].id)));
+    assert_eq!((world.vnics.age(now), world.instance.age(now)), (Some(minute), Some(minute)));
+    assert_eq!(world.vnics.error.as_deref(), Some("status 503"));
+    assert!(world.is_recalled() && world.instance.error.is_some());
+    for (held, left) in [(false, vec!["primary"]), (true, vec!["primary", "pods"])] {
+        let mut world = recalling();
+        world.absorb_vnics(listed(alone.clone()), GRACE, now, |_| held);
+        assert_eq!((ids(&world), world.is_recalled()), (left, false));
+        assert_eq!(world.vnics.age(now), Some(Duration::ZERO));
+    }
+}
+
+#[test]
 fn no_other_vnic_becomes_the_primary_one_whatever_is_listed() {
     let (mut world, start) = (World::default(), Instant::now());
     world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
