@@ -82,8 +82,8 @@ advice! {
         "HOST_ROOT must be the host's root, mounted writable where the message says; or remove the file by hand.";
     AttachmentLeftOver: "A pod is gone, and not all of its network could be removed.",
         "The message names what stays and the kernel's answer; it is tried again. Its addresses stay taken until then.";
-    LeftInPlace: "The pod network of this node is somebody else's now, and what ours made before is still there.",
-        "`oke-node-agent plan` shows it. Drain and reboot the node, or run `oke-cni-installer uninstall` on it.";
+    LeftInPlace: "The pod network of this node is somebody else's now, or nobody can tell whose, and what ours made before is still there.",
+        "The message says which. `oke-node-agent plan` shows what is there. Where it cannot be told whose it is, mend what MetadataUnavailable names, or set POD_NETWORK. Where it is somebody else's: drain and reboot the node, or run `oke-cni-installer uninstall` on it.";
     InstallerFailed: "The CNI binaries or configuration could not be put in place.",
         "The message names the file. The directories CNI_BIN_DIR and CNI_CONF_DIR must be mounted from the host and writable.";
     RuntimeConfigurationBlocked: "A file that the container runtime reads before our CNI configuration is no configuration: containerd then refuses all of them, and no pod can start; CRI-O passes it over.",

@@ -81,7 +81,7 @@ pub enum Reason {
     DropInFailed,
     /// A pod is gone, but not all of its network.
     AttachmentLeftOver,
-    /// The pod network of this node is somebody else's now, and what ours made before is still there.
+    /// The pod network of this node is somebody else's now, or nobody can tell whose, and what ours made before is still there.
     LeftInPlace,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,

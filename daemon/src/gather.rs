@@ -43,6 +43,10 @@ const APART: Duration = Duration::from_secs(2);
 /// How long the first world waits for whether OKE's own CNI is in the cluster: less than the first pass waits for the world.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
+/// After what time of silence an agent that starts goes by what the one before it knew: with what the NativePodNetwork
+/// takes, less than the first pass waits for the world.
+const SILENCE: Duration = Duration::from_millis(500);
+
 /// Where news goes, and where they come from besides the sources.
 #[derive(Debug)]
 pub struct Outlets {

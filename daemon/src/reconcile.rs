@@ -44,6 +44,7 @@ use crate::suspects::Suspects;
 use crate::usage::Usage;
 use crate::world::World;
 
+use installation::Whose;
 pub use pods::Attention;
 
 /// Whoever makes the node as it should be. There is one per node.
@@ -154,7 +155,8 @@ impl Reconciler {
             }
         };
         let slots = self.assign_slots(world, preview, &mut findings);
-        let ours = self.installation.is_ours(&self.settings, world, cause);
+        let whose = self.installation.whose(&self.settings, world, cause);
+        let ours = whose == Whose::Ours;
         let Settings { ports, pods_may_use_metadata, pods_may_spoof, .. } = &*self.settings;
         let (pods_may_use_metadata, pods_may_spoof) = (*pods_may_use_metadata, *pods_may_spoof);
         let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours };
@@ -174,7 +176,7 @@ impl Reconciler {
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace && !desired::is_short(facts);
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
-        let attempt = stages::Attempt { cause, clean, spared, note: &note, failed: &mut self.failed };
+        let attempt = stages::Attempt { cause, whose, clean, spared, note: &note, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
         let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
         let usable = offers && hosted.is_some();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use installer::{Answers, Conflist, Note, Report, Signals, Snapshot};
+use installer::{Answers, Conflist, Note, Report, Signal, Signals, Snapshot};
 use resident::logging::chain;
 
 use super::Findings;
@@ -24,6 +24,17 @@ pub(super) struct Installation {
     answers: Answers,
 }
 
+/// Whose a node's pod network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Ours to serve.
+    Ours,
+    /// Somebody else's, or to be.
+    Others,
+    /// Nothing says whose it is, yet.
+    Unknown,
+}
+
 #[derive(Debug)]
 struct Last {
     /// By which it went.
@@ -31,6 +42,7 @@ struct Last {
     signals: Signals,
     usable: bool,
     state: PodNetworkState,
+    decided_by: Signal,
     conditions: Vec<Condition>,
     /// As it found them; nothing when it changed any, or is to be asked again for another reason.
     files: Option<Snapshot>,
@@ -43,17 +55,27 @@ impl Installation {
         Self { last: None, answers: Answers::beside(chance, told) }
     }
 
-    /// Whether the pod network of this node is ours. Asked first: where it is not, nothing is touched that pods live by.
-    pub(super) fn is_ours(&self, settings: &Settings, world: &World, cause: Cause) -> bool {
+    /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
+    pub(super) fn whose(&self, settings: &Settings, world: &World, cause: Cause) -> Whose {
         let signals = world.signals(&settings.signals);
-        match &self.last {
-            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => last.state.install,
-            _ => installer::decision(&settings.installer, &signals).install,
+        let (ours, decided_by) = match &self.last {
+            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => {
+                (last.state.install, last.decided_by)
+            }
+            _ => {
+                let decision = installer::decision(&settings.installer, &signals);
+                (decision.install, decision.decided_by)
+            }
+        };
+        match (ours, decided_by) {
+            (true, _) => Whose::Ours,
+            (false, Signal::Nothing) => Whose::Unknown,
+            (false, _) => Whose::Others,
         }
     }
 
     /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
-    /// [`Self::is_ours`] says, and the configuration where an address is `usable`.
+    /// [`Self::whose`] says, and the configuration where an address is `usable`.
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
@@ -98,7 +120,8 @@ impl Installation {
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
             let settings = settings.installer.clone();
-            self.last = Some(Last { settings, signals, usable, state: state.clone(), conditions, files, at });
+            let (state, decided_by) = (state.clone(), report.decision.decided_by);
+            self.last = Some(Last { settings, signals, usable, state, decided_by, conditions, files, at });
         }
         state
     }

@@ -12,6 +12,7 @@ use resident::logging::chain;
 use vcn::{IfName, Vnic};
 
 use super::Findings;
+use super::installation::Whose;
 use crate::condition::{Condition, Reason};
 use crate::host::{Batch, Host, Part, Tried};
 use crate::pass::{Cause, Changed, VnicState};
@@ -58,6 +59,8 @@ fn unusable(entry: &Unusable, world: &World) -> Condition {
 pub(super) struct Attempt<'a> {
     /// Why.
     pub(super) cause: Cause,
+    /// Whose the pod network is.
+    pub(super) whose: Whose,
     /// Whether what is no longer wanted is removed.
     pub(super) clean: bool,
     /// What is not removed either way.
@@ -83,13 +86,13 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    Attempt { cause, clean, spared, note, failed }: Attempt<'_>,
+    Attempt { cause, whose, clean, spared, note, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
     let mut batches = match host.plan(network, &spared) {
         Ok((batches, left)) => {
-            findings.conditions.extend(left_in_place(&left));
+            findings.conditions.extend(left_in_place(&left, whose));
             batches
         }
         Err(error) => {
@@ -155,11 +158,20 @@ fn settings(step: &Step) -> Vec<SettingChange> {
     }
 }
 
-fn left_in_place(left: &[Object]) -> Option<Condition> {
+fn left_in_place(left: &[Object], whose: Whose) -> Option<Condition> {
     let first = left.first()?;
+    let (why, until) = match whose {
+        Whose::Ours | Whose::Others => (
+            "the pod network of this node is no longer ours (see podNetwork)",
+            "until the node is drained and rebooted",
+        ),
+        Whose::Unknown => (
+            "whose the pod network of this node is, is not known at the moment (see podNetwork)",
+            "until it is: nothing has been handed over, and there is no need to drain the node",
+        ),
+    };
     let message = format!(
-        "the pod network of this node is no longer ours (see podNetwork); {} object(s) made for its pods before, such as {first}, stay \
-         for those that still run, until the node is drained and rebooted",
+        "{why}; {} object(s) made for its pods before, such as {first}, stay for those that still run, {until}",
         left.len()
     );
     Some(Condition::degraded(Reason::LeftInPlace, message))

@@ -33,6 +33,8 @@ pub(crate) struct Metadata {
 #[derive(Clone)]
 struct State {
     fault: Fault,
+    /// Of questions for the instance, every one is answered with 404.
+    fails_instance: bool,
     vnics: Vec<Value>,
     /// Questions for the list of VNICs so far.
     asked: usize,
@@ -43,7 +45,8 @@ impl Metadata {
     pub(crate) fn start(netns: &Netns) -> Self {
         let listener = netns.run(|| TcpListener::bind("127.0.0.1:0")).unwrap().unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(Mutex::new(State { fault: Fault::None, vnics: Vec::new(), asked: 0 }));
+        let state =
+            Arc::new(Mutex::new(State { fault: Fault::None, fails_instance: false, vnics: Vec::new(), asked: 0 }));
         let shared = state.clone();
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -72,6 +75,11 @@ impl Metadata {
     /// From now on every answer has this status.
     pub(crate) fn set_status(&self, status: u16) {
         self.set_fault(if status == 200 { Fault::None } else { Fault::Status(status) });
+    }
+
+    /// Whether the instance is asked for in vain, while the list of VNICs is answered.
+    pub(crate) fn fail_instance(&self, fails: bool) {
+        self.state.lock().unwrap().fails_instance = fails;
     }
 
     /// From now on this is wrong with every answer.
@@ -129,6 +137,9 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         _ => Value::Null,
     };
     let (mut status, mut body) = (if authorised { 200 } else { 401 }, body.to_string());
+    if state.fails_instance && request.contains("/instance/") {
+        status = 404;
+    }
     match state.fault {
         Fault::None | Fault::Slow => {}
         Fault::Status(other) => status = other,

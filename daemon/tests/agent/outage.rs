@@ -72,13 +72,119 @@ fn a_restart_during_an_outage_leaves_what_was_published() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     agent.stop();
-    let (pools, rules) = (node.pools(), node.rules(vcn::Family::Ipv4));
+    let (vnics, rules) = (node.pools()["vnics"].clone(), node.rules(vcn::Family::Ipv4));
     node.metadata.set_status(400);
     std::fs::remove_file(node.npn()).unwrap();
     let agent = node.agent(&[]);
     wait_for("the reason", || node.conditions().contains(&"MetadataUnavailable".into()), || agent.log());
-    assert_eq!(node.pools(), pools);
+    assert_eq!(node.pools()["vnics"], vnics);
     assert_eq!(node.rules(vcn::Family::Ipv4), rules);
+}
+
+/// What an agent in its best health keeps up is broken while none runs: our configuration, the plugin, a rule, a table.
+fn broken(node: &Node) {
+    std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    std::fs::remove_file(node.path("bin/vcn-native")).unwrap();
+    node.delete_rule(vcn::Family::Ipv4, 1537);
+    node.on(|socket: &mut Socket| socket.change_link_named(&name("ens5"), &[LinkChange::Down]).unwrap());
+}
+
+/// Everything that [`broken`] broke.
+fn whole(node: &Node) -> bool {
+    node.path("net.d").join(vcn::CONFLIST_FILE).exists()
+        && node.path("bin/vcn-native").exists()
+        && node.rules(vcn::Family::Ipv4).iter().any(|rule| rule.starts_with("1537 "))
+        && node.routes(vcn::Family::Ipv4, 1000).len() == 2
+}
+
+#[test]
+fn an_agent_that_starts_during_an_outage_repairs_what_the_one_before_kept_up_and_tells_how_old_its_knowledge_is() {
+    for fault in [Fault::Status(404), Fault::Silent] {
+        let node = dual_stack_node();
+        let mut agent = node.agent(&[]);
+        node.wait_ready(&mut agent);
+        let pod = Pod::add(&node, "a");
+        pod.wait_connected();
+        let before = (node.pools(), node.rules(vcn::Family::Ipv4));
+        agent.stop();
+        broken(&node);
+        node.metadata.set_fault(fault);
+        let mut agent = node.agent(&[]);
+        // Of the metadata service's silence it would learn after half a minute.
+        let took = agent.timed(|| wait_for("the repair", || whole(&node), || agent.log()));
+        assert!(took < 10 * SECOND, "{fault:?}: {took:?}");
+        node.wait_ready(&mut agent);
+        assert_eq!((node.pools(), node.rules(vcn::Family::Ipv4)), before);
+        assert_eq!(node.conditions(), ["MetadataUnavailable"], "{}", agent.log());
+        let message = node.get("/readyz").1;
+        assert!(message.contains("the last good answers are used, of this age: instance "), "{message}");
+        pod.wait_connected();
+        Pod::add(&node, "b").wait_connected();
+        node.metadata.set_fault(Fault::None);
+        wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
+    }
+}
+
+/// The copy with its boot, or its machine, changed.
+fn change_copy(node: &Node, change: impl FnOnce(&mut Value)) {
+    let path = node.path("lib").join(vcn::VNICS_COPY_FILE);
+    let mut copy: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut copy);
+    std::fs::write(path, copy.to_string()).unwrap();
+}
+
+#[test]
+fn after_a_boot_into_an_outage_pods_start_by_what_was_known_before_it() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    change_copy(&node, |copy| copy["bootId"] = "another".into());
+    std::fs::remove_file(node.path("run/pools.json")).unwrap();
+    broken(&node);
+    node.metadata.set_status(404);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    Pod::add(&node, "a").wait_connected();
+}
+
+#[test]
+fn what_another_machine_knew_is_not_gone_by() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    change_copy(&node, |copy| {
+        copy["bootId"] = "another".into();
+        copy["primary"]["mac"] = "02:00:17:00:00:99".into();
+    });
+    broken(&node);
+    node.metadata.set_status(404);
+    let agent = node.agent(&[]);
+    let passed = || node.passes("retry") + node.passes("timer") >= 2;
+    wait_for("some passes", passed, || agent.log());
+    assert_eq!(node.conditions(), ["MetadataUnavailable"]);
+    assert!(node.get("/readyz").0 == 503 && !node.path("bin/vcn-native").exists());
+}
+
+/// Nobody is told to drain a node of ours for that.
+#[test]
+fn while_nobody_can_tell_whose_the_pod_network_is_it_is_not_said_to_be_handed_over() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let rules = node.rules(vcn::Family::Ipv4);
+    agent.stop();
+    std::fs::remove_file(node.path("lib").join(vcn::VNICS_COPY_FILE)).unwrap();
+    node.metadata.fail_instance(true);
+    let agent = node.agent(&[]);
+    let told = || node.conditions() == ["MetadataUnavailable", "LeftInPlace"];
+    wait_for("it to be told", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    let message = node.get("/readyz").1;
+    assert!(message.contains("nothing has been handed over") && !message.contains("no longer ours"), "{message}");
+    assert_eq!(node.rules(vcn::Family::Ipv4), rules);
+    node.metadata.fail_instance(false);
+    wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
 }
 
 #[test]
