@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 
+mod vlan_links;
+
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use sandbox::{Agent, Attachment, Container, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec};
 use vcn::{Family, MachineKind};
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Where cargo puts the programs: two folders above this test.
 fn bin_dir() -> PathBuf {
@@ -92,7 +97,7 @@ fn reaches_both_families(from: &Pod, to: &Attachment) {
 fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_secs(90), "{what}");
+        assert!(started.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
