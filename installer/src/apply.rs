@@ -4,9 +4,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -15,7 +14,7 @@ use crate::place::{NewFile, place, place_unless};
 use crate::plan::{BINARY_MODE, Purpose, Replaced, Writing};
 use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
-use crate::{Conflist, Digest, Error, Report, Step};
+use crate::{Conflist, Digest, Error, Report, Step, directory};
 
 /// Whoever takes the steps.
 pub(crate) struct Applier<'a> {
@@ -63,7 +62,7 @@ impl Applier<'_> {
             move |source| Error::Place { target, action, source }
         };
         match step {
-            Step::CreateDirectory(path) => fs::create_dir_all(path).map_err(failed(path, "creating the directory")),
+            Step::CreateDirectory(path) => directory::create(path).map_err(failed(path, "creating the directory")),
             Step::RemoveStale(path) => match fs::remove_file(path) {
                 // Another installer was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -84,8 +83,9 @@ impl Applier<'_> {
                 }
                 Ok(())
             }
-            Step::SetMode { target, .. } => fs::set_permissions(target, Permissions::from_mode(BINARY_MODE))
-                .map_err(failed(target, "setting its mode")),
+            Step::SetMode { target, .. } => {
+                directory::set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))
+            }
             Step::WriteConflist(writing) => self.write(writing, failures),
             Step::Forget { name } => {
                 self.record.configurations.remove(name);

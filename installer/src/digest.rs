@@ -23,9 +23,14 @@ impl Digest {
 
     /// The digest of a file, read piece by piece: whole, our binaries would be half of what the agent needs of memory.
     pub(crate) fn of_file(path: &Path) -> io::Result<Self> {
-        let (mut file, mut hasher, mut piece) = (File::open(path)?, Sha256::new(), vec![0; PIECE]);
+        Self::of_rest(File::open(path)?)
+    }
+
+    /// The digest of what is still to be read.
+    pub(crate) fn of_rest(mut from: impl Read) -> io::Result<Self> {
+        let (mut hasher, mut piece) = (Sha256::new(), vec![0; PIECE]);
         loop {
-            match file.read(&mut piece) {
+            match from.read(&mut piece) {
                 Ok(0) => return Ok(Self(hasher.finalize().into())),
                 Ok(length) => hasher.update(piece.get(..length).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

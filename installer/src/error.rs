@@ -56,6 +56,17 @@ pub enum Error {
         /// What is in the way.
         target: PathBuf,
     },
+    /// What is in the place of a file of ours is too large to be kept.
+    #[error(
+        "putting {} in place: what is there is larger than {} MiB, so it is not kept to be given back one day, and not \
+         replaced; move it away", path.display(), most >> 20
+    )]
+    TooLarge {
+        /// What is in the way.
+        path: PathBuf,
+        /// What can be kept, in bytes.
+        most: u64,
+    },
     /// What is at our configuration's place cannot be replaced without knowing what it is.
     #[error("putting {} in place: {reason}", path.display())]
     Unusable {
@@ -182,7 +193,7 @@ impl Error {
                 _ => "write-failed",
             },
             Self::Corrupt { .. } => "corrupt",
-            Self::NoFile { .. } | Self::Unusable { .. } => "in-the-way",
+            Self::NoFile { .. } | Self::TooLarge { .. } | Self::Unusable { .. } => "in-the-way",
             Self::Version { .. } => "version-unknown",
             Self::Raced { .. } => "raced",
             Self::Contention { .. } => "contention",

@@ -23,6 +23,7 @@ mod conflist;
 mod decision;
 pub mod departure;
 mod digest;
+mod directory;
 mod document;
 pub mod drop_ins;
 mod entry;

@@ -6,7 +6,7 @@ mod tests;
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,10 @@ use crate::{Digest, Error};
 /// Temporary names start and end like this. No runtime takes them for a plugin or a configuration.
 const PREFIX: &str = ".oke-cni-installer.";
 const SUFFIX: &str = ".tmp";
+
+/// The largest file that is copied, in bytes: several times the largest plugin that there is. What somebody put in our place
+/// must not fill the disk a second time.
+pub(crate) const LARGEST: u64 = 256 << 20;
 
 /// Written between two looks at the fault, in bytes.
 const CHUNK: usize = 64 << 10;
@@ -26,16 +30,33 @@ const SET_ID: u32 = 0o6000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFile<'a> {
     pub(crate) target: &'a Path,
-    pub(crate) contents: &'a [u8],
+    pub(crate) contents: Contents<'a>,
     pub(crate) mode: u32,
     /// User and group, where they are not to be ours.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
+/// What it is to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Contents<'a> {
+    Bytes(&'a [u8]),
+    /// The same as a file, which is read piece by piece: others' may be larger than the memory that we may use.
+    Of(&'a File, Digest),
+}
+
+impl Contents<'_> {
+    fn digest(self) -> Digest {
+        match self {
+            Self::Bytes(bytes) => Digest::of(bytes),
+            Self::Of(_, digest) => digest,
+        }
+    }
+}
+
 impl<'a> NewFile<'a> {
     /// Owned by whoever we are.
     pub(crate) const fn ours(target: &'a Path, contents: &'a [u8], mode: u32) -> Self {
-        Self { target, contents, mode, owner: None }
+        Self { target, contents: Contents::Bytes(contents), mode, owner: None }
     }
 }
 
@@ -89,9 +110,18 @@ fn place_with(
         Temporary::create(directory).map_err(failed("creating a temporary file beside it"))?;
     let mut at = |moment, action| fault(moment).map_err(failed(action));
     at(Moment::Created, "creating a temporary file beside it")?;
-    for chunk in contents.chunks(CHUNK) {
-        written.write_all(chunk).map_err(failed("writing"))?;
-        at(Moment::PartWritten, "writing")?;
+    match contents {
+        Contents::Bytes(bytes) => {
+            for chunk in bytes.chunks(CHUNK) {
+                written.write_all(chunk).map_err(failed("writing"))?;
+                at(Moment::PartWritten, "writing")?;
+            }
+        }
+        Contents::Of(mut from, _) => {
+            from.rewind().map_err(failed("copying"))?;
+            io::copy(&mut from.take(LARGEST), &mut written).map_err(failed("copying"))?;
+            at(Moment::PartWritten, "copying")?;
+        }
     }
     written.set_permissions(Permissions::from_mode(mode)).map_err(failed("setting its mode"))?;
     at(Moment::ModeSet, "setting its mode")?;
@@ -100,7 +130,7 @@ fn place_with(
     // Closed before the rename: while anybody has it open for writing, it cannot be executed (ETXTBSY).
     drop(written);
     let read_back = Digest::of_file(&temporary.path).map_err(failed("reading it back"))?;
-    if read_back != Digest::of(contents) {
+    if read_back != contents.digest() {
         return Err(Error::Corrupt { target: target.to_path_buf() });
     }
     if let Some(owner) = owner {

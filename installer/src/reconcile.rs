@@ -8,7 +8,7 @@ use crate::exclusive::Exclusive;
 use crate::observed::{Observed, Scope, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{Answers, ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide};
+use crate::{Answers, ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide, directory};
 
 /// So often a configuration is looked at again that others wrote at the same moment.
 const LOOKS: usize = 5;
@@ -72,7 +72,15 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     let mut report = Report::new(decided(settings, signals, &files));
     let mut file = RecordFile::new(&settings.data_dir);
     let touches = report.decision.install || settings.chain_into.is_some() || file.path().exists();
-    let exclusive = if apply && touches { Exclusive::over(&settings.written_directories()) } else { None };
+    let directories = settings.written_directories();
+    let elsewhere = directories.iter().filter(|_| touches).find_map(|path| {
+        let source = directory::is_administrators(path).err()?;
+        Some(Error::Read { path: path.clone(), source })
+    });
+    if let Some(error) = elsewhere {
+        return report.failed(error);
+    }
+    let exclusive = if apply && touches { Exclusive::over(&directories) } else { None };
     let (mut record, damage) = remembered(&mut file, apply);
     let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record, answers };
     let observed = Observed::look(settings, files, scope);

@@ -23,6 +23,31 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
+/// So many damaged files are kept beside a place; one more takes that of the last.
+const ASIDE: usize = 8;
+
+/// Moves a damaged file out of the way, to `….damaged` beside it, or where there is one already, which may tell more, to
+/// `….damaged.2` and so on. Says where it is.
+///
+/// # Errors
+/// When it cannot be moved.
+pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let first = beside(path, "damaged");
+    let further = (2..=ASIDE).map(|number| beside(&first, number.to_string()));
+    let mut last = first.clone();
+    for aside in [first.clone()].into_iter().chain(further) {
+        // By a link, which replaces nothing.
+        match fs::hard_link(path, &aside) {
+            Ok(()) => return fs::remove_file(path).map(|()| aside),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = aside,
+            // Not every file system has hard links.
+            Err(_) if !aside.exists() => return rename(path, &aside).map(|()| aside),
+            Err(_) => last = aside,
+        }
+    }
+    rename(path, &last).map(|()| last)
+}
+
 /// Writes a temporary file that a rename will put in its place. It is not synced to any disk: what is written so is void
 /// after a crash of the machine anyway.
 ///
@@ -44,4 +69,29 @@ fn write(path: &Path, content: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_damaged_file_is_kept_and_only_so_many_after_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file.json");
+        let aside: Vec<_> = (1..=10)
+            .map(|number| {
+                fs::write(&path, number.to_string()).unwrap();
+                let aside = set_aside(&path).unwrap();
+                assert!(!path.exists());
+                (aside.file_name().unwrap().to_owned(), fs::read_to_string(aside).unwrap())
+            })
+            .map(|(name, text)| format!("{} {text}", name.display()))
+            .collect();
+        let expected = ["", ".2", ".3", ".4", ".5", ".6", ".7", ".8", ".8", ".8"];
+        let expected = expected.iter().zip(1..).map(|(end, number)| format!("file.json.damaged{end} {number}"));
+        assert_eq!(aside, expected.collect::<Vec<_>>());
+        assert_eq!(fs::read_to_string(directory.path().join("file.json.damaged")).unwrap(), "1");
+        assert_eq!(set_aside(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

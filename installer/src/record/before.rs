@@ -1,14 +1,15 @@
 //! What was in a place before we put something of ours there: kept, to be given back.
 
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::place::{NewFile, place, place_link};
+use crate::directory::open_file;
+use crate::place::{Contents, LARGEST, NewFile, place, place_link};
 use crate::{Digest, Error};
 
 /// Where they are kept, in the data directory, each under its digest.
@@ -42,12 +43,19 @@ impl Before {
             let link = Some(fs::read_link(path).map_err(read)?);
             return Ok(Some(Self { link, ..Self::default() }));
         }
-        let contents = match fs::read(path) {
+        let file = match open_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(read)?,
         };
-        let metadata = fs::metadata(path).map_err(read)?;
-        let before = Self::of(&contents, &metadata);
+        let metadata = file.metadata().map_err(read)?;
+        if !metadata.is_file() {
+            return Err(Error::NoFile { target: path.to_owned() });
+        }
+        if metadata.len() > LARGEST {
+            return Err(Error::TooLarge { path: path.to_owned(), most: LARGEST });
+        }
+        let digest = Digest::of_rest((&file).take(LARGEST)).map_err(read)?;
+        let before = Self::of(digest, &metadata);
         let kept = before.path(data_dir);
         if let Some(folder) = kept.parent() {
             fs::create_dir_all(folder).map_err(|source| Error::Place {
@@ -56,7 +64,7 @@ impl Before {
                 source,
             })?;
         }
-        place(NewFile::ours(&kept, &contents, 0o600))?;
+        place(NewFile { target: &kept, contents: Contents::Of(&file, digest), mode: 0o600, owner: None })?;
         Ok(Some(before))
     }
 
@@ -69,12 +77,14 @@ impl Before {
             return place_link(target, link);
         }
         let kept = self.path(data_dir);
-        let contents = fs::read(&kept).map_err(|source| Error::Read { path: kept.clone(), source })?;
-        if Digest::of(&contents).to_string() != self.digest {
+        let read = |source| Error::Read { path: kept.clone(), source };
+        let file = open_file(&kept).map_err(read)?;
+        let digest = Digest::of_rest((&file).take(LARGEST)).map_err(read)?;
+        if digest.to_string() != self.digest {
             return Err(Error::Corrupt { target: kept });
         }
         let owner = Some((self.uid, self.gid));
-        place(NewFile { target, contents: &contents, mode: self.mode, owner })
+        place(NewFile { target, contents: Contents::Of(&file, digest), mode: self.mode, owner })
     }
 
     fn is_at(&self, target: &Path) -> bool {
@@ -91,8 +101,8 @@ impl Before {
         })
     }
 
-    fn of(contents: &[u8], metadata: &Metadata) -> Self {
-        let digest = Digest::of(contents).to_string();
+    fn of(digest: Digest, metadata: &Metadata) -> Self {
+        let digest = digest.to_string();
         let mode = metadata.permissions().mode() & 0o7777;
         Self { digest, mode, uid: metadata.uid(), gid: metadata.gid(), ..Self::default() }
     }

@@ -47,9 +47,13 @@ impl RecordFile {
         self.sealed = Some(error.raw_os_error().unwrap_or(EIO));
     }
 
-    /// Where it is put when it is damaged.
-    pub(crate) fn aside(&self) -> PathBuf {
-        self.path().with_extension("json.damaged")
+    /// Those that were damaged and put out of the way.
+    pub(crate) fn aside(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.data_dir).into_iter().flatten().flatten();
+        let damaged = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_damaged));
+        let mut paths: Vec<PathBuf> = damaged.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
     }
 
     /// Reads it. No file is an empty record.
@@ -65,11 +69,8 @@ impl RecordFile {
     /// Puts a damaged one out of the way, beside its place.
     pub(crate) fn set_aside(&self) -> Result<(), Error> {
         let path = self.path();
-        fs::rename(&path, self.aside()).map_err(|source| Error::Place {
-            target: path,
-            action: "setting it aside",
-            source,
-        })
+        let aside = ipam::set_aside(&path).map(drop);
+        aside.map_err(|source| Error::Place { target: path, action: "setting it aside", source })
     }
 
     /// Keeps a record.
@@ -86,4 +87,8 @@ impl RecordFile {
         made.map_err(|source| Error::Place { target: target.clone(), action: "creating its directory", source })?;
         place(NewFile::ours(&target, &text, MODE))
     }
+}
+
+fn is_damaged(name: &str) -> bool {
+    name.strip_prefix(FILE).and_then(|rest| rest.strip_prefix(".damaged")).is_some()
 }

@@ -67,6 +67,12 @@ fn a_damaged_record_is_named_and_set_aside() {
     file.set_aside().unwrap();
     assert_eq!(file.read().unwrap(), Record::default());
     assert!(directory.path().join("installer.json.damaged").exists());
+    // The first may tell more than the next one.
+    fs::write(file.path(), "{").unwrap();
+    file.set_aside().unwrap();
+    let kept = ["installer.json.damaged", "installer.json.damaged.2"].map(|name| directory.path().join(name));
+    assert_eq!(file.aside(), kept);
+    assert_eq!(kept.map(|path| fs::read_to_string(path).unwrap()), ["{\"version\": 1, \"confi", "{"]);
 }
 
 #[test]
@@ -89,4 +95,36 @@ fn what_was_there_before_is_given_back_with_its_mode() {
     fs::set_permissions(&target, fs::Permissions::from_mode(0o711)).unwrap();
     assert!(matches!(before.give_back(&target, &data), Err(Error::Corrupt { .. })));
     assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150], "nothing wrong is given back");
+}
+
+#[test]
+fn what_was_there_before_is_copied_piece_by_piece_and_not_without_bound() {
+    use crate::place::LARGEST;
+    let directory = tempfile::tempdir().unwrap();
+    let (target, data) = (directory.path().join("vcn-native"), directory.path().join("lib"));
+    let contents: Vec<u8> = (0..(3 << 20) + 7).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    fs::write(&target, &contents).unwrap();
+    let before = Before::keep(&target, &data).unwrap().unwrap();
+    assert_eq!(fs::read(data.join("before").join(&before.digest)).unwrap(), contents);
+    fs::write(&target, "ours").unwrap();
+    before.give_back(&target, &data).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), contents);
+
+    let file = fs::File::create(&target).unwrap();
+    file.set_len(LARGEST + 1).unwrap();
+    let refused = Before::keep(&target, &data).unwrap_err();
+    assert!(matches!(&refused, Error::TooLarge { most: LARGEST, .. }), "{refused}");
+    assert!(refused.to_string().contains("larger than 256 MiB"), "{refused}");
+    assert_eq!(fs::read_dir(data.join("before")).unwrap().count(), 1, "nothing more is kept");
+    assert_eq!(fs::metadata(&target).unwrap().len(), LARGEST + 1);
+}
+
+/// A pipe would be waited for until somebody writes to it.
+#[test]
+fn what_is_no_file_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("vcn-native");
+    nix::unistd::mkfifo(&target, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refused = Before::keep(&target, directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::NoFile { .. }), "{refused}");
 }

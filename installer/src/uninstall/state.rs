@@ -39,10 +39,10 @@ pub(super) fn forget(settings: &Settings, unnamed: &[PathBuf], removal: &mut Rem
         remove(&data.join(BEFORE), removal);
     } else {
         let aside = RecordFile::new(data).aside();
-        known.retain(|path| *path != aside);
+        known.retain(|path| !aside.contains(path));
         let copies = listed(&data.join(BEFORE), removal);
         copies.iter().filter(|path| !unnamed.contains(path)).for_each(|path| remove(path, removal));
-        let kept = unnamed.iter().chain(Some(&aside).filter(|aside| aside.exists()));
+        let kept = unnamed.iter().chain(&aside);
         removal.left.extend(kept.map(|path| format!("{}: of what was there before us", path.display())));
     }
     for ours in DATA {

@@ -25,7 +25,7 @@ pub(super) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
 
 /// Why that is for a person to decide; nothing where there are none, and no record was set aside: links are kept in it alone.
 pub(super) fn told(settings: &Settings, copies: &[PathBuf]) -> Option<String> {
-    let aside = Some(RecordFile::new(&settings.data_dir).aside()).filter(|aside| aside.exists());
+    let aside = RecordFile::new(&settings.data_dir).aside();
     let all: Vec<String> = copies.iter().chain(&aside).map(|path| path.display().to_string()).collect();
     (!all.is_empty()).then(|| {
         format!(

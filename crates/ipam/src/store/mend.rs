@@ -1,13 +1,12 @@
 //! What was lost, damaged or left is put right, as far as the files themselves can tell; the rest the kernel knows.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 
 use serde::de::Error as _;
 
 use super::{Opened, Store};
-use crate::file::beside;
+use crate::file::set_aside;
 use crate::records::name_of;
 use crate::{Allocation, Allocations, BootTime, Error};
 
@@ -33,10 +32,10 @@ impl Store {
             Ok(Some((_, means))) => means,
             Ok(None) => return Ok(None),
             Err(Error::Damaged { .. }) => {
-                let aside = beside(&self.index, "damaged");
                 let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
                 self.stage(&[], &Opened { index: None, records: Vec::new(), means })?;
-                fs::rename(&self.index, &aside).map_err(|source| Error::Write { path: aside.clone(), source })?;
+                let aside = set_aside(&self.index);
+                let aside = aside.map_err(|source| Error::Write { path: self.index.clone(), source })?;
                 self.replace_index()?;
                 return Ok(Some(aside));
             }
