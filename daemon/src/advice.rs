@@ -74,6 +74,8 @@ advice! {
         "The message says what. `ip monitor link address route rule` and `nft monitor` show when it goes and what goes with it; look for network managers, firewalls and scripts that run on a timer (`systemctl list-timers`), and for a link that flaps.";
     ChangesUnheard: "The system does not tell of changes to the kernel's network or to files. They are found by looking, at growing pauses of 30 s at most; what somebody breaks is repaired as late.",
         "The message has the system's answer. Too many open files: all that root runs on the host shares `fs.inotify.max_user_instances`; raise it (`sysctl`), or find who uses them up (`lsof +c0 | grep inotify`). It is tried again by itself.";
+    PortUnavailable: "The address that LISTEN names cannot be listened on, mostly because another program does: there are no metrics, and the kubelet's probes ask somebody else or nobody, so that it starts the agent anew again and again. Everything else works.",
+        "`ss -ltnp` on the host shows who has the port. Stop that program, or choose another LISTEN and the same port in the probes of manifests/daemonset.yaml. It is taken as soon as it is free; until then `oke-node-agent status` asks by the socket, as always.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes what is ours, or configures a VNIC's link. It is put back, but packets are lost meanwhile.",
         "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
     VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too.",

@@ -73,6 +73,8 @@ pub enum Reason {
     RepairsUndone,
     /// The system does not tell of changes to the kernel's network or to files.
     ChangesUnheard,
+    /// The port of health and metrics cannot be had.
+    PortUnavailable,
     /// A network manager removes what is ours, or configures a VNIC's link.
     NetworkManagerInterferes,
     /// Somebody else configures a VNIC, too.

@@ -50,6 +50,7 @@ pub mod npn;
 pub mod oke_cni;
 pub mod pass;
 pub mod pools;
+mod port;
 pub mod reconcile;
 pub mod recorder;
 pub mod reload;

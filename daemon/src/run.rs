@@ -21,7 +21,6 @@ use ipam::BootId;
 use resident::args::Output;
 use resident::reload::Live;
 use resident::{logging, server};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -39,7 +38,7 @@ use crate::settings::{AGENT_LOCK, Settings};
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, api_server, args, bundle, command_line, departure, gather, oke_cni, reload, show, verbs};
+use crate::{aftercare, api_server, args, bundle, command_line, departure, gather, oke_cni, port, reload, show, verbs};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -155,6 +154,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let (worlds_in, worlds) = watch::channel(World::default());
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
+    let (port_in, port) = watch::channel(None);
     let (plugged, published) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let board = Arc::new(Board {
         state_dir: settings.state_dir.clone(),
@@ -168,9 +168,6 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         passes: passes.clone(),
         previews: previews_in,
     });
-    let port = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = verbs::listen(&settings.state_dir)?;
@@ -187,6 +184,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         published: published.clone(),
         previews,
         duties: duties.clone(),
+        port,
         passes: passes_in,
     };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent));
@@ -220,7 +218,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
         ended = aftercare::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
         () = reload::run(live, configurations_in, metrics) => bail!("the configuration's task ended"),
-        () = server::serve_port(port, board.clone()) => bail!("the port's server ended"),
+        () = port::run(settings.listen, board.clone(), chance, port_in) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),
     };
     // Nothing is undone, unless we are not wanted any more: pods live on, and so do the host's routes.

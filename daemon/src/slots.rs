@@ -159,7 +159,7 @@ impl SlotFile {
     /// [`SlotError::Write`].
     pub fn set_aside(&self) -> Result<(), SlotError> {
         let wrap = |source| SlotError::Write { path: self.path.clone(), source };
-        std::fs::rename(&self.path, self.path.with_extension("json.damaged")).map_err(wrap)
+        ipam::set_aside(&self.path).map(drop).map_err(wrap)
     }
 
     /// Replaces the file.

@@ -45,6 +45,8 @@ pub struct Loop {
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Told of addresses that a pass freed.
     pub duties: Arc<Duties>,
+    /// Why the port of health and metrics cannot be had, while it cannot.
+    pub port: watch::Receiver<Option<Condition>>,
     /// Where passes are published.
     pub passes: watch::Sender<Option<Finished>>,
 }
@@ -64,7 +66,18 @@ impl Loop {
     /// # Errors
     /// When a pass panicked, or a directory was removed that it works in: the agent must be started anew.
     pub async fn run(self) -> io::Result<()> {
-        let Self { mut reconciler, metrics, mut worlds, plugged, published, mut previews, duties, passes, .. } = self;
+        let Self {
+            mut reconciler,
+            metrics,
+            mut worlds,
+            plugged,
+            published,
+            mut previews,
+            duties,
+            mut port,
+            passes,
+            ..
+        } = self;
         let mut configurations = self.configurations;
         let mut settings = configurations.borrow_and_update().settings.clone();
         let answered = reconciler.answered();
@@ -94,7 +107,11 @@ impl Loop {
             reconciler = returned;
             repairs.note(&pass, Instant::now());
             pass.conditions.extend(repairs.undone(Instant::now()));
-            pass.conditions.extend([events.condition(), nft.condition(), files.condition()].into_iter().flatten());
+            pass.conditions.extend(
+                [events.condition(), nft.condition(), files.condition(), port.borrow_and_update().clone()]
+                    .into_iter()
+                    .flatten(),
+            );
             since.note(&mut pass);
             // Signs may have come with what the pass was for. They are looked into all the same: kept, they would hide the
             // next ones, which were no news then.
@@ -123,6 +140,7 @@ impl Loop {
                 tokio::select! {
                     () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },
                     () = answered.notified() => break Cause::Retry,
+                    Ok(()) = port.changed() => break Cause::Retry,
                     changed = worlds.changed() => {
                         if changed.is_err() {
                             return Ok(());

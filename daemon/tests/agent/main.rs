@@ -25,6 +25,7 @@ mod outage;
 mod pod;
 mod pod_network;
 mod pods;
+mod port;
 mod program;
 mod records;
 mod remembered;
