@@ -40,6 +40,7 @@ pub(crate) struct Interference {
     /// Whether drop-ins may be written.
     may_write: bool,
     found: Vec<Condition>,
+    firewalls: firewall::Firewalls,
 }
 
 /// The host, as far as others may meddle with it.
@@ -53,7 +54,13 @@ pub(crate) struct Subject<'a> {
 
 impl Interference {
     pub(crate) fn new(root: &Path, data_dir: &Path, may_write: bool) -> Self {
-        Self { root: root.to_owned(), data_dir: data_dir.to_owned(), may_write, found: Vec::new() }
+        Self {
+            root: root.to_owned(),
+            data_dir: data_dir.to_owned(),
+            may_write,
+            found: Vec::new(),
+            firewalls: firewall::Firewalls::default(),
+        }
     }
 
     /// Whether drop-ins may be written from now on.
@@ -66,7 +73,10 @@ impl Interference {
         if cause == Cause::Kernel {
             return (self.found.clone(), Vec::new());
         }
-        let mut found = firewall::look(subject.network);
+        let mut found = match cause {
+            Cause::Preview => self.firewalls.look_for(subject.network, firewall::PATIENCE_OF_A_PERSON),
+            _ => self.firewalls.look(subject.network),
+        };
         found.extend(twice::look(subject));
         let (networkd, manager) = (networkd::look(&self.root, subject), network_manager::look(&self.root, subject));
         let mut wanted = Vec::new();

@@ -28,14 +28,14 @@ const INFO_LEN: usize = NAME_LEN + 13 * 4;
 /// `struct ipt_get_entries`: name, size, padding.
 const ENTRIES_LEN: usize = NAME_LEN + 8;
 
-/// The base chains that stop packets on a way.
+/// The base chains that stop packets on any of some ways. Every table is read once, whatever their number.
 ///
 /// # Errors
 /// `is_retryable()` when a table was replaced while it was read; when it may not be read (CAP_NET_ADMIN).
-pub fn barriers(way: &Way) -> Result<Vec<Barrier>> {
+pub fn barriers(ways: &[Way]) -> Result<Vec<Barrier>> {
     let mut found = Vec::new();
     for family in Family::ALL {
-        let stopped = present(family).into_iter().map(|table| Ok((table, stopped_by(family, table, way)?)));
+        let stopped = present(family).into_iter().map(|table| Ok((table, stopped_by(family, table, ways)?)));
         let stopped: Result<Vec<_>, Cause> = stopped.collect();
         let stopped = stopped.map_err(|cause| cause.during("read", format!("{family} tables of iptables-legacy")))?;
         let word = if family == Family::Ipv4 { "ip" } else { "ip6" };
@@ -55,7 +55,7 @@ fn present(family: Family) -> Vec<&'static str> {
     TABLES.into_iter().filter(|table| names.lines().any(|name| name == *table)).collect()
 }
 
-fn stopped_by(family: Family, table: &str, way: &Way) -> Result<Option<&'static str>, Cause> {
+fn stopped_by(family: Family, table: &str, ways: &[Way]) -> Result<Option<&'static str>, Cause> {
     let of_family = if family == Family::Ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     // Any socket of the family will do.
     let socket = socket(of_family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
@@ -71,7 +71,7 @@ fn stopped_by(family: Family, table: &str, way: &Way) -> Result<Option<&'static 
         field.copy_from_slice(&header.size.to_ne_bytes());
     }
     ask(&socket, family, SO_GET_ENTRIES, &mut entries)?;
-    blob::forward(entries.get(ENTRIES_LEN..).unwrap_or_default(), family, &header, way)
+    blob::forward(entries.get(ENTRIES_LEN..).unwrap_or_default(), family, &header, ways)
 }
 
 /// A request's buffer, with the table's name where it belongs.

@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::process::Command;
+use std::time::Duration;
 
 use netlink::nft::{LinkMatch, Socket, Watch, Way};
 use netlink::{Netns, xtables};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 
 fn run(netns: &Netns, command: &str) {
     let output = netns.run(|| Command::new("sh").args(["-c", command]).output()).unwrap().unwrap();
@@ -27,16 +30,54 @@ fn told(commands: &[&str]) -> Vec<String> {
     commands.iter().for_each(|command| run(&netns, command));
     let look = || {
         let mut socket = Socket::open().unwrap();
-        let mut all = socket.barriers(&from_pods()).unwrap();
-        all.extend(socket.barriers(&to_pods()).unwrap());
-        all.extend(xtables::barriers(&from_pods()).unwrap());
-        all.extend(xtables::barriers(&to_pods()).unwrap());
+        let ways = [from_pods(), to_pods()];
+        let mut all = socket.barriers(&ways).unwrap();
+        all.extend(xtables::barriers(&ways).unwrap());
         all
     };
-    let mut texts: Vec<String> =
-        netns.run(look).unwrap().iter().map(|barrier| format!("{barrier} {}", barrier.how)).collect();
-    texts.dedup();
-    texts
+    netns.run(look).unwrap().iter().map(|barrier| format!("{barrier} {}", barrier.how)).collect()
+}
+
+/// What the calling thread has computed so far, here and in the kernel.
+fn worked() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).unwrap();
+    let all = [usage.user_time(), usage.system_time()];
+    all.iter().map(|time| Duration::from_micros(u64::try_from(time.num_microseconds()).unwrap())).sum()
+}
+
+/// kube-proxy keeps all services in one table, which has a chain at the forward hook.
+#[test]
+fn rules_are_read_once_however_many_links_there_are_and_however_many_rules() {
+    let netns = Netns::create().unwrap();
+    let services: String =
+        (0..20_000_u32).map(|at| format!("ip daddr 10.96.{}.{} tcp dport 80 accept\n", at / 250, at % 250)).collect();
+    let table = format!(
+        "table ip kube-proxy {{ chain services {{ {services} }}
+         chain forward {{ type filter hook forward priority 0; policy accept; jump services; iifname \"ens77\" drop; }}; }}"
+    );
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), table).unwrap();
+    run(&netns, &format!("nft -f {}", file.path().display()));
+    let way = |last: u8| Way {
+        to: LinkMatch::Prefix("vcn".into()),
+        from: LinkMatch::Exact(format!("ens{last}").parse().unwrap()),
+    };
+    let look = |ways: &[Way]| {
+        let (mut socket, before) = (Socket::open().unwrap(), worked());
+        let texts: Vec<String> = socket.barriers(ways).unwrap().iter().map(ToString::to_string).collect();
+        (worked() - before, texts)
+    };
+    let many: Vec<Way> = (0..64).map(way).collect();
+    netns
+        .run(|| {
+            look(&many[..1]);
+            let ((one, none), (all, still)) = (look(&many[..1]), look(&many));
+            println!("one way {one:?}, 64 ways {all:?}");
+            assert_eq!((none, still), (vec![], vec![]));
+            assert!(all < one * 8, "one way {one:?}, 64 ways {all:?}");
+            assert_eq!(look(&[way(1), way(77), way(78)]).1, ["ip kube-proxy forward"]);
+        })
+        .unwrap();
 }
 
 const ORACLE_LINUX: [&str; 2] = [
@@ -101,7 +142,7 @@ fn what_iptables_legacy_lets_pass_is_not_told() {
 fn a_look_leaves_no_table_behind() {
     let netns = Netns::create().unwrap();
     let names = || netns.run(|| std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap()).unwrap();
-    netns.run(|| xtables::barriers(&from_pods()).unwrap()).unwrap();
+    netns.run(|| xtables::barriers(&[from_pods(), to_pods()]).unwrap()).unwrap();
     assert_eq!(names(), "");
 }
 

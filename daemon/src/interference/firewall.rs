@@ -1,4 +1,9 @@
-//! Firewalls that reject what is forwarded: Oracle Linux's own does by default, and pods' packets are forwarded.
+//! Firewalls that reject what is forwarded: Oracle Linux's own does by default, and pods' packets are forwarded. Rules are
+//! read on a thread of their own: a node may have tens of thousands, and repairs do not wait for them.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use datapath::host::HostNetwork;
 use netlink::nft::{Barrier, LinkMatch, Socket, Way};
@@ -8,33 +13,124 @@ use vcn::HOST_LINK_PREFIX;
 
 use crate::condition::{Condition, Reason};
 
-pub(super) fn look(network: &HostNetwork) -> Vec<Condition> {
-    // Nothing is forwarded for pods that are somebody else's.
-    if network.pods.is_none() || network.vnics.is_empty() {
-        return Vec::new();
+/// How long a pass waits for what is found, so that it tells what is so now; on most nodes it takes a millisecond or two.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long a preview does, which somebody asked for and which may be the only look there is.
+pub(super) const PATIENCE_OF_A_PERSON: Duration = Duration::from_secs(5);
+
+/// How many times as long as a look took the next one is put off.
+const REST: u32 = 20;
+
+/// What was found, and the look that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Firewalls {
+    found: Vec<Condition>,
+    looking: Option<Look>,
+    /// Not before.
+    next: Option<Instant>,
+    /// For which ways that holds.
+    ways: Vec<Way>,
+}
+
+#[derive(Debug)]
+struct Look {
+    answer: Receiver<Answer>,
+    ways: Vec<Way>,
+}
+
+/// What was found, and how long it took.
+type Answer = (Found, Duration);
+
+#[derive(Debug)]
+enum Found {
+    Barriers(Vec<Barrier>),
+    /// The rules changed while they were read, each time.
+    Changing,
+    /// Why they cannot be read.
+    Nothing(String),
+}
+
+impl Firewalls {
+    /// What is known now, for a pass.
+    pub(super) fn look(&mut self, network: &HostNetwork) -> Vec<Condition> {
+        self.look_for(network, PATIENCE)
     }
-    match barriers(network) {
-        Ok(barriers) => barriers.iter().map(condition).collect(),
-        Err(error) if error.is_unsupported() => Vec::new(),
-        // Looked at again in a moment.
-        Err(error) if error.is_retryable() => Vec::new(),
-        Err(error) => vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("firewalls")],
+
+    /// What is known when it was waited for that long at most.
+    pub(super) fn look_for(&mut self, network: &HostNetwork, patience: Duration) -> Vec<Condition> {
+        // Nothing is forwarded for pods that are somebody else's.
+        if network.pods.is_none() || network.vnics.is_empty() {
+            *self = Self::default();
+            return Vec::new();
+        }
+        let ways = ways(network);
+        if self.looking.is_none() {
+            if self.ways == ways && self.next.is_some_and(|next| Instant::now() < next) {
+                return self.found.clone();
+            }
+            self.looking = begin(ways);
+        }
+        self.take(patience);
+        self.found.clone()
+    }
+
+    fn take(&mut self, patience: Duration) {
+        let Some(look) = self.looking.take() else { return };
+        let (found, took) = match look.answer.recv_timeout(patience) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => {
+                self.looking = Some(look);
+                return;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        self.next = Instant::now().checked_add(took.saturating_mul(REST));
+        self.ways = look.ways;
+        match found {
+            Found::Barriers(barriers) => self.found = barriers.iter().map(condition).collect(),
+            // What was found is as good as before, and looked at again.
+            Found::Changing => {}
+            Found::Nothing(why) => {
+                self.found = vec![Condition::degraded(Reason::HostNetworkFailed, why).about("firewalls")];
+            }
+        }
     }
 }
 
-fn barriers(network: &HostNetwork) -> Result<Vec<Barrier>, netlink::Error> {
-    let mut socket = Socket::open()?;
+/// The thread is in the network namespace of the one that asks, as its children are.
+fn begin(ways: Vec<Way>) -> Option<Look> {
+    let (tell, answer) = sync_channel(1);
+    let asked = ways.clone();
+    let look = move || {
+        let begun = Instant::now();
+        let found = match barriers(&asked) {
+            Ok(barriers) => Found::Barriers(barriers),
+            Err(error) if error.is_unsupported() => Found::Barriers(Vec::new()),
+            Err(error) if error.is_retryable() => Found::Changing,
+            Err(error) => Found::Nothing(chain(&error)),
+        };
+        // Whoever asked may have gone.
+        let _ = tell.send((found, begun.elapsed()));
+    };
+    // Without a thread it is looked at with the next pass.
+    thread::Builder::new().name("firewalls".into()).stack_size(1 << 20).spawn(look).ok()?;
+    Some(Look { answer, ways })
+}
+
+fn ways(network: &HostNetwork) -> Vec<Way> {
     let pods = || LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned());
-    let mut found: Vec<Barrier> = Vec::new();
-    for vnic in &network.vnics {
-        let link = || LinkMatch::Exact(vnic.placement.link().clone());
-        for way in [Way { from: pods(), to: link() }, Way { from: link(), to: pods() }] {
-            found.extend(socket.barriers(&way)?);
-            found.extend(xtables::barriers(&way)?);
-        }
-    }
+    let both = |link: &vcn::IfName| {
+        let link = || LinkMatch::Exact(link.clone());
+        [Way { from: pods(), to: link() }, Way { from: link(), to: pods() }]
+    };
+    network.vnics.iter().flat_map(|vnic| both(vnic.placement.link())).collect()
+}
+
+fn barriers(ways: &[Way]) -> Result<Vec<Barrier>, netlink::Error> {
+    let mut found = Socket::open()?.barriers(ways)?;
+    found.extend(xtables::barriers(ways)?);
     found.sort_by_key(ToString::to_string);
-    found.dedup_by_key(|barrier| barrier.to_string());
     Ok(found)
 }
 
@@ -68,4 +164,52 @@ fn condition(barrier: &Barrier) -> Condition {
         if *legacy { " of iptables-legacy" } else { "" }
     );
     Condition::degraded(Reason::ForwardingRejected, message).about(barrier)
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink::nft::LinkMatch;
+
+    use super::*;
+
+    fn barrier() -> Barrier {
+        Barrier { family: "ip", table: "filter".into(), chain: "FORWARD".into(), how: "reject", legacy: false }
+    }
+
+    fn some_ways() -> Vec<Way> {
+        vec![Way { from: LinkMatch::Prefix("vcn".into()), to: LinkMatch::Exact("ens5".parse().unwrap()) }]
+    }
+
+    fn answered(firewalls: &mut Firewalls, found: Found) {
+        let (tell, answer) = sync_channel(1);
+        tell.send((found, Duration::ZERO)).unwrap();
+        firewalls.looking = Some(Look { answer, ways: some_ways() });
+        firewalls.take(Duration::ZERO);
+    }
+
+    #[test]
+    fn a_look_that_was_interrupted_leaves_what_was_found_before() {
+        let mut firewalls = Firewalls::default();
+        answered(&mut firewalls, Found::Barriers(vec![barrier()]));
+        assert_eq!(firewalls.found, [condition(&barrier())]);
+        answered(&mut firewalls, Found::Changing);
+        assert_eq!(firewalls.found, [condition(&barrier())]);
+        answered(&mut firewalls, Found::Barriers(Vec::new()));
+        assert_eq!(firewalls.found, []);
+    }
+
+    #[test]
+    fn a_look_that_takes_long_keeps_nobody_waiting_and_its_answer_is_taken_later() {
+        let mut firewalls = Firewalls { found: vec![condition(&barrier())], ..Firewalls::default() };
+        let (tell, answer) = sync_channel(1);
+        firewalls.looking = Some(Look { answer, ways: some_ways() });
+        firewalls.take(Duration::from_millis(1));
+        assert_eq!((firewalls.found.len(), firewalls.looking.is_some()), (1, true));
+        tell.send((Found::Barriers(Vec::new()), Duration::from_secs(60))).unwrap();
+        firewalls.take(Duration::ZERO);
+        assert_eq!((firewalls.found.len(), firewalls.looking.is_some()), (0, false));
+        // The next one is put off by far more than it took.
+        let rest = firewalls.next.unwrap().saturating_duration_since(Instant::now());
+        assert!(rest > Duration::from_secs(60 * 19), "{rest:?}");
+    }
 }

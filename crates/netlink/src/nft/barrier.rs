@@ -44,6 +44,9 @@ const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_OIFNAME: u32 = 7;
 const HEADER_LEN: usize = 4;
 
+/// Rules that are kept of a table, each some 200 bytes: far more than there are about links anywhere.
+const MOST_RULES: usize = 20_000;
+
 /// Jumps within jumps; the kernel allows 16.
 const DEEPEST: u32 = 16;
 
@@ -90,17 +93,36 @@ enum End {
     None,
 }
 
-/// Whether a packet on the way meets a rule's matches.
+/// A rule that asks for nothing but links, and decides something: what others do with a packet cannot be told by its links.
+#[derive(Debug)]
+struct Rule {
+    asks: Vec<Asks>,
+    end: End,
+}
+
+/// Which link a rule asks for.
+#[derive(Debug)]
+struct Asks {
+    /// Where a packet comes from; else where it goes to.
+    from: bool,
+    /// Whether it is to be that link; else any but that.
+    equal: bool,
+    name: String,
+    /// Whether that is the whole name; else all that begin so.
+    whole: bool,
+}
+
+/// Whether a link is the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meets {
     Yes,
     No,
-    /// Not by its links alone.
+    /// Some of those with its prefix are.
     Perhaps,
 }
 
-/// A rule, as far as it can be told for one way.
-type Told = (Meets, End);
+/// The rules of a table by their chains.
+type Rules = HashMap<String, Vec<Rule>>;
 
 #[derive(Debug)]
 struct Chain {
@@ -110,15 +132,16 @@ struct Chain {
 }
 
 impl Socket {
-    /// The base chains that stop packets on a way.
+    /// The base chains that stop packets on any of some ways. Every rule is read once, whatever their number.
     ///
     /// # Errors
-    /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
-    pub fn barriers(&mut self, way: &Way) -> Result<Vec<Barrier>> {
-        self.all_barriers(way).map_err(|cause| cause.during("read", "nft chains at the forward hook"))
+    /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables; when there are more
+    /// rules about links than are looked at.
+    pub fn barriers(&mut self, ways: &[Way]) -> Result<Vec<Barrier>> {
+        self.all_barriers(ways).map_err(|cause| cause.during("read", "nft chains at the forward hook"))
     }
 
-    fn all_barriers(&mut self, way: &Way) -> Result<Vec<Barrier>, Cause> {
+    fn all_barriers(&mut self, ways: &[Way]) -> Result<Vec<Barrier>, Cause> {
         let mut found = Vec::new();
         for (family, word) in [
             (NetfilterProtoFamily::Inet, "inet"),
@@ -132,20 +155,15 @@ impl Socket {
                 chains.iter().filter(|(_, chain)| chain.base.is_some()).map(|(table, _)| table).collect();
             tables.dedup();
             for table in tables {
-                let mut rules: HashMap<String, Vec<Told>> = HashMap::new();
-                let attributes = vec![RuleAttribute::Table(table.clone())];
-                let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
-                for (chain, told) in self.transport.list(request, &body, |payload| rule(payload, way).map(Some))? {
-                    rules.entry(chain).or_default().push(told);
-                }
+                let rules = self.rules_about_links(family, table)?;
                 for (_, chain) in chains.iter().filter(|(of, _)| of == table) {
                     let Some(drops) = chain.base else { continue };
-                    let how = match walk(&chain.name, &rules, DEEPEST) {
-                        End::Stop(how) => how,
-                        End::Accept => continue,
-                        _ if drops => "policy drop",
-                        _ => continue,
-                    };
+                    let how = ways.iter().find_map(|way| match walk(&chain.name, &rules, way, DEEPEST) {
+                        End::Stop(how) => Some(how),
+                        End::Accept => None,
+                        _ => drops.then_some("policy drop"),
+                    });
+                    let Some(how) = how else { continue };
                     found.push(Barrier {
                         family: word,
                         table: table.clone(),
@@ -158,20 +176,57 @@ impl Socket {
         }
         Ok(found)
     }
+
+    /// A table's rules that can be told by links alone. The others, and a table of services has tens of thousands, are read
+    /// and not kept.
+    fn rules_about_links(&mut self, family: NetfilterProtoFamily, table: &str) -> Result<Rules, Cause> {
+        let attributes = vec![RuleAttribute::Table(table.to_owned())];
+        let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
+        let mut left = MOST_RULES;
+        let told = self.transport.list(request, &body, |payload| {
+            let told = rule(payload)?;
+            left = left.checked_sub(usize::from(told.is_some())).ok_or(Cause::Invalid("too many rules about links"))?;
+            Ok(told)
+        })?;
+        let mut rules = Rules::new();
+        for (chain, rule) in told {
+            rules.entry(chain).or_default().push(rule);
+        }
+        Ok(rules)
+    }
+}
+
+impl Rule {
+    /// Whether every packet on the way meets it. One that meets it perhaps only is taken to pass it.
+    fn takes(&self, way: &Way) -> bool {
+        self.asks.iter().all(|asks| asks.meets(way) == if asks.equal { Meets::Yes } else { Meets::No })
+    }
+}
+
+impl Asks {
+    /// Whether it is that link.
+    fn meets(&self, way: &Way) -> Meets {
+        let Self { name: wanted, whole, .. } = self;
+        match if self.from { &way.from } else { &way.to } {
+            LinkMatch::Exact(name) if *whole => is(name.as_str() == wanted),
+            LinkMatch::Exact(name) => is(name.as_str().starts_with(wanted)),
+            LinkMatch::Prefix(prefix) if prefix.starts_with(wanted) && !whole => Meets::Yes,
+            LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => Meets::Perhaps,
+            LinkMatch::Prefix(_) => Meets::No,
+        }
+    }
 }
 
 /// What becomes of a packet in a chain: `Accept`, `Stop` or, at its end, `None`.
-fn walk(chain: &str, rules: &HashMap<String, Vec<Told>>, depth: u32) -> End {
-    for (meets, end) in rules.get(chain).into_iter().flatten() {
-        match (meets, end) {
-            (Meets::No, _) | (_, End::None) => {}
-            (Meets::Yes, End::Accept | End::Stop(_)) => return end.clone(),
-            (Meets::Yes, End::Return) => return End::None,
-            // What a packet meets perhaps only is taken to let it pass.
-            (Meets::Perhaps, _) => {}
-            (Meets::Yes, End::Jump(to) | End::Goto(to)) => {
-                let within = if depth == 0 { End::None } else { walk(to, rules, depth - 1) };
-                if within != End::None || matches!(end, End::Goto(_)) {
+fn walk(chain: &str, rules: &Rules, way: &Way, depth: u32) -> End {
+    for rule in rules.get(chain).into_iter().flatten().filter(|rule| rule.takes(way)) {
+        match &rule.end {
+            End::Accept | End::Stop(_) => return rule.end.clone(),
+            End::Return => return End::None,
+            End::None => {}
+            End::Jump(to) | End::Goto(to) => {
+                let within = if depth == 0 { End::None } else { walk(to, rules, way, depth - 1) };
+                if within != End::None || matches!(rule.end, End::Goto(_)) {
                     return within;
                 }
             }
@@ -197,85 +252,67 @@ fn chain(payload: &[u8]) -> Result<(String, Chain), Cause> {
     Ok((table, Chain { name, base: forward.then_some(drops) }))
 }
 
-fn rule(payload: &[u8], way: &Way) -> Result<(String, Told), Cause> {
-    let (mut chain, mut told) = (String::new(), (Meets::Yes, End::None));
+/// Of which chain, and what it does; `None` where links are not all that it asks for, or where it decides nothing.
+fn rule(payload: &[u8]) -> Result<Option<(String, Rule)>, Cause> {
+    let (mut chain, mut told) = (String::new(), None);
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
             (NFTA_RULE_CHAIN, value) => chain = attributes::text_of(value),
-            (NFTA_RULE_EXPRESSIONS, value) => told = tell(value, way)?,
+            (NFTA_RULE_EXPRESSIONS, value) => told = tell(value)?,
             _ => {}
         }
     }
-    Ok((chain, told))
+    Ok(told.map(|rule| (chain, rule)))
 }
 
-fn tell(expressions: &[u8], way: &Way) -> Result<Told, Cause> {
-    let (mut meets, mut end) = (Meets::Yes, End::None);
-    // The link whose name was loaded last.
+fn tell(expressions: &[u8]) -> Result<Option<Rule>, Cause> {
+    let (mut asks, mut end) = (Vec::new(), End::None);
+    // The link whose name was loaded last: where the packet comes from, or where it goes to.
     let mut loaded = None;
     for expression in attributes::within(expressions) {
         let (_, expression) = expression?;
-        let name = found(expression, NFTA_EXPR_NAME)?.map(attributes::text_of).unwrap_or_default();
+        let name = found(expression, NFTA_EXPR_NAME)?.unwrap_or_default();
+        let name = name.strip_suffix(&[0]).unwrap_or(name);
         let data = found(expression, NFTA_EXPR_DATA)?.unwrap_or_default();
-        let now = match name.as_str() {
-            "meta" => {
+        match name {
+            b"meta" => {
                 loaded = match found(data, NFTA_META_KEY)?.map(attributes::u32_be_of).transpose()? {
-                    Some(NFT_META_IIFNAME) => Some(&way.from),
-                    Some(NFT_META_OIFNAME) => Some(&way.to),
-                    _ => None,
+                    Some(NFT_META_IIFNAME) => Some(true),
+                    Some(NFT_META_OIFNAME) => Some(false),
+                    _ => return Ok(None),
                 };
-                if loaded.is_some() { Meets::Yes } else { Meets::Perhaps }
             }
-            "cmp" => compare(data, loaded)?,
-            "immediate" => {
-                end = verdict(data)?.unwrap_or(end);
-                Meets::Yes
-            }
-            "reject" => {
-                end = End::Stop("reject");
-                Meets::Yes
-            }
+            b"cmp" => match comparison(data, loaded)? {
+                Some(it) => asks.push(it),
+                None => return Ok(None),
+            },
+            b"immediate" => end = verdict(data)?.unwrap_or(end),
+            b"reject" => end = End::Stop("reject"),
             // An extension of iptables.
-            "target" => {
+            b"target" => {
                 let target = found(data, NFTA_TARGET_NAME)?.map(attributes::text_of).unwrap_or_default();
                 if target == "REJECT" {
                     end = End::Stop("reject");
                 }
-                Meets::Yes
             }
-            "counter" | "log" => Meets::Yes,
-            _ => Meets::Perhaps,
-        };
-        meets = match (meets, now) {
-            (Meets::No, _) | (_, Meets::No) => Meets::No,
-            (Meets::Yes, Meets::Yes) => Meets::Yes,
-            _ => Meets::Perhaps,
-        };
+            b"counter" | b"log" => {}
+            _ => return Ok(None),
+        }
     }
-    Ok((meets, end))
+    Ok((end != End::None).then_some(Rule { asks, end }))
 }
 
-/// A link's name against what a rule wants. A whole name comes with its closing NUL.
-fn compare(data: &[u8], loaded: Option<&LinkMatch>) -> Result<Meets, Cause> {
-    let Some(link) = loaded else { return Ok(Meets::Perhaps) };
+/// A link's name, equal or not; `None` for any other comparison. A whole name comes with its closing NUL.
+fn comparison(data: &[u8], loaded: Option<bool>) -> Result<Option<Asks>, Cause> {
+    let Some(from) = loaded else { return Ok(None) };
     let value = found(data, NFTA_CMP_DATA)?.map(|value| found(value, NFTA_DATA_VALUE)).transpose()?.flatten();
     let value = value.unwrap_or_default();
-    let wanted = attributes::text_of(value);
-    let whole = value.contains(&0);
-    let meets = match link {
-        LinkMatch::Exact(name) if whole => is(name.as_str() == wanted),
-        LinkMatch::Exact(name) => is(name.as_str().starts_with(&wanted)),
-        LinkMatch::Prefix(prefix) if prefix.starts_with(&wanted) && !whole => Meets::Yes,
-        LinkMatch::Prefix(prefix) if wanted.starts_with(prefix.as_str()) => Meets::Perhaps,
-        LinkMatch::Prefix(_) => Meets::No,
+    let equal = match found(data, NFTA_CMP_OP)?.map(attributes::u32_be_of).transpose()? {
+        Some(0) => true,
+        Some(1) => false,
+        _ => return Ok(None),
     };
-    Ok(match (found(data, NFTA_CMP_OP)?.map(attributes::u32_be_of).transpose()?, meets) {
-        // Equal.
-        (Some(0), meets) => meets,
-        (Some(1), Meets::Yes) => Meets::No,
-        (Some(1), Meets::No) => Meets::Yes,
-        _ => Meets::Perhaps,
-    })
+    Ok(Some(Asks { from, equal, name: attributes::text_of(value), whole: value.contains(&0) }))
 }
 
 const fn is(met: bool) -> Meets {

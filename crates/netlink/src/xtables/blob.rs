@@ -32,12 +32,12 @@ pub(super) struct Header {
     pub(super) size: u32,
 }
 
-/// Whether a packet on the way meets a rule's matches.
+/// Whether a link is the one that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meets {
     Yes,
     No,
-    /// Not by its links alone.
+    /// Some of those with its prefix are.
     Perhaps,
 }
 
@@ -69,11 +69,24 @@ enum End {
     None,
 }
 
+/// An entry that asks for nothing but links, and decides something.
 #[derive(Debug)]
-struct Entry {
-    meets: Meets,
+struct Entry<'a> {
+    /// The links' names, and the masks under which they are asked for: where a packet comes from, where it goes to.
+    links: [(&'a [u8], &'a [u8]); 2],
+    /// Whether it is to be any link but that.
+    inverted: [bool; 2],
     end: End,
-    next: u32,
+}
+
+impl Entry<'_> {
+    /// Whether every packet on the way meets it. One that meets it perhaps only is taken to pass it.
+    fn takes(&self, way: &Way) -> bool {
+        let asked = self.links.into_iter().zip(self.inverted).zip([&way.from, &way.to]);
+        asked.into_iter().all(|(((name, mask), inverted), link)| {
+            matches(link, name, mask) == if inverted { Meets::No } else { Meets::Yes }
+        })
+    }
 }
 
 impl Header {
@@ -86,39 +99,41 @@ impl Header {
     }
 }
 
-/// How the forward hook's chain stops a packet on a way, if it does.
-pub(super) fn forward(table: &[u8], family: Family, header: &Header, way: &Way) -> Result<Option<&'static str>, Cause> {
+/// How the forward hook's chain stops a packet on any of the ways, if it does.
+pub(super) fn forward(
+    table: &[u8],
+    family: Family,
+    header: &Header,
+    ways: &[Way],
+) -> Result<Option<&'static str>, Cause> {
     let Some((begin, policy)) = header.forward else { return Ok(None) };
     let layout = if family == Family::Ipv4 { IPV4 } else { IPV6 };
     let mut entries = BTreeMap::new();
     let mut at = 0;
     while (at as usize) < table.len() {
         let bytes = table.get(at as usize..).unwrap_or_default();
-        let entry = entry(bytes, at, &layout, way)?;
-        let next = entry.next;
-        entries.insert(at, entry);
+        let (entry, next) = entry(bytes, at, &layout)?;
+        if let Some(entry) = entry {
+            entries.insert(at, entry);
+        }
         at = next;
     }
-    Ok(match walk(begin, &entries, policy, DEEPEST) {
+    Ok(ways.iter().find_map(|way| match walk(begin, &entries, way, policy, DEEPEST) {
         End::Stop(how) => Some(how),
         _ => None,
-    })
+    }))
 }
 
 /// What becomes of a packet from an entry on: `Accept`, `Stop`, or at the end of its chain `None`.
-fn walk(from: u32, entries: &BTreeMap<u32, Entry>, policy: u32, depth: u32) -> End {
-    for (at, entry) in entries.range(from..) {
-        // What a packet meets perhaps only is taken to let it pass.
-        if entry.meets != Meets::Yes {
-            continue;
-        }
+fn walk(from: u32, entries: &BTreeMap<u32, Entry<'_>>, way: &Way, policy: u32, depth: u32) -> End {
+    for (at, entry) in entries.range(from..).filter(|(_, entry)| entry.takes(way)) {
         match entry.end {
             End::Stop(_) if *at == policy => return End::Stop("policy drop"),
             End::Accept | End::Stop(_) => return entry.end,
             End::Return => return End::None,
             End::None => {}
             End::Jump(to) | End::Goto(to) => {
-                let within = if depth == 0 { End::None } else { walk(to, entries, policy, depth - 1) };
+                let within = if depth == 0 { End::None } else { walk(to, entries, way, policy, depth - 1) };
                 if within != End::None || matches!(entry.end, End::Goto(_)) {
                     return within;
                 }
@@ -128,7 +143,8 @@ fn walk(from: u32, entries: &BTreeMap<u32, Entry>, policy: u32, depth: u32) -> E
     End::None
 }
 
-fn entry(bytes: &[u8], at: u32, layout: &Layout, way: &Way) -> Result<Entry, Cause> {
+/// An entry, where it can be told by links and decides something, and where the next one is.
+fn entry<'a>(bytes: &'a [u8], at: u32, layout: &Layout) -> Result<(Option<Entry<'a>>, u32), Cause> {
     let target = usize::from(u16_at(bytes, layout.offsets)?);
     let length = u32::from(u16_at(bytes, layout.offsets + 2)?);
     if length == 0 || target < layout.matches {
@@ -139,25 +155,16 @@ fn entry(bytes: &[u8], at: u32, layout: &Layout, way: &Way) -> Result<Entry, Cau
     let part = |at: usize, length: usize| bytes.get(at..at + length).ok_or(SHORT);
     let (flags, inversions) = (byte(layout.flags)?, byte(layout.inversions)?);
     let link = |index: usize| part(layout.addresses + index * NAME_LEN, NAME_LEN);
-    let links = [
-        (matches(&way.from, link(0)?, link(2)?), inversions & INVERT_IN),
-        (matches(&way.to, link(1)?, link(3)?), inversions & INVERT_OUT),
-    ];
+    let links = [(link(0)?, link(2)?), (link(1)?, link(3)?)];
     let narrow = part(0, layout.addresses)?.iter().any(|byte| *byte != 0)
         || u16_at(bytes, layout.protocol)? != 0
         || flags & !GOTO != 0
         || inversions & !(INVERT_IN | INVERT_OUT) != 0
         || target != layout.matches;
-    let mut meets = if narrow { Meets::Perhaps } else { Meets::Yes };
-    for (link, inverted) in links {
-        meets = match (meets, link, inverted != 0) {
-            (Meets::No, ..) | (_, Meets::No, false) | (_, Meets::Yes, true) => Meets::No,
-            (Meets::Yes, Meets::Yes, false) | (Meets::Yes, Meets::No, true) => Meets::Yes,
-            _ => Meets::Perhaps,
-        };
-    }
     let target = bytes.get(target..usize::try_from(length).unwrap_or(usize::MAX)).ok_or(SHORT)?;
-    Ok(Entry { meets, end: end(target, next, flags)?, next })
+    let end = end(target, next, flags)?;
+    let inverted = [inversions & INVERT_IN != 0, inversions & INVERT_OUT != 0];
+    Ok(((!narrow && end != End::None).then_some(Entry { links, inverted, end }), next))
 }
 
 /// A target: its length, its name, a revision, its data. The standard one has no name, and a verdict.
