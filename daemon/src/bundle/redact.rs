@@ -9,7 +9,7 @@ use serde_json::Value;
 const REDACTED: &str = "REDACTED";
 
 /// Parts of names whose values are secrets, in lower case and without `-` and `_`.
-const SECRETS: [&str; 13] = [
+const SECRETS: [&str; 14] = [
     "token",
     "password",
     "passwd",
@@ -18,12 +18,16 @@ const SECRETS: [&str; 13] = [
     "credential",
     "privatekey",
     "apikey",
+    "accesskey",
     "clientkey",
     "userdata",
     "sshauthorizedkeys",
     "authorization",
     "initscript",
 ];
+
+/// Ends of such names. They are words of other meanings, too, of whole objects above all.
+const ENDS: [&str; 4] = ["pass", "pwd", "psk", "auth"];
 
 /// A text without its secrets.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +56,8 @@ fn members(value: &mut Value, count: &mut usize) {
     match value {
         Value::Object(members_of) => {
             for (name, member) in members_of {
-                if is_secret(name) && !matches!(member, Value::Null | Value::Bool(_)) {
+                let secret = is_secret(name) || is_perhaps_secret(name) && !member.is_object();
+                if secret && !matches!(member, Value::Null | Value::Bool(_)) {
                     *member = REDACTED.into();
                     *count += 1;
                 } else {
@@ -60,7 +65,21 @@ fn members(value: &mut Value, count: &mut usize) {
                 }
             }
         }
-        Value::Array(elements) => elements.iter_mut().for_each(|element| members(element, count)),
+        Value::Array(elements) => {
+            // Of a command line: the value of an option is the element behind it.
+            let mut option = false;
+            for element in elements {
+                let is_value = std::mem::take(&mut option);
+                option = element.as_str().is_some_and(|word| word.starts_with('-') && names_secret(word));
+                match element {
+                    Value::String(value) if is_value && !value.starts_with('-') => {
+                        *value = REDACTED.to_owned();
+                        *count += 1;
+                    }
+                    _ => members(element, count),
+                }
+            }
+        }
         Value::String(text) => {
             let inner = redact(text);
             if inner.count > 0 {
@@ -73,9 +92,22 @@ fn members(value: &mut Value, count: &mut usize) {
 }
 
 fn is_secret(name: &str) -> bool {
-    let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
-    let name = name.to_lowercase();
+    let name = letters(name);
     SECRETS.iter().any(|secret| name.contains(secret))
+}
+
+fn is_perhaps_secret(name: &str) -> bool {
+    let name = letters(name);
+    ENDS.iter().any(|secret| name.ends_with(secret))
+}
+
+fn names_secret(name: &str) -> bool {
+    is_secret(name) || is_perhaps_secret(name)
+}
+
+fn letters(name: &str) -> String {
+    let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
+    name.to_lowercase()
 }
 
 /// Private keys, from their first line to their last. One without end takes all that follows, one without beginning all
@@ -137,14 +169,21 @@ fn in_word(word: &str, next_is_secret: &mut bool, count: &mut usize) -> String {
         *count += 1;
         return REDACTED.to_owned();
     }
-    if let Some((scheme, rest)) = word.split_once("://")
-        && let Some((login, host)) = rest.split_once('@')
-        && login.contains(':')
-    {
+    if let Some((before, host)) = around_login(word) {
         *count += 1;
-        return format!("{scheme}://{REDACTED}@{host}");
+        return format!("{before}{REDACTED}@{host}");
     }
     word.to_owned()
+}
+
+/// A login in a URL, or in an iSCSI root of the kernel's command line (`iscsi:user:password@server`): what stands before it,
+/// and what comes behind its `@`.
+fn around_login(word: &str) -> Option<(&str, &str)> {
+    let (at, mark) = ["://", "iscsi:"].into_iter().filter_map(|mark| Some((word.find(mark)?, mark))).min()?;
+    let (before, rest) = word.split_at_checked(at + mark.len())?;
+    // A password may have slashes, and then it has a colon before it.
+    let (login, host) = rest.rsplit_once('@').filter(|(login, _)| !login.contains('/') || login.contains(':'))?;
+    (!login.is_empty()).then_some((before, host))
 }
 
 #[cfg(test)]
@@ -165,11 +204,36 @@ mod tests {
     }
 
     #[test]
+    fn secrets_are_taken_out_of_sound_json_wherever_they_are() {
+        for (json, left) in [
+            (r#"["--token","S","--password","S","-v"]"#, r#"["--token","REDACTED","--password","REDACTED","-v"]"#),
+            (r#"["--token","--verbose","x"]"#, r#"["--token","--verbose","x"]"#),
+            (r#"["--token=S"]"#, r#"["--token=REDACTED"]"#),
+            (r#"{"pwd":"S","psk":"S","dbPass":"S"}"#, r#"{"pwd":"REDACTED","psk":"REDACTED","dbPass":"REDACTED"}"#),
+            (r#"{"auths":{"r":{"auth":"S"}}}"#, r#"{"auths":{"r":{"auth":"REDACTED"}}}"#),
+            (r#"{"pass":{"changes":["S"]}}"#, r#"{"pass":{"changes":["S"]}}"#),
+            (r#"{"env":["DB_PASS=S","A=b"]}"#, r#"{"env":["DB_PASS=REDACTED","A=b"]}"#),
+            (r#"{"env":["AWS_ACCESS_KEY_ID=S"]}"#, r#"{"env":["AWS_ACCESS_KEY_ID=REDACTED"]}"#),
+            (r#"{"url":"https://S@host"}"#, r#"{"url":"https://REDACTED@host"}"#),
+            (r#"["Authorization: Digest username=a, response=S"]"#, r#"["Authorization: REDACTED"]"#),
+            (r#"{"root":"netroot=iscsi:user:S@host"}"#, r#"{"root":"netroot=iscsi:REDACTED@host"}"#),
+        ] {
+            let text = redact(json).text;
+            let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert_eq!(value(&text), value(left), "{json}");
+        }
+    }
+
+    #[test]
     fn secrets_are_taken_out_of_any_text() {
         for (text, redacted) in [
             ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nx=\n-----END RSA PRIVATE KEY-----\nb", "a\nREDACTED\nb"),
             ("-----BEGIN EC PRIVATE KEY-----\nMII", "REDACTED"),
-            ("Authorization: Bearer abc.def, then", "Authorization: REDACTED, then"),
+            ("Authorization: Bearer abc.def, then", "Authorization: REDACTED"),
+            ("Authorization: Digest username=a, response=S\nnext", "Authorization: REDACTED\nnext"),
+            ("proxy https://S@host/x", "proxy https://REDACTED@host/x"),
+            ("netroot=iscsi:user:S@10.0.0.1::3260::iqn", "netroot=iscsi:REDACTED@10.0.0.1::3260::iqn"),
+            ("run x --token S --pass 'S S' -v", "run x --token REDACTED --pass 'REDACTED' -v"),
             ("MII\n-----END RSA PRIVATE KEY-----\nb", "REDACTED\nb"),
             ("said Bearer abc", "said Bearer REDACTED"),
             ("password=hunter2 user=me", "password=REDACTED user=me"),
@@ -190,6 +254,7 @@ mod tests {
             "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n",
             "default via 10.0.0.1 dev ens3, table main; proto 157\n",
             "ocid1.vnic.oc1.iad.abc 02:00:17:00:00:01 2603:c020::7",
+            "see https://example.com/a@b and iscsi:@10.0.0.1::3260, me@example.com",
         ] {
             assert_eq!(redact(text), Redacted { text: text.to_owned(), count: 0 });
         }

@@ -1,7 +1,7 @@
 //! Secrets by the name that stands before them, in any text: `name=value`, `name: value`, and JSON that is none because it is
 //! half written, has a comma too many, or only Go takes it.
 
-use super::{REDACTED, is_secret};
+use super::{REDACTED, is_perhaps_secret, is_secret, letters};
 
 /// What stands in a value's place without being a secret.
 const NOTHING: [&str; 3] = ["null", "true", "false"];
@@ -19,11 +19,21 @@ pub(super) fn take_out(text: &str, count: &mut usize) -> String {
         let in_path = kept.ends_with('/');
         kept.push_str(name);
         rest = after;
-        let Some(value) = value_after(after, in_path) else { continue };
-        if !is_secret(name) {
+        let perhaps = is_perhaps_secret(name);
+        if !perhaps && !is_secret(name) {
             continue;
         }
-        let (open, length) = measure(value);
+        let Some(value) = value_after(after, in_path).or_else(|| value_of_option(name, after)) else { continue };
+        if perhaps && !is_secret(name) && value.starts_with('{') {
+            continue;
+        }
+        let (open, length) = match measure(value) {
+            // Some kinds of it are a list of names and values.
+            (0, _) if letters(name).ends_with("authorization") && !value.starts_with(['[', '{']) => {
+                (0, value.find('\n').unwrap_or(value.len()))
+            }
+            measured => measured,
+        };
         let (secret, beyond) = split(value.get(open..).unwrap_or_default(), length);
         if secret.is_empty() || NOTHING.contains(&secret) {
             continue;
@@ -53,6 +63,15 @@ fn value_after(name: &str, in_path: bool) -> Option<&str> {
         return None;
     }
     Some(separated.trim_start_matches([':', '=', '>']).trim_start())
+}
+
+/// What follows an option of a command line, by a space or as the next of a list's strings. Another option is no value.
+fn value_of_option<'a>(name: &str, after: &'a str) -> Option<&'a str> {
+    let is_quote = |letter: char| matches!(letter, '"' | '\'' | '\\');
+    let separated = after.trim_start_matches(is_quote);
+    let value = separated.trim_start_matches(|letter: char| letter.is_whitespace() || letter == ',');
+    let is_value = !value.trim_start_matches(is_quote).starts_with(['-', ']', '}']) && !value.is_empty();
+    (name.starts_with('-') && value.len() < separated.len() && is_value).then_some(value)
 }
 
 /// Where in a value the secret begins, and how long it is. What is not closed takes all that follows.
@@ -137,6 +156,8 @@ mod tests {
             (r#"{"token" : "a \" b, c", "x": 1"#, r#"{"token" : "REDACTED", "x": 1"#),
             (r#"{"note":"\ud800","password":"a\\","x":"y"}"#, r#"{"note":"\ud800","password":"REDACTED","x":"y"}"#),
             (r#"{"secret":"not closed, {"#, r#"{"secret":"REDACTED"#),
+            (r#"{"args":["--token", "a b", "-v"],}"#, r#"{"args":["--token", "REDACTED", "-v"],}"#),
+            (r#"{"auth": "a=="#, r#"{"auth": "REDACTED"#),
             (r#"{"apiKey":12345,"x":2,}"#, r#"{"apiKey":REDACTED,"x":2,}"#),
             (r#"{"sshAuthorizedKeys":["a b","c ] d"],"x":1,}"#, r#"{"sshAuthorizedKeys":REDACTED,"x":1,}"#),
             (r#"{"credentials":{"user":"u","x":[{}]},"y":1,}"#, r#"{"credentials":REDACTED,"y":1,}"#),
@@ -156,7 +177,9 @@ mod tests {
         for (text, left) in [
             ("password = hunter2 user = me", "password = REDACTED user = me"),
             ("password='two words' x", "password='REDACTED' x"),
-            ("Authorization: Basic abc= then", "Authorization: REDACTED then"),
+            ("Authorization: Basic abc= then\nx", "Authorization: REDACTED\nx"),
+            ("proxy_token: Basic abc= then", "proxy_token: REDACTED then"),
+            ("WPA_PSK=S x", "WPA_PSK=REDACTED x"),
             ("net/ipv6/conf/ens3/stable_secret=fd00::1\nx", "net/ipv6/conf/ens3/stable_secret=REDACTED\nx"),
             ("token: |\n  abc\n  def\nnext: 1", "token: REDACTEDnext: 1"),
             ("secret => abc, x", "secret => REDACTED, x"),
@@ -169,6 +192,9 @@ mod tests {
             "{\"hasToken\":true,\"token\":null,\"secret\":\"\",}",
             "token",
             "token:",
+            "--token",
+            r#"["--token", "--x", "y",]"#,
+            r#"{"auth": {"user": "u"},}"#,
         ] {
             assert_eq!(taken(text), (text.to_owned(), 0));
         }
