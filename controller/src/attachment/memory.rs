@@ -20,6 +20,17 @@ const WATCH_BEHIND: Duration = Duration::from_secs(10);
 /// Addresses that were asked for at once and have not come in so many looks will not come.
 const BULK_LOOKS: u32 = 5;
 
+/// When something was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moments {
+    /// When it was asked for: what it lacks may have come since.
+    pub(super) asked: Instant,
+    /// When it was there.
+    pub(super) now: Instant,
+    /// For how long something must have been missing from lists until it is certain that it is not there.
+    pub(super) proof: Duration,
+}
+
 /// An instance.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -66,13 +77,9 @@ impl Memory {
     }
 
     /// Takes note of what was read. Returns how long attaching took for those that are attached now.
-    /// A token that is refused for as long as `proof` is spent: what was made by it would have been listed.
-    pub(super) fn note(
-        &mut self,
-        uids: &HashSet<Uid>,
-        observed: &Observed,
-        (now, proof): (Instant, Duration),
-    ) -> Vec<Duration> {
+    /// A token that is refused for as long as the proof takes is spent: what was made by it would have been listed.
+    pub(super) fn note(&mut self, uids: &HashSet<Uid>, observed: &Observed, moments: Moments) -> Vec<Duration> {
+        let Moments { asked, now, proof } = moments;
         self.objects.retain(|uid, _| uids.contains(uid));
         let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
         self.foreign.retain(|id| listed.contains(id));
@@ -92,7 +99,7 @@ impl Memory {
             if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
                 (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
             } else {
-                if object.spent_since.take_if(|since| now.saturating_duration_since(*since) >= proof).is_some() {
+                if object.spent_since.take_if(|since| asked.saturating_duration_since(*since) >= proof).is_some() {
                     object.spent_tokens = object.spent_tokens.saturating_add(1);
                 }
                 object.absent_since.get_or_insert(now);
@@ -119,7 +126,7 @@ impl Memory {
         }
     }
 
-    /// For the planner.
+    /// For the planner: what lasts, until this moment.
     pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
         let since = |then: Option<Instant>| then.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         let of = |object: &Object| Remembered {

@@ -24,7 +24,7 @@ use super::apply::{Applier, Failure, Outcome};
 use super::cache::Cache;
 use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
-use super::memory::Memory;
+use super::memory::{Memory, Moments};
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read, told_vnics};
 use super::plan::{Plan, Wanted, plan};
@@ -127,6 +127,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             if objects.is_empty() {
                 break;
             }
+            let asked = Instant::now();
             let observed = match self.read(instance, &objects, memory).await {
                 Ok(observed) => observed,
                 Err(error) => {
@@ -137,7 +138,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             if observed.machine == Machine::NotSeen {
                 self.seek(&objects, memory).await;
             }
-            planned = self.plan(&objects, &observed, memory, pace);
+            planned = self.plan(&objects, &observed, memory, (pace, asked));
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // Whose request was refused does not keep the next one waiting.
@@ -183,6 +184,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         objects: &[Arc<VnicAttachment>],
         memory: &mut Memory,
     ) -> Result<Observed, Unread> {
+        let asked = Instant::now();
         if objects.iter().all(|object| tidings::was_seen_terminated(object.status.as_ref())) {
             // It does not come back, and asking for ever would look as if a policy were missing.
             return Ok(Observed::not_seen());
@@ -202,14 +204,21 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
         let proof = self.configurations.borrow().settings.pace.poll * PROOF;
-        for took in memory.note(&uids, &observed, (Instant::now(), proof)) {
+        for took in memory.note(&uids, &observed, Moments { asked, now: Instant::now(), proof }) {
             self.metrics.attached(took);
         }
         Ok(observed)
     }
 
-    fn plan(&self, objects: &[Arc<VnicAttachment>], observed: &Observed, memory: &mut Memory, pace: Pace) -> Plan {
-        let remembered = memory.remembered(Instant::now());
+    fn plan(
+        &self,
+        objects: &[Arc<VnicAttachment>],
+        observed: &Observed,
+        memory: &mut Memory,
+        (pace, asked): (Pace, Instant),
+    ) -> Plan {
+        // An answer that came late tells how things were when it was asked for, at the earliest.
+        let remembered = memory.remembered(asked);
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };

@@ -4,7 +4,9 @@
 mod state;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::time::sleep;
 use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
@@ -123,6 +125,11 @@ impl FakeCloud {
         self.state().failures.push((operation, refusal, done));
     }
 
+    /// Answers to an operation come so much later from now on than they were given.
+    pub fn answer_late(&self, operation: &'static str, pause: Duration) {
+        self.state().late.insert(operation, pause);
+    }
+
     /// How a request to attach is refused from now on that bears the token of another one.
     pub fn refuse_other_wishes(&self, (status, code, message): (u16, &str, &str)) {
         let (code, message) = (code.to_owned(), message.to_owned());
@@ -164,6 +171,10 @@ impl FakeCloud {
         work: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
         let Some(answer) = self.answer(operation, subject, work) else { return std::future::pending().await };
+        let late = self.state().late.get(operation).copied();
+        if let Some(pause) = late {
+            sleep(pause).await;
+        }
         answer
     }
 

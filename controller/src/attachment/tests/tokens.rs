@@ -109,3 +109,39 @@ async fn a_refusal_of_a_token_is_forgotten_when_nothing_could_be_read_meanwhile(
     }
     assert_eq!(scene.cloud.attachments().len(), 2, "no two lists in turn lacked it for so long");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_came_late_tells_nothing_of_the_time_that_it_took() {
+    let scene = Scene::with(6);
+    scene.cloud.refuse_other_wishes(REFUSALS[1]);
+    scene.cloud.lag_lists(3);
+    scene.wants("a");
+    scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
+    scene.look().await;
+    scene.cloud.settle();
+    change_tags(&scene);
+    scene.look().await;
+    // It was made before the VNIC was listed.
+    scene.cloud.answer_late("ListVnicAttachments", PROOF * 2);
+    scene.look().await;
+    assert_eq!(scene.cloud.attachments().len(), 2, "the primary one, and one");
+    scene.cloud.answer_late("ListVnicAttachments", Duration::ZERO);
+    ready_within(&scene, PROOF * 2, "late").await;
+    assert_eq!(scene.cloud.attachments().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_is_a_vnic_missing_for_the_time_that_a_list_took() {
+    let mut scene = Scene::with(6);
+    scene.wants("a");
+    scene.settle().await;
+    // Known by its tags alone: the one that asks next has no token of it.
+    scene.restart_as("another-name");
+    scene.cloud.hide(&scene.live()[0].id, 2);
+    scene.cloud.forbid(&scene.live()[0].vnic_id.clone().unwrap());
+    scene.look().await;
+    scene.cloud.allow(&scene.live()[0].vnic_id.clone().unwrap());
+    scene.cloud.answer_late("ListVnicAttachments", PROOF * 2);
+    scene.look().await;
+    assert_eq!((scene.count("AttachVnic"), scene.cloud.attachments().len()), (1, 2));
+}

@@ -34,6 +34,8 @@ pub(super) struct State {
     /// What nobody may see.
     pub(super) forbidden: BTreeSet<String>,
     pub(super) calls: Vec<(&'static str, String)>,
+    /// How late answers come, by operation.
+    pub(super) late: BTreeMap<&'static str, std::time::Duration>,
     /// How many calls are answered before one is not, and whether that is carried out.
     pub(super) halt: Option<(usize, bool)>,
     /// How many lists a new attachment is not in yet.
