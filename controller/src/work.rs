@@ -1,6 +1,6 @@
 //! Which instance is worked on when: at most one worker per instance, at most so many instances at once, pauses that grow
-//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed; of what has failed
-//! for a while, one is tried after the other, so far apart that the others have most of the time. The queue itself is pure;
+//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed, and what was
+//! asked for by itself before what is one of many; of what has failed for a while, one is tried after the other, so far apart that the others have most of the time. The queue itself is pure;
 //! [`run`] is its clock.
 
 mod queue;
@@ -37,6 +37,8 @@ pub enum Next {
 pub enum When {
     /// Now; a pause for its failures is cut short, for something changed.
     Now,
+    /// Now, behind those that are asked for one by one; a pause for its failures is cut short, too.
+    Rollout,
     /// In turn with all that has failed for a while.
     InTurn,
     /// After a while, if not before.
@@ -97,6 +99,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
         let now = Instant::now();
         let (lane, due) = match when {
             When::Now => (Lane::Wanted, now),
+            When::Rollout => (Lane::Rollout, now),
             When::InTurn => (Lane::Again, now),
             When::After(pause) => (Lane::Regular, now + pause),
         };

@@ -8,6 +8,7 @@ use api::VnicAttachment;
 
 use super::status::node_name;
 use super::tidings::{is_settled, is_tried};
+use crate::profile::stamp::profile_of;
 
 /// Of a look: the instance, its list, and what else comes once.
 const CALLS_PER_INSTANCE: f64 = 3.0;
@@ -72,6 +73,18 @@ pub fn was_tried<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>) -> b
         tried |= is_tried;
         is_tried || is_settled(object, status)
     }) && tried
+}
+
+/// Whether what is new of an instance is part of a rollout: all of it was made of profiles, and nobody named one for this Node.
+#[must_use]
+pub fn is_of_rollout<'a>(objects: impl IntoIterator<Item = &'a VnicAttachment>, is_annotated: bool) -> bool {
+    let new = |object: &VnicAttachment| {
+        let status = object.status.as_ref();
+        !is_settled(object, status) && !is_tried(object, status)
+    };
+    let mut of_profiles = objects.into_iter().filter(|object| new(object)).map(|object| profile_of(object).is_some());
+    // Where nothing is new of them, the Node is.
+    !is_annotated && of_profiles.next() == Some(true) && of_profiles.all(|is| is)
 }
 
 #[cfg(test)]

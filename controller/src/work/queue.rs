@@ -1,9 +1,10 @@
 //! The queue as data: what is due when, what is being worked on. Knows no clock.
 //!
 //! ```text
-//!   Wanted  ─────────────────────▶ ╮ three of these,
-//!   Regular ──────────────▶ ╮      ├─▶ given out
-//!   Again   ─▶ one by one ─▶ ┴───▶ ╯ then one of those
+//!   Wanted  ─────────────────────────────────────────────▶ ╮ three of these,
+//!   Rollout ─────────────────────▶ ╮ three of these,        ├─▶ given out
+//!   Regular ──────────────▶ ╮      ├─▶ then one of those ─▶ ╯ then one of those
+//!   Again   ─▶ one by one ─▶ ┴───▶ ╯
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,7 +17,8 @@ use tokio::time::Instant;
 
 use super::{Next, Retries};
 
-/// So many wanted keys are given out in a row when others are due, too: however many are wanted, the others have their part.
+/// So many keys of a lane are given out in a row when others behind it are due, too: however many are wanted, the others have
+/// their part.
 const IN_A_ROW: u32 = 3;
 
 /// So often a key is tried again at its own pace; from then on it is one of many that wait for their turn. With pauses that
@@ -32,8 +34,8 @@ pub struct Queue<K> {
     retries: Retries,
     /// When a key was last given out because it failed before.
     tried_again: Option<Instant>,
-    /// How many wanted keys were given out in a row.
-    in_a_row: u32,
+    /// How many wanted keys were given out in a row, and of the others how many of rollouts.
+    in_a_row: [u32; 2],
 }
 
 /// Why a key is due.
@@ -41,6 +43,8 @@ pub struct Queue<K> {
 pub enum Lane {
     /// Somebody waits: it is new, changed or going, or something is on its way.
     Wanted,
+    /// The same for one of many that a profile asks for: who asked for one thing does not wait for thousands.
+    Rollout,
     /// To see that all is still well, or whether what failed a moment ago has passed.
     Regular,
     /// It has failed for a while, or others have to mend it.
@@ -77,7 +81,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// An empty one.
     #[must_use]
     pub fn new(retries: Retries) -> Self {
-        Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: 0 }
+        Self { keys: HashMap::new(), order: BTreeMap::new(), retries, tried_again: None, in_a_row: [0; 2] }
     }
 
     /// What fails from here on is tried again after such pauses, and whatever failed so far apart.
@@ -104,14 +108,15 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// and then; among those alike, what is due longest.
     pub fn take(&mut self, now: Instant) -> Option<K> {
         let due = |lane| Some((self.next_in(lane)?, lane)).filter(|(due, _)| *due <= now);
-        let wanted = due(Lane::Wanted).map(|(_, lane)| lane);
-        let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min().map(|(_, lane)| lane);
-        let lane = match (wanted, other) {
-            (Some(_), Some(other)) if self.in_a_row >= IN_A_ROW => other,
-            (Some(wanted), _) => wanted,
-            (None, other) => other?,
+        let other = [due(Lane::Regular), due(Lane::Again)].into_iter().flatten().min();
+        let [wanted, rollouts] = self.in_a_row;
+        let behind = in_turn((due(Lane::Rollout), rollouts), other);
+        let (_, lane) = in_turn((due(Lane::Wanted), wanted), behind)?;
+        self.in_a_row = match lane {
+            Lane::Wanted => [wanted.saturating_add(1), rollouts],
+            Lane::Rollout => [0, rollouts.saturating_add(1)],
+            Lane::Regular | Lane::Again => [0, 0],
         };
-        self.in_a_row = if lane == Lane::Wanted { self.in_a_row.saturating_add(1) } else { 0 };
         if lane == Lane::Again {
             self.tried_again = Some(now);
         }
@@ -120,7 +125,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             entry.working = true;
             match lane {
                 // Something is new: what failed before is another matter.
-                Lane::Wanted => (entry.failures, entry.in_turn) = (0, false),
+                Lane::Wanted | Lane::Rollout => (entry.failures, entry.in_turn) = (0, false),
                 Lane::Again => entry.in_turn = true,
                 Lane::Regular => {}
             }
@@ -185,4 +190,9 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             waited: self.next_due().map_or(Duration::ZERO, |due| now.saturating_duration_since(due)),
         }
     }
+}
+
+/// What is first, but for one of those behind it after so many in a row.
+fn in_turn<T>((first, in_a_row): (Option<T>, u32), behind: Option<T>) -> Option<T> {
+    if in_a_row >= IN_A_ROW { behind.or(first) } else { first.or(behind) }
 }

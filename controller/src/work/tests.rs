@@ -88,6 +88,8 @@ const PASSING: u32 = 5_000;
 const POLLED: u32 = 6_000;
 /// These are polled for ever.
 const ENDLESS: u32 = 7_000;
+/// These are of a rollout: they are attached at the first look, and as asked for at the next one, after a poll.
+const ROLLOUT: u32 = 10_000;
 /// A look's calls at twenty a second, one look after the other: more than one at a time do not make the budget larger.
 const LOOK: Duration = Duration::from_millis(150);
 
@@ -118,6 +120,8 @@ impl Crowd {
                 _ if key < REGULAR => Next::Settled(SECOND * 7000),
                 _ if key < POLLED && self.looks_at(key) < 3 => Next::Failed,
                 _ if key < ENDLESS && self.looks_at(key) > 0 => Next::Gone,
+                _ if key >= ROLLOUT && self.looks_at(key) > 0 => Next::Settled(SECOND * 7000),
+                _ if key >= ROLLOUT => Next::Soon(SECOND * 15),
                 _ => Next::Soon(SECOND * 3),
             };
             self.looks.push(key);
@@ -188,6 +192,31 @@ async fn what_fails_and_what_is_regular_have_their_part() {
     crowd.looks.clear();
     crowd.run(SECOND * 600);
     assert!(crowd.looks.len() <= 4_000 / 2, "{}", crowd.looks.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_asked_for_by_itself_does_not_wait_for_a_rollout_and_the_rollout_goes_on() {
+    let mut crowd = Crowd::new();
+    crowd.run(SECOND * 3600);
+    let many = 5_000;
+    (ROLLOUT..ROLLOUT + many).for_each(|key| crowd.queue.add(key, Lane::Rollout, crowd.now));
+    crowd.looks.clear();
+    let began = crowd.now;
+    for key in POLLED..POLLED + 60 {
+        crowd.run(SECOND * 10);
+        crowd.queue.add(key, Lane::Wanted, crowd.now);
+        let waited = crowd.wait_for(key);
+        // Polls of the rollout stand before it, as many as fell due in a look.
+        assert!(waited <= SECOND, "{key}: {waited:?}");
+    }
+    // Half of all looks are at new ones of it, the others are its polls and those who failed.
+    let looked = crowd.looks.iter().filter(|key| **key >= ROLLOUT).collect::<std::collections::BTreeSet<_>>().len();
+    let all = (crowd.now - began).as_millis() / LOOK.as_millis();
+    assert!(looked as u128 >= all / 3, "{looked} new ones in {all} looks");
+    crowd.looks.clear();
+    crowd.run(SECOND * 600);
+    let refused = crowd.looks.iter().filter(|key| **key < REFUSED).count();
+    assert!(refused >= 200, "those who failed have their part: {refused}");
 }
 
 #[tokio::test(start_paused = true)]

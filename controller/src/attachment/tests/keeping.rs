@@ -401,3 +401,33 @@ async fn a_vnic_that_is_listed_and_not_to_be_seen_once_is_as_it_was_and_twice_is
     scene.settle().await;
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
+    let scene = Scene::with(6);
+    let stamped = |vnic: &str| {
+        let mut object = attachment("x", 1);
+        object.spec.vnic.name = vnic.parse().unwrap();
+        let name = crate::profile::stamp::object_name("pool", &object.spec.vnic.name, &instance(1));
+        object.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "pool".to_owned())].into());
+        object.metadata.name = Some(name.clone());
+        object.metadata.uid = Some(name);
+        object
+    };
+    scene.store.attachments_mut().apply(stamped("one"));
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout);
+    scene.wants("mine");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody's own beside it");
+    scene.settle().await;
+    scene.store.attachments_mut().apply(stamped("two"));
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout, "his is as he wants it");
+    scene.delete("mine");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    scene.look().await;
+    scene.settle().await;
+    scene.store.attachments_mut().apply(stamped("three"));
+    let node = scene.store.nodes().of(&instance(1)).cloned().unwrap();
+    let vnics = Some("pool".to_owned());
+    scene.store.nodes_mut().apply(NodeView { vnics, ..NodeView::clone(&node) });
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody named it for this Node");
+}

@@ -29,10 +29,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 
     /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
-    /// are told of at the start), some time until the next regular look. What was refused as it is asked for now has its turn.
+    /// are told of at the start), some time until the next regular look. What was refused as it is asked for now has its turn,
+    /// and what a profile asks for of all nodes that it selects does not stand before what somebody asks for by itself.
     #[must_use]
     pub fn due(&self, instance: &Ocid, chance: f64) -> When {
-        let node = self.store.nodes().of(instance).map(|node| node.name.clone());
+        let (node, is_annotated) = match self.store.nodes().of(instance) {
+            Some(node) => (Some(node.name.clone()), node.vnics.is_some()),
+            None => (None, false),
+        };
         let objects = self.store.attachments().of(instance);
         if objects.is_empty() {
             When::Now
@@ -40,6 +44,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             When::After(self.between_looks().mul_f64(chance.clamp(0.0, 1.0)))
         } else if pace::was_tried(objects.iter().map(AsRef::as_ref)) {
             When::InTurn
+        } else if pace::is_of_rollout(objects.iter().map(AsRef::as_ref), is_annotated) {
+            When::Rollout
         } else {
             When::Now
         }
