@@ -11,8 +11,8 @@
 //! version: what a newer build has to say of an address goes into a field of its own, beside them, and fields are kept.
 
 mod elements;
+mod list;
 
-use std::borrow::Cow;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -20,6 +20,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use self::list::List;
 use crate::records::name_of;
 use crate::{Allocations, BootId, BootTime, Freed};
 
@@ -48,9 +49,9 @@ struct Index<'a> {
     version: u32,
     boot_id: BootId,
     #[serde(borrow)]
-    held: Cow<'a, str>,
+    held: List<'a>,
     #[serde(borrow)]
-    freed: Cow<'a, str>,
+    freed: List<'a>,
     anew: Option<BootTime>,
     #[serde(flatten)]
     extra: Map<String, Value>,
@@ -96,8 +97,8 @@ impl<'de> Deserialize<'de> for Allocations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Index { version, boot_id, held, freed, anew, extra } = Index::deserialize(deserializer)?;
         let wrong = |what, at| D::Error::custom(format_args!("{what:?} is not {at}"));
-        let others = elements::held(&held).map_err(|text| wrong(text, "a record's name and its addresses"))?;
-        let freed = elements::freed(&freed).map_err(|text| wrong(text, "an address and when it was freed"))?;
+        let others = elements::held(&held.0).map_err(|text| wrong(text, "a record's name and its addresses"))?;
+        let freed = elements::freed(&freed.0).map_err(|text| wrong(text, "an address and when it was freed"))?;
         Ok(Self { version, boot_id, allocations: Vec::new(), others, freed, anew, extra })
     }
 }
