@@ -48,7 +48,7 @@ advice! {
         "Compare the MACs of `oke-node-agent status` with `ip link`. On bare metal set BM_PORT_0 to the physical port.";
     LinkMissing: "A secondary VNIC is attached and has no link on this host; its addresses are not used.",
         "Compare its MAC with `ip link`. A VNIC just attached takes seconds; else detach and attach it again, or look for a driver that failed in `dmesg`. On bare metal set BM_PORT_0 and BM_PORT_1.";
-    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names, or whose device is still here: it was detached, is still being attached, or the list is short. What is set up for it stays.",
+    VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names, or whose device is still here: it was detached, is still being attached, or the list is short. What is set up for it stays. On bare metal, where no device goes with a VNIC, the router of its subnet is asked on its VLAN link; as long as it does not answer, no new pod gets the VNIC's addresses.",
         "In the console or with `oci compute instance list-vnics`: if the VNIC is gone, replace the node; OKE does not attach it again.";
     VnicUnreadable: "The metadata service lists a VNIC, and a field of its entry is missing or makes no sense. What was known of the VNIC before is used; for one that was never known nothing is set up. The others are served.",
         "The message names the field. A VNIC that is being attached is whole within seconds; else compare `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/` with the VNIC's subnet in the console.";

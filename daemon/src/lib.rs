@@ -54,6 +54,7 @@ mod port;
 pub mod reconcile;
 pub mod recorder;
 pub mod reload;
+mod routers;
 pub mod run;
 pub mod settings;
 pub mod show;

@@ -10,7 +10,7 @@ use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
-use vcn::{Family, PerFamily, Purpose};
+use vcn::{Family, Ocid, PerFamily, Purpose};
 
 use crate::condition::{Condition, Reason};
 use crate::world::World;
@@ -20,6 +20,8 @@ use crate::world::World;
 pub struct Hosted<'a> {
     /// The VNICs that are configured without error.
     pub vnics: &'a [HostVnic],
+    /// Those of them that are set up for running pods alone, for nothing shows that they still carry packets.
+    pub silent: &'a [Ocid],
     /// Whether the kernel speaks IPv6; where it does not, nothing is said of IPv6 addresses.
     pub ipv6: bool,
 }
@@ -37,7 +39,7 @@ pub fn next(
     let finished = world.npn().filter(|npn| npn.usable());
     let vnics = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
-        None => current.map(|pools| kept(pools, hosted.vnics)).unwrap_or_default(),
+        None => current.map(|pools| kept(pools, hosted)).unwrap_or_default(),
     };
     let mut why: Vec<String> = pending(world).into_iter().collect();
     if let Some(npn) = finished {
@@ -93,6 +95,9 @@ fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
 
 fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
     let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
+    if hosted.silent.contains(&vnic.vnic_id) {
+        return None;
+    }
     let mut families = PerFamily::default();
     let spoken = |family: Family| family == Family::Ipv4 || hosted.ipv6;
     let offered = vnic.addressing.iter().filter(|(family, addressing)| spoken(*family) && !addressing.pods.is_empty());
@@ -129,9 +134,12 @@ fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<F
 }
 
 /// The VNICs of the file that are still configured, at the link and table they are at now.
-fn kept(pools: &Pools, hosted: &[HostVnic]) -> Vec<VnicPool> {
+fn kept(pools: &Pools, hosted: Hosted<'_>) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
-        let host = hosted.iter().find(|host| host.vnic.id == pool.vnic_id)?;
+        if hosted.silent.contains(&pool.vnic_id) {
+            return None;
+        }
+        let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
         let (link, table) = (host.placement.link().clone(), host.table);
         Some(VnicPool { link, table, mac: host.vnic.mac, mtu: host.mtu, ..pool.clone() })
     };

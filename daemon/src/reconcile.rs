@@ -28,6 +28,7 @@ use installer::SettingChange;
 use ipam::{BootId, BootTime, Pools, Store};
 use resident::logging::chain;
 use tokio::sync::Notify;
+use vcn::Ocid;
 
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
@@ -38,6 +39,7 @@ use crate::interference::{Interference, Subject};
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools::{self, Hosted};
 use crate::reload::Configuration;
+use crate::routers::Routers;
 use crate::settings::Settings;
 use crate::slots::{SlotError, SlotFile, Slots};
 use crate::suspects::Suspects;
@@ -58,7 +60,8 @@ pub struct Reconciler {
     /// `None` until the file was read.
     slots: Option<Slots>,
     installation: installation::Installation,
-    /// Told when a plugin answered for whom a pass did not wait.
+    routers: Routers,
+    /// Told when a plugin or a router answered for whom a pass did not wait.
     answered: Arc<Notify>,
     pods: pods::Pods,
     dead: dead::Dead,
@@ -89,7 +92,7 @@ impl Reconciler {
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
         let answered = Arc::new(Notify::new());
-        let told = answered.clone();
+        let (told, heard) = (answered.clone(), answered.clone());
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
@@ -106,6 +109,7 @@ impl Reconciler {
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
             installation: installation::Installation::new(move || told.notify_one()),
+            routers: Routers::new(move || heard.notify_one()),
             answered,
             failed: Vec::new(),
             since: Instant::now(),
@@ -125,7 +129,8 @@ impl Reconciler {
         self.misconfigured = conditions;
     }
 
-    /// Told when a plugin has answered which versions it speaks, and another pass would know more.
+    /// Told when a plugin has answered which versions it speaks, or a router whether it is there, and another pass would know
+    /// more.
     #[must_use]
     pub fn answered(&self) -> Arc<Notify> {
         self.answered.clone()
@@ -178,7 +183,11 @@ impl Reconciler {
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
         let attempt = stages::Attempt { cause, whose, clean, spared, note: &note, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
-        let offers = ours && self.publish(world, hosted.as_deref(), preview, &mut findings);
+        let doubtful = |vnic: &&HostVnic| world.held().any(|held| *held == vnic.vnic.id);
+        let doubtful: Vec<&HostVnic> = network.iter().flat_map(|it| &it.vnics).filter(doubtful).collect();
+        let silent = self.routers.silent(&doubtful);
+        stages::unlisted(world, &silent, &mut findings);
+        let offers = ours && self.publish(world, (hosted.as_deref(), &silent), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();
         // Where the pod network is somebody else's, he may have given the addresses to others.
@@ -235,7 +244,13 @@ impl Reconciler {
     }
 
     /// pools.json as it should be; whether it offers any address.
-    fn publish(&self, world: &World, hosted: Option<&[HostVnic]>, preview: bool, findings: &mut Findings) -> bool {
+    fn publish(
+        &self,
+        world: &World,
+        (hosted, silent): (Option<&[HostVnic]>, &[Ocid]),
+        preview: bool,
+        findings: &mut Findings,
+    ) -> bool {
         let current = match Pools::read(&self.settings.state_dir, &self.boot) {
             Ok(pools) => Some(pools),
             Err(ipam::Error::NoPools { .. }) => None,
@@ -252,7 +267,7 @@ impl Reconciler {
         if current.is_none() && world.npn().is_none() {
             return false;
         }
-        let hosted = Hosted { vnics: hosted, ipv6: self.host.speaks_ipv6() };
+        let hosted = Hosted { vnics: hosted, silent, ipv6: self.host.speaks_ipv6() };
         let now = BootTime::now().unwrap_or_default();
         let (pools, conditions) = pools::next(world, hosted, current.as_ref(), (&self.boot, now), &findings.conditions);
         findings.conditions.extend(conditions);

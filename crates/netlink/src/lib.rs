@@ -42,7 +42,7 @@ pub use announce::Announcer;
 pub use error::{Cause, Error, Refusal, Result};
 pub use link::{IpvlanMode, Link, LinkChange, LinkKind, MacvlanMode, NewLink, Peer};
 pub use monitor::{Change, Event, Groups, Monitor};
-pub use neighbour::{Neighbour, NeighbourFilter};
+pub use neighbour::{Neighbour, NeighbourFilter, Reach};
 pub use netns::{Home, Netns, NetnsId};
 pub use nix::errno::Errno;
 pub use route::{Route, RouteFilter, RouteKind};

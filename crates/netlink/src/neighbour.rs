@@ -40,6 +40,17 @@ pub struct Neighbour {
     pub protocol: Option<u8>,
 }
 
+/// Whether a neighbour answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It did, within the last seconds; or somebody said so.
+    Confirmed,
+    /// It did not, however often it was asked.
+    Failed,
+    /// It was not asked for a while, or is being asked.
+    Open,
+}
+
 /// Which neighbour entries to list. Proxy entries are a list of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NeighbourFilter {
@@ -126,6 +137,14 @@ impl fmt::Display for Neighbour {
     }
 }
 
+const fn reach_of(state: NeighbourState) -> Reach {
+    match state {
+        NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp => Reach::Confirmed,
+        NeighbourState::Failed => Reach::Failed,
+        _ => Reach::Open,
+    }
+}
+
 impl NeighbourFilter {
     fn message(self) -> NeighbourMessage {
         let mut message = NeighbourMessage::default();
@@ -166,6 +185,37 @@ impl Socket {
     /// `is_not_found()` when there is no such link.
     pub fn replace_neighbour(&mut self, neighbour: &Neighbour) -> Result<()> {
         self.write((RTM_NEWNEIGH, Write::Replace), &neighbour.message(), "replace neighbour", neighbour)
+    }
+
+    /// Whether a neighbour answers, as far as the kernel knows; nothing where it never asked.
+    ///
+    /// # Errors
+    /// `is_retryable()` when the list kept changing.
+    pub fn reach(&mut self, index: u32, address: IpAddr) -> Result<Option<Reach>> {
+        let filter = NeighbourFilter { family: Some(Family::of(address)), index: Some(index), proxy: false };
+        let found =
+            self.transport.list(Request { message_type: RTM_GETNEIGH, flags: 0 }, &filter.message(), |payload| {
+                let header =
+                    NeighbourHeader::parse(payload).map_err(|_| Cause::Malformed("short neighbour message"))?;
+                let entry = Neighbour::decode(payload)?;
+                Ok(entry
+                    .filter(|entry| entry.index == index && entry.address == address)
+                    .map(|_| reach_of(header.state)))
+            });
+        Ok(found.map_err(|cause| cause.during("list", "neighbours"))?.pop())
+    }
+
+    /// Has the kernel ask for a neighbour, unless it knows for sure: as if there were a packet for it. What comes of it is
+    /// seen some seconds later ([`Self::reach`]).
+    ///
+    /// # Errors
+    /// `is_not_found()` when there is no such link.
+    pub fn ask_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
+        let neighbour = Neighbour { mac: None, permanent: false, ..Neighbour::proxy(index, address) };
+        let mut message = neighbour.message();
+        message.header.state = NeighbourState::None;
+        message.header.flags = NeighbourFlags::Use;
+        self.write((RTM_NEWNEIGH, Write::Replace), &message, "ask for neighbour", &neighbour)
     }
 
     /// Removes an entry.

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink::{LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Socket};
+use netlink::{Address, LinkChange, LinkKind, Neighbour, NeighbourFilter, Netns, NewLink, Peer, Reach, Socket};
 use vcn::{Family, IfName, MacAddr};
 
 const LINK: u32 = 10;
@@ -113,4 +114,36 @@ fn an_entry_on_an_absent_link_is_not_found() {
     let (_netns, mut socket) = fresh();
     let error = socket.add_neighbour(&Neighbour::permanent(4711, ip("10.0.0.1"), MAC)).unwrap_err();
     assert!(error.is_not_found(), "{error}");
+}
+
+#[test]
+fn a_neighbour_that_is_asked_for_is_confirmed_where_it_answers_and_failed_where_nobody_does() {
+    let (netns, mut socket) = fresh();
+    let far = Netns::create().unwrap();
+    let (near_end, far_end) = (IfName::new("near").unwrap(), IfName::new("far").unwrap());
+    let peer = Peer { name: far_end.clone(), mac: None, mtu: None, netns: Some(far.as_fd()) };
+    socket.add_link(&NewLink { up: true, ..NewLink::new(near_end.clone(), LinkKind::Veth(peer)) }).unwrap();
+    let near = socket.index_of(&near_end).unwrap();
+    let mut there = Socket::open_in(&far).unwrap();
+    there.change_link_named(&far_end, &[LinkChange::Up]).unwrap();
+    let far_index = there.index_of(&far_end).unwrap();
+    socket.add_address(&Address::new(near, "10.0.0.1/24".parse().unwrap())).unwrap();
+    there.add_address(&Address::new(far_index, "10.0.0.2/24".parse().unwrap())).unwrap();
+
+    let [here, nowhere] = ["10.0.0.2", "10.0.0.3"].map(ip);
+    assert_eq!(socket.reach(near, here).unwrap(), None, "nobody asked");
+    for address in [here, nowhere] {
+        socket.ask_neighbour(near, address).unwrap();
+    }
+    let mut until = |address, reach| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while socket.reach(near, address).unwrap() != Some(reach) {
+            assert!(Instant::now() < end, "{address}: {:?}", socket.reach(near, address));
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(here, Reach::Confirmed);
+    until(nowhere, Reach::Failed);
+    assert!(socket.ask_neighbour(4711, here).unwrap_err().is_not_found());
+    drop(netns);
 }

@@ -27,7 +27,7 @@ fn world(npn: Result<Option<NativePodNetwork>, String>) -> World {
 }
 
 fn on(vnics: &[HostVnic]) -> Hosted<'_> {
-    Hosted { vnics, ipv6: true }
+    Hosted { vnics, silent: &[], ipv6: true }
 }
 
 fn pools(world: &World, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
@@ -122,7 +122,8 @@ fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
     let vnics = hosted();
     let (_, conditions) = next(&offered, on(&vnics), None, (&boot(), NOW), &[]);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
-    let (pools, conditions) = next(&offered, Hosted { vnics: &vnics, ipv6: false }, None, (&boot(), NOW), &[]);
+    let (pools, conditions) =
+        next(&offered, Hosted { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
     assert_eq!((conditions, pools.reason), (vec![], None));
 }
 
@@ -153,8 +154,23 @@ fn pods_get_the_families_that_oke_made_addresses_of_whatever_the_host_lacks_for_
     let vnics = hosted();
     let pools = pools(&both, &vnics, None);
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
-    let (deaf, _) = next(&both, Hosted { vnics: &vnics, ipv6: false }, None, (&boot(), NOW), &[]);
+    let (deaf, _) = next(&both, Hosted { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
     let later = next(&world(Ok(None)), on(&vnics), Some(&pools), (&boot(), NOW), &[]).0;
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
+}
+
+/// Nothing shows that its packets would arrive; pods that run there are nobody's concern here.
+#[test]
+fn a_vnic_that_is_silent_is_not_offered_whether_the_native_pod_network_is_finished_or_not() {
+    let (world, vnics) = (world(Ok(Some(npn("SUCCESS")))), hosted());
+    let before = pools(&world, &vnics, None);
+    let silent = [vnics[0].vnic.id.clone()];
+    let now = |world: &World| {
+        let hosted = Hosted { silent: &silent, ..on(&vnics) };
+        next(world, hosted, Some(&before), (&boot(), NOW), &[]).0.vnics.len()
+    };
+    let unfinished = super::tests::world(Ok(Some(npn("BACKOFF"))));
+    assert_eq!((before.vnics.len(), now(&world), now(&unfinished)), (1, 0, 0));
+    assert_eq!(pools(&unfinished, &vnics, Some(&before)).vnics.len(), 1, "one that is not silent is kept");
 }

@@ -9,7 +9,7 @@ use imds::Unusable;
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
-use vcn::{IfName, Vnic};
+use vcn::{IfName, Ocid, Vnic};
 
 use super::Findings;
 use super::installation::Whose;
@@ -23,10 +23,6 @@ use crate::world::World;
 
 /// What the sources do not say.
 pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
-    let message = "the metadata service no longer lists it; it is kept, for its device is still here, or the \
-                   NativePodNetwork still names it";
-    let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message).about(vnic));
-    findings.conditions.extend(held);
     findings.conditions.extend(world.unusable.iter().map(|entry| unusable(entry, world)));
     let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
     let ages = format!("instance {}, VNICs {}", age(world.instance.age(now)), age(world.vnics.age(now)));
@@ -42,6 +38,22 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
         (None, true) => return,
     };
     findings.conditions.push(condition);
+}
+
+/// VNICs that are kept although they are not listed.
+pub(super) fn unlisted(world: &World, silent: &[Ocid], findings: &mut Findings) {
+    let message = |vnic: &Ocid| match silent.contains(vnic) {
+        false => {
+            "the metadata service no longer lists it; it is kept, for its device is still here, or the NativePodNetwork \
+             still names it"
+        }
+        true => {
+            "the metadata service no longer lists it, and its subnet's router does not answer on its link: no new pod gets \
+             its addresses. What is set up for pods that run stays, for the NativePodNetwork still names it"
+        }
+    };
+    let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message(vnic)).about(vnic));
+    findings.conditions.extend(held);
 }
 
 fn unusable(entry: &Unusable, world: &World) -> Condition {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use vcn::Ocid;
+
 /// A fault of one node's metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -18,6 +20,8 @@ pub enum FaultKind {
     Status(u16),
     /// Answers rightly, but later.
     Delay(Duration),
+    /// Answers rightly, but for this VNIC, which is in no list.
+    Without(Ocid),
     /// Answers 200 with something that is no JSON.
     Garbage,
 }

@@ -39,7 +39,7 @@ pub(crate) fn answer(
             kind
         })
     };
-    let mut delay = Duration::ZERO;
+    let (mut delay, mut hidden) = (Duration::ZERO, None);
     match fault {
         Some(FaultKind::Status(status)) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -49,12 +49,17 @@ pub(crate) fn answer(
             return with_type(StatusCode::OK, "application/json", "{\"vnicId\": \"ocid1.vn".into());
         }
         Some(FaultKind::Delay(pause)) => delay = pause,
+        Some(FaultKind::Without(vnic)) => hidden = Some(vnic),
         None => {}
     }
     if let Some(refusal) = refusal(method, path, headers) {
         return refusal;
     }
     let mut tree = inventory.lock().get(&name).map(document::tree);
+    let vnics = tree.as_mut().and_then(|tree| tree.get_mut("vnics")?.as_array_mut());
+    if let (Some(vnics), Some(hidden)) = (vnics, hidden) {
+        vnics.retain(|vnic| vnic.get("vnicId").and_then(Value::as_str) != Some(hidden.as_str()));
+    }
     if path.starts_with("/opc/v2/identity/") {
         add_identity(inventory, &name, tree.as_mut());
     }
