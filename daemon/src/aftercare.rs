@@ -50,6 +50,8 @@ pub struct Duties {
 struct Noted {
     added: HashSet<IpAddr>,
     freed: HashSet<IpAddr>,
+    /// More were freed than are listed: a GC's record has no room for many.
+    freed_more: bool,
     /// Some verb ran, so addresses may have started to cool down.
     ran: bool,
 }
@@ -61,6 +63,8 @@ pub struct Due {
     pub announce: Vec<IpAddr>,
     /// Freed addresses whose connections are to be forgotten.
     pub forget: HashSet<IpAddr>,
+    /// Whether those of every address that is free are to be forgotten, as far as they are not yet.
+    pub forget_all: bool,
     /// Whether to look for addresses whose cooldown has ended.
     pub look: bool,
 }
@@ -82,8 +86,10 @@ impl Duties {
         let addresses = record.addresses.iter().copied();
         match (record.verb.as_str(), record.code) {
             ("ADD", 0) if noted.added.len() < NOTED => noted.added.extend(addresses),
-            // What a failed one freed is freed all the same.
-            ("DEL" | "GC", _) if noted.freed.len() < NOTED => noted.freed.extend(addresses),
+            // What a failed one freed is freed all the same. A GC of a plugin of before does not say that it names a few only.
+            ("GC", _) if !record.addresses.is_empty() => noted.freed_more = true,
+            ("DEL", _) if noted.freed.len() < NOTED => noted.freed.extend(addresses),
+            ("DEL", _) => noted.freed_more = true,
             _ => {}
         }
         noted.ran = true;
@@ -140,6 +146,7 @@ struct Plan {
     /// Second announcements, the earliest first.
     again: std::collections::VecDeque<(Instant, Vec<IpAddr>)>,
     forget: HashSet<IpAddr>,
+    forget_all: bool,
     forget_at: Option<Instant>,
     look: Option<Instant>,
 }
@@ -147,8 +154,9 @@ struct Plan {
 impl Plan {
     fn add(&mut self, noted: Noted, now: Instant) {
         self.announce.extend(noted.added);
-        if !noted.freed.is_empty() {
+        if !noted.freed.is_empty() || noted.freed_more {
             self.forget.extend(noted.freed);
+            self.forget_all |= noted.freed_more;
             self.forget_at.get_or_insert(now + GATHERING);
         }
         if noted.ran {
@@ -170,11 +178,11 @@ impl Plan {
         while self.again.front().is_some_and(|(at, _)| *at <= now) {
             announce.extend(self.again.pop_front().into_iter().flat_map(|(_, addresses)| addresses));
         }
-        let forget = match self.forget_at.take_if(|at| *at <= now) {
-            Some(_) => std::mem::take(&mut self.forget),
-            None => HashSet::new(),
+        let (forget, forget_all) = match self.forget_at.take_if(|at| *at <= now) {
+            Some(_) => (std::mem::take(&mut self.forget), std::mem::take(&mut self.forget_all)),
+            None => (HashSet::new(), false),
         };
-        Due { announce, forget, look: self.look.take_if(|at| *at <= now).is_some() }
+        Due { announce, forget, forget_all, look: self.look.take_if(|at| *at <= now).is_some() }
     }
 
     fn done(&mut self, done: Done, looked: bool, now: Instant) {
@@ -229,11 +237,20 @@ mod tests {
         plan.add(noted("GC", 999, 8), now + GATHERING / 2);
         assert_eq!(plan.due(now + GATHERING / 2), Due::default());
         let due = plan.due(now + GATHERING);
-        assert_eq!((due.forget, due.look), (HashSet::from([address(7), address(8)]), false));
+        assert_eq!((due.forget, due.forget_all, due.look), (HashSet::from([address(7)]), true, false));
         let end = plan.next().unwrap();
         assert!(end > now + COOLDOWN);
         assert!(plan.due(end).look);
         assert_eq!(plan.next(), None, "nothing is planned while nothing happens");
+    }
+
+    #[test]
+    fn a_gc_that_freed_nothing_has_nothing_to_forget() {
+        let (mut plan, now) = (Plan::default(), Instant::now());
+        let duties = Duties::default();
+        duties.note(&VerbRecord::begin("vcn-native", "0", "GC"));
+        plan.add(duties.take(), now);
+        assert_eq!(plan.due(now + GATHERING), Due::default());
     }
 
     #[test]

@@ -40,10 +40,21 @@ pub fn is_idle(sysctl_root: &Path) -> bool {
     }
 }
 
-/// A connection tracking socket. It belongs to the network namespace where it was opened.
+/// Two connection tracking sockets: what is found by one is deleted by the other before more is read, so that of however
+/// many connections only a few are ever kept in memory. They belong to the network namespace where they were opened.
 #[derive(Debug)]
 pub struct Socket {
-    transport: Transport,
+    list: Transport,
+    delete: Transport,
+}
+
+/// What became of the connections of some addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// How many were forgotten.
+    pub connections: usize,
+    /// Whether there can be no more: none was left for want of time.
+    pub all: bool,
 }
 
 /// A request: netfilter's header and attributes.
@@ -71,8 +82,9 @@ impl Socket {
     /// # Errors
     /// `is_unsupported()` when the kernel has no netfilter.
     pub fn open() -> Result<Self> {
-        match Transport::open(NETLINK_NETFILTER) {
-            Ok(transport) => Ok(Self { transport }),
+        let open = || Transport::open(NETLINK_NETFILTER);
+        match open().and_then(|list| Ok(Self { list, delete: open()? })) {
+            Ok(socket) => Ok(socket),
             Err(cause) => Err(cause.during("open", "a connection tracking socket")),
         }
     }
@@ -90,43 +102,67 @@ impl Socket {
     ///
     /// # Errors
     /// `is_unsupported()` when the kernel tracks no connections.
-    pub fn delete_by_address(&mut self, address: IpAddr) -> Result<usize> {
-        self.delete_by_addresses(&HashSet::from([address]))
+    pub fn delete_by_address(self, address: IpAddr) -> Result<usize> {
+        self.delete_by_addresses(&HashSet::from([address]), || true).map(|deleted| deleted.connections)
     }
 
-    /// The same for many addresses. The kernel finds no connection by its address, so all of them are gone through, once
-    /// per family; ask for many addresses at once.
+    /// The same for many addresses, as long as `go_on` says so, which is asked every hundred connections or so. The kernel finds
+    /// no connection by its address, so all of them are gone through, once per family; ask for many addresses at once. The
+    /// sockets are spent: a list that was left before its end is not to be ended otherwise.
     ///
     /// # Errors
     /// `is_unsupported()` when the kernel tracks no connections.
-    pub fn delete_by_addresses(&mut self, addresses: &HashSet<IpAddr>) -> Result<usize> {
-        let mut deleted = 0;
+    pub fn delete_by_addresses(
+        mut self,
+        addresses: &HashSet<IpAddr>,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Deleted> {
+        let mut deleted = Deleted { connections: 0, all: true };
         for family in [NetfilterProtoFamily::IPv4, NetfilterProtoFamily::IPv6] {
             let of_family = |address: &IpAddr| address.is_ipv4() == (family == NetfilterProtoFamily::IPv4);
-            if addresses.iter().any(of_family) {
-                let done = self.delete_cause(family, addresses);
-                deleted += done.map_err(|cause| cause.during("delete connections of", names(addresses)))?;
+            if deleted.all && addresses.iter().any(of_family) {
+                self.delete_cause(family, addresses, &mut go_on, &mut deleted)
+                    .map_err(|cause| cause.during("delete connections of", names(addresses)))?;
             }
         }
         Ok(deleted)
     }
 
-    fn delete_cause(&mut self, family: NetfilterProtoFamily, addresses: &HashSet<IpAddr>) -> Result<usize, Cause> {
+    fn delete_cause(
+        &mut self,
+        family: NetfilterProtoFamily,
+        addresses: &HashSet<IpAddr>,
+        mut go_on: impl FnMut() -> bool,
+        deleted: &mut Deleted,
+    ) -> Result<(), Cause> {
         let message = |attributes| Message { header: NetfilterHeader::new(family, 0, 0), attributes };
         let list = Request { message_type: IPCTNL_MSG_CT_GET, flags: 0 };
-        // Connections come and go all the time, and the kernel does not call that an interruption.
-        let found = self.transport.list(list, &message(Vec::new()), |payload| key_if_of_any(payload, addresses))?;
-        let mut deleted = 0;
-        for key in found {
-            let delete = Request { message_type: IPCTNL_MSG_CT_DELETE, flags: 0 };
-            match self.transport.acknowledged(delete, &message(key)) {
-                Ok(()) => deleted += 1,
-                // It ended by itself meanwhile.
-                Err(cause) if cause.errno() == Some(Errno::ENOENT) => {}
-                Err(cause) => return Err(cause),
+        // Connections come and go all the time, and the kernel does not call that an interruption. That those it has listed
+        // are deleted while it goes on is what conntrack(8) does, too.
+        self.list.begin_list(list, &message(Vec::new()))?;
+        let mut found = Vec::new();
+        loop {
+            let more = self.list.next_piece(|payload| {
+                found.extend(key_if_of_any(payload, addresses)?);
+                Ok(())
+            })?;
+            for key in found.drain(..) {
+                let delete = Request { message_type: IPCTNL_MSG_CT_DELETE, flags: 0 };
+                match self.delete.acknowledged(delete, &message(key)) {
+                    Ok(()) => deleted.connections += 1,
+                    // It ended by itself meanwhile.
+                    Err(cause) if cause.errno() == Some(Errno::ENOENT) => {}
+                    Err(cause) => return Err(cause),
+                }
+            }
+            if !more {
+                return Ok(());
+            }
+            if !go_on() {
+                deleted.all = false;
+                return Ok(());
             }
         }
-        Ok(deleted)
     }
 }
 

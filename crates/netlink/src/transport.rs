@@ -125,6 +125,34 @@ impl Transport {
         Err(Cause::Interrupted(DUMP_ATTEMPTS))
     }
 
+    /// Asks for a list that is read piece by piece, because the whole may be too long for memory. Nobody reads it again when
+    /// it changed meanwhile.
+    pub(crate) fn begin_list(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
+        self.begin();
+        self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
+        self.send()
+    }
+
+    /// Hands the list's next few objects to `each`. Says whether there is more; after a no, and after a failure, there is
+    /// nothing to be waited for.
+    pub(crate) fn next_piece(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), Cause>) -> Result<bool, Cause> {
+        receive(&self.socket, &mut self.received)?;
+        for message in messages(&self.received) {
+            let message = message?;
+            // An answer to an earlier request whose wait timed out.
+            if message.sequence_number() != self.sequence {
+                continue;
+            }
+            match answer(&message)? {
+                Some(Answer::Object(_, payload)) => each(payload)?,
+                Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
+                Some(Answer::End(Ok(()))) => return Ok(false),
+                None => {}
+            }
+        }
+        Ok(true)
+    }
+
     /// Starts a send buffer.
     pub(crate) fn begin(&mut self) {
         self.sent.clear();

@@ -44,6 +44,9 @@ pub struct VerbRecord {
     /// The addresses given or freed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
+    /// How many more there were, for which the line had no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub addresses_left_out: usize,
     /// The error's code; 0 is success.
     pub code: u32,
     /// The error's message.
@@ -131,6 +134,7 @@ impl VerbRecord {
             pod_namespace: self.pod_namespace.as_ref().map(short),
             pod_name: self.pod_name.as_ref().map(short),
             addresses: self.addresses.iter().take(list).copied().collect(),
+            addresses_left_out: self.addresses_left_out + self.addresses.len().saturating_sub(list),
             code: self.code,
             message: cut_text(&self.message, message),
             phases: self
@@ -145,6 +149,11 @@ impl VerbRecord {
             span_id: self.span_id.as_ref().map(short),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn cut_text(text: &str, limit: usize) -> String {
@@ -206,6 +215,7 @@ mod tests {
             pod_namespace: Some(monster()),
             pod_name: Some(monster()),
             addresses: vec!["2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap(); 1000],
+            addresses_left_out: 0,
             code: u32::MAX,
             message: monster(),
             phases: (0..1000).map(|_| (monster().into(), u64::MAX)).collect(),
@@ -217,7 +227,18 @@ mod tests {
         };
         let line = long.to_line();
         assert!(line.len() <= LINE_LIMIT, "{}", line.len());
-        assert_eq!(VerbRecord::from_line(line.as_bytes()).unwrap().code, u32::MAX);
+        let read = VerbRecord::from_line(line.as_bytes()).unwrap();
+        assert_eq!((read.code, read.addresses.len() + read.addresses_left_out), (u32::MAX, 1000));
+    }
+
+    #[test]
+    fn a_line_without_room_for_all_addresses_says_how_many_it_lacks() {
+        let address = |number: u16| IpAddr::from([0x2603, 0xc020, 0x4005, 0x21ab, 0, 0, 0xabcd, number]);
+        let long = VerbRecord { addresses: (0..240).map(address).collect(), ..record() };
+        let read = VerbRecord::from_line(long.to_line().as_bytes()).unwrap();
+        let kept = (0..32).map(address).collect();
+        assert_eq!(read, VerbRecord { addresses: kept, addresses_left_out: 208, ..record() });
+        assert!(!record().to_line().contains("addressesLeftOut"), "as long as there is nothing to say");
     }
 
     #[test]

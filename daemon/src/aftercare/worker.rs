@@ -1,11 +1,11 @@
-//! Does it: synchronously, with sockets that are opened at first need and then kept (closing a packet socket costs more
-//! than all the rest).
+//! Does it: synchronously, with a packet socket that is opened at first need and then kept (closing one costs more than all
+//! the rest).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Store, VnicPool};
 use netlink::{Announcer, conntrack};
@@ -19,6 +19,9 @@ use crate::metrics::Metrics;
 const ANNOUNCE: &str = "announce";
 const FORGET: &str = "forget";
 
+/// How long connections are forgotten at a stretch: a table of millions. Announcements wait meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Whoever does it.
 #[derive(Debug)]
 pub struct Worker {
@@ -28,7 +31,6 @@ pub struct Worker {
     sysctl_root: PathBuf,
     metrics: Arc<Metrics>,
     announcer: Option<Announcer>,
-    conntrack: Option<conntrack::Socket>,
     /// What failed the last time: said once, until it works again.
     failing: BTreeSet<&'static str>,
 }
@@ -45,7 +47,6 @@ impl Worker {
             sysctl_root: sysctl_root.to_owned(),
             metrics,
             announcer: None,
-            conntrack: None,
             failing: BTreeSet::new(),
         }
     }
@@ -57,9 +58,12 @@ impl Worker {
             let announced = self.announce(&due.announce);
             done.failed |= !self.settled(ANNOUNCE, due.announce.len(), announced);
         }
-        if !due.forget.is_empty() {
-            let forgotten = self.forget_freed(&due.forget);
-            done.failed |= !self.settled(FORGET, due.forget.len(), forgotten);
+        if !due.forget.is_empty() || due.forget_all {
+            let (addresses, forgotten) = match self.freed(due) {
+                Ok(freed) => (freed.len(), self.flush(&freed)),
+                Err(error) => (due.forget.len(), Err(error)),
+            };
+            done.failed |= !self.settled(FORGET, addresses, forgotten);
         }
         if due.look {
             match self.look() {
@@ -100,10 +104,11 @@ impl Worker {
         outcome
     }
 
-    /// Forgets the connections of addresses that were freed just now, unless somebody has them already.
-    fn forget_freed(&mut self, addresses: &HashSet<IpAddr>) -> Result<(), String> {
+    /// The addresses that were freed just now, but for those that somebody has already.
+    fn freed(&self, due: &Due) -> Result<HashSet<IpAddr>, String> {
         let freed = self.store.freed().map_err(|error| chain(&error))?;
-        self.flush(&freed.iter().map(|freed| freed.address).filter(|address| addresses.contains(address)).collect())
+        let asked = |it: &Freed| due.forget.contains(&it.address) || due.forget_all && !it.forgotten;
+        Ok(freed.into_iter().filter(asked).map(|it| it.address).collect())
     }
 
     /// Forgets the connections of addresses whose cooldown has ended since the last look, and notes that it did: whoever
@@ -130,14 +135,15 @@ impl Worker {
         if addresses.is_empty() || conntrack::is_idle(&self.sysctl_root) {
             return Ok(());
         }
-        let mut socket = match self.conntrack.take() {
-            Some(socket) => socket,
-            None => conntrack::Socket::open().map_err(|error| chain(&error))?,
-        };
-        let connections = socket.delete_by_addresses(addresses).map_err(|error| chain(&error))?;
-        self.conntrack = Some(socket);
-        self.metrics.connections_forgotten(connections);
-        Ok(())
+        let begun = Instant::now();
+        let socket = conntrack::Socket::open().map_err(|error| chain(&error))?;
+        let deleted = socket.delete_by_addresses(addresses, || begun.elapsed() < PATIENCE);
+        let deleted = deleted.map_err(|error| chain(&error))?;
+        self.metrics.connections_forgotten(deleted.connections);
+        match deleted.all {
+            true => Ok(()),
+            false => Err(format!("there are more connections than can be forgotten in {} s", PATIENCE.as_secs())),
+        }
     }
 
     /// Counts, and logs what begins to fail or ends failing. Says whether it went well.

@@ -2,7 +2,6 @@
 //! runtime that tries in a loop must not fill the disk.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use telemetry::VerbRecord;
@@ -51,7 +50,7 @@ impl Lines {
         let (namespace, pod) = (record.pod_namespace.as_deref(), record.pod_name.as_deref());
         let (trace_id, span_id) = (record.trace_id.as_deref(), record.span_id.as_deref());
         let parent_span_id = record.parent_span_id.as_deref();
-        let (addresses, phases) = (listed(&record.addresses), phases(record));
+        let (addresses, phases) = (listed(record), phases(record));
         let late = late.then_some(true);
         let said = sentence(record);
         // The two differ in level and name alone, which the macros want as constants.
@@ -112,7 +111,7 @@ fn sentence(record: &VerbRecord) -> String {
         _ if !record.container_id.is_empty() => drop(write!(text, " {}", record.container_id)),
         _ => drop(write!(text, " {}", record.network)),
     }
-    if let Some(addresses) = listed(&record.addresses) {
+    if let Some(addresses) = listed(record) {
         let _ = write!(text, " {addresses}");
     }
     if record.code != 0 {
@@ -126,9 +125,14 @@ fn sentence(record: &VerbRecord) -> String {
     text
 }
 
-fn listed(addresses: &[IpAddr]) -> Option<String> {
-    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join(","))
+/// `10.0.4.7,fd00::7 and 3 more`
+fn listed(record: &VerbRecord) -> Option<String> {
+    let texts: Vec<String> = record.addresses.iter().map(ToString::to_string).collect();
+    let more = match record.addresses_left_out {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!texts.is_empty()).then(|| texts.join(",") + &more)
 }
 
 /// `pools=80,ipam=210`, in microseconds.
@@ -156,6 +160,8 @@ mod tests {
     #[test]
     fn a_line_says_who_got_what_how_fast_and_what_was_wrong() {
         assert_eq!(sentence(&record(0)), "ADD c1 10.0.4.7,fd00::7 in 1.5 ms");
+        let cut = VerbRecord { addresses_left_out: 3, ..record(0) };
+        assert_eq!(sentence(&cut), "ADD c1 10.0.4.7,fd00::7 and 3 more in 1.5 ms");
         let (namespace, name) = (Some("default".into()), Some("web".into()));
         let failed = VerbRecord {
             pod_namespace: namespace,

@@ -187,6 +187,23 @@ fn a_freed_addresss_connections_are_forgotten_and_no_others() {
     assert_eq!((count_out(&node, "10.9.9.8"), count_out(&node, "10.0.33.35")), (1, 1), "others' stay");
 }
 
+/// A line has room for a few addresses, and a GC may free hundreds.
+#[test]
+fn all_that_a_gc_freed_is_forgotten_though_its_record_names_one() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    track(&node);
+    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
+    let now = Duration::ZERO;
+    free(&node, &[("10.0.33.33", now), ("10.0.33.34", now)]);
+    tell(&node, "GC", &["10.0.33.33"]);
+    forgotten(&node, &agent, 2);
+    assert_eq!(count_out(&node, "10.0.33.35"), 1, "somebody has it");
+    let done = "oke_node_agent_aftercare_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
+    assert!(node.get("/metrics").1.contains(done), "{}", node.get("/metrics").1);
+}
+
 fn forgotten(node: &Node, agent: &Agent, count: u32) {
     let counted = format!("oke_node_agent_connections_forgotten_total {count}\n");
     wait_for("the connections to go", || node.get("/metrics").1.contains(&counted), || agent.log());

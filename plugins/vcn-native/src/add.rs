@@ -5,7 +5,7 @@ mod offer;
 use std::net::IpAddr;
 use std::path::Path;
 
-use cni::{AddRequest, AddResult, Error, Interface, Ip, Route, Success};
+use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::PodNetwork;
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
 use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
@@ -13,7 +13,7 @@ use ipnetwork::IpNetwork;
 use netlink::Netns;
 use vcn::Family;
 
-use crate::aftercare;
+use crate::aftercare::{self, Forgotten};
 use crate::conf::Conf;
 use crate::del;
 use crate::failure;
@@ -47,6 +47,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         match why {
             Why::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
             Why::Absent(link) => report.note(format!("the host has no link {link}: its VNIC is passed over")),
+            Why::Remembered => {}
         }
         report.no_addresses();
         netns = open()?;
@@ -73,8 +74,11 @@ fn attempt(
     }
     report.mark("ipam");
     // The agent has seen to it already, as a rule.
-    if let Some(trouble) = aftercare::forget(reservation.unforgotten) {
-        report.note(trouble);
+    let forgotten = aftercare::forget(reservation.unforgotten);
+    report.note_some(forgotten.trouble());
+    if matches!(forgotten, Forgotten::Some) && offer.has_patience() {
+        let error = Error::new(ErrorCode::TRY_AGAIN_LATER, "the address has connections of its last owner");
+        return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), Why::Remembered));
     }
 
     let network = node::network(&allocation, Some(offer.pools), &request.conf);

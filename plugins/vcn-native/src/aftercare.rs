@@ -6,11 +6,16 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ipam::Assigned;
 use netlink::{Announcer, Socket, conntrack};
 
 use crate::node::SYSCTL_ROOT;
+
+/// How long a verb forgets connections: hundreds of thousands. One pod can have made millions, and a runtime waits for the verb.
+/// What is left is not noted as forgotten, so the agent goes on with it, or whoever is to have the address.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is left to do after a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +34,7 @@ impl Aftercare {
                 let error = announce(assigned).err()?;
                 Some(format!("{error}: neighbours learn of the address only when they ask"))
             }
-            Self::Forget => forget(addresses.iter().copied()),
+            Self::Forget => forget(addresses.iter().copied()).trouble(),
         }
     }
 }
@@ -45,14 +50,43 @@ fn announce(addresses: &[Assigned]) -> netlink::Result<()> {
     Ok(())
 }
 
-/// Forgets every connection of these addresses, those turned towards or away from them by NAT included; answers what went
-/// wrong.
-pub(crate) fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Option<String> {
+/// What became of the connections of some addresses.
+#[derive(Debug)]
+pub(crate) enum Forgotten {
+    All,
+    /// Time was up.
+    Some,
+    /// It cannot be known.
+    Failed(netlink::Error),
+}
+
+impl Forgotten {
+    /// What there is to tell of it.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let why = match self {
+            Self::All => return None,
+            Self::Some => format!("there are more connections than can be forgotten in {} s", PATIENCE.as_secs()),
+            Self::Failed(error) => error.to_string(),
+        };
+        Some(format!("{why}: one to the address's last owner may reach the next one"))
+    }
+}
+
+/// Forgets the connections of these addresses, those turned towards or away from them by NAT included.
+pub(crate) fn forget(addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
+    forget_for(PATIENCE, addresses)
+}
+
+fn forget_for(patience: Duration, addresses: impl IntoIterator<Item = IpAddr>) -> Forgotten {
     let addresses: HashSet<IpAddr> = addresses.into_iter().collect();
     if addresses.is_empty() || conntrack::is_idle(Path::new(SYSCTL_ROOT)) {
-        return None;
+        return Forgotten::All;
     }
-    let outcome = conntrack::Socket::open().and_then(|mut socket| socket.delete_by_addresses(&addresses));
-    let error = outcome.err().filter(|error| !error.is_unsupported())?;
-    Some(format!("{error}: a connection to the address's last owner may reach the next one"))
+    let begun = Instant::now();
+    let delete = |socket: conntrack::Socket| socket.delete_by_addresses(&addresses, || begun.elapsed() < patience);
+    match conntrack::Socket::open().and_then(delete) {
+        Ok(deleted) if !deleted.all => Forgotten::Some,
+        Err(error) if !error.is_unsupported() => Forgotten::Failed(error),
+        Ok(_) | Err(_) => Forgotten::All,
+    }
 }

@@ -78,6 +78,10 @@ impl Report {
         self.record.message.push_str(&text);
     }
 
+    pub(crate) fn note_some(&mut self, text: Option<String>) {
+        text.into_iter().for_each(|text| self.note(text));
+    }
+
     /// Hands the record over; the agent then sees to `aftercare`. Where nobody takes it, that is done here.
     pub(crate) fn send(mut self, state_dir: &Path, error: Option<&Error>, aftercare: Option<Aftercare>) {
         if let Some(error) = error {
@@ -93,7 +97,7 @@ impl Report {
             let trouble = aftercare.perform(&self.assigned, &self.record.addresses);
             self.mark("aftercare");
             self.close();
-            trouble.into_iter().for_each(|trouble| self.note(trouble));
+            self.note_some(trouble);
         }
         sink.keep(&self.record);
     }

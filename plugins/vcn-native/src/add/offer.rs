@@ -5,8 +5,8 @@ use cni::Error;
 use ipam::Pools;
 use vcn::IfName;
 
-/// How often an ADD takes other addresses, because pods live by those it got that are on no record. All of them are taken
-/// in at once, so a second time is rare already.
+/// How often an ADD takes other addresses, because pods live by those it got that are on no record (all of them are taken in at
+/// once, so a second time is rare already), or because those have more connections than can be forgotten.
 const MOVES: usize = 3;
 
 /// Why a pod cannot have the addresses that were reserved for it.
@@ -16,6 +16,8 @@ pub(super) enum Why {
     Taken,
     /// The host has no such link, and it is their VNIC's. Where an agent runs, the pools soon say so, too.
     Absent(IfName),
+    /// The kernel knows so many connections of their last owner that there was no time to forget them all.
+    Remembered,
 }
 
 /// The pools, less what turned out not to be there.
@@ -33,18 +35,24 @@ impl<'a> Offer<'a> {
         Self { pools, absent: Vec::new(), missed: None, moves: 0 }
     }
 
+    /// Whether addresses may be given back for others that are better. Where connections cannot be forgotten in time, however
+    /// often that is tried, a pod with an address of a doubtful past is better than none.
+    pub(super) const fn has_patience(&self) -> bool {
+        self.moves < MOVES
+    }
+
     /// Takes note of why a try failed.
     ///
     /// # Errors
     /// What ADD answers, where another try would be the same one.
     pub(super) fn learn(&mut self, why: &Why, error: Error) -> Result<(), Error> {
         match why {
-            Why::Taken if self.moves < MOVES => self.moves += 1,
+            Why::Taken | Why::Remembered if self.has_patience() => self.moves += 1,
             Why::Absent(link) if !self.absent.contains(link) => {
                 self.absent.push(link.clone());
                 self.missed.get_or_insert(error);
             }
-            Why::Taken | Why::Absent(_) => return Err(self.explain(error)),
+            Why::Taken | Why::Remembered | Why::Absent(_) => return Err(self.explain(error)),
         }
         Ok(())
     }

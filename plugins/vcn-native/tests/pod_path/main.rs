@@ -9,6 +9,7 @@
 mod aftercare;
 mod chain;
 mod check;
+mod connections;
 mod crossed;
 mod deletion;
 mod faults;

@@ -1,0 +1,125 @@
+//! A pod that made more connections than there is time to forget holds no verb up for long, and as a rule leaves none of them to
+//! the next pod. The kernel is made slow by strace: each of its answers comes late.
+
+use std::net::UdpSocket;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use ipam::{BootId, Freed, Store};
+use netlink::{Netns, conntrack};
+use serde_json::Value;
+use telemetry::{Listener, VerbRecord};
+
+use crate::node::{Families, Node, PLUGIN, Pod, ip, json_of};
+
+/// More than are forgotten in the time of four tries, an answer each of 4 ms.
+const MANY: u16 = 4000;
+
+/// A verb's patience, four times, and what the rest of it may take here.
+const FOUR_TRIES: Duration = Duration::from_secs(40);
+
+fn on_host(node: &Node, line: &str) {
+    let output = node.host.run(|| Command::new("sh").args(["-ec", line]).output().unwrap()).unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A node that tracks connections, with these addresses for pods.
+fn node_with(addresses: &[&str]) -> Node {
+    let node = Node::new(Families::V4);
+    let mut vnics = node.pools().vnics;
+    vnics.truncate(1);
+    let pool = vnics[0].families.ipv4.as_mut().unwrap();
+    pool.addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    node.write_pools(vnics);
+    on_host(
+        &node,
+        "nft 'table ip track { chain seen { type filter hook prerouting priority 0; ct state new counter; }; }'
+         echo 600 >/proc/sys/net/netfilter/nf_conntrack_udp_timeout",
+    );
+    node
+}
+
+/// A packet to each of many ports of somebody who does not answer.
+fn flood(pod: &Pod, connections: u16) {
+    assert!(pod.reaches("10.0.0.1"));
+    let send = |netns: &Netns| {
+        netns.run(|| {
+            let sender = UdpSocket::bind(("0.0.0.0", 4000)).unwrap();
+            (1..=connections).all(|port| sender.send_to(b"hello", (ip("203.0.113.9"), port)).is_ok())
+        })
+    };
+    assert!(send(&pod.netns).unwrap());
+}
+
+fn tracked(node: &Node, address: &str) -> usize {
+    let list = || std::fs::read_to_string("/proc/thread-self/net/nf_conntrack").unwrap();
+    node.host.run(list).unwrap().lines().filter(|line| line.contains(&format!("src={address} dst=203."))).count()
+}
+
+fn freed(node: &Node) -> Vec<Freed> {
+    Store::new(node.state.path(), BootId::current().unwrap()).freed().unwrap()
+}
+
+/// A verb to which the kernel answers late, how long it took, and what an operator reads of it.
+fn slowly(node: &Node, verb: &str, pod: &Pod) -> (Output, Duration, VerbRecord) {
+    let mut strace = Command::new("strace");
+    strace.args(["--quiet=all", "--output=/dev/null", "--trace=recvfrom", "--inject=recvfrom:delay_exit=4000", PLUGIN]);
+    let begun = Instant::now();
+    let output = node.start_by(strace, verb, pod, &node.conf("1.0.0")).wait_with_output().unwrap();
+    let took = begun.elapsed();
+    (output, took, telemetry::read_log(node.state.path()).unwrap().pop().unwrap())
+}
+
+fn address(answer: &Value) -> &str {
+    answer["ips"][0]["address"].as_str().unwrap()
+}
+
+#[test]
+fn what_a_verb_has_no_time_to_forget_is_left_told_and_not_taken_for_forgotten() {
+    let node = node_with(&["10.0.0.8/32"]);
+    let pod = Pod::new("old");
+    node.add(&pod);
+    flood(&pod, MANY);
+    let before = tracked(&node, "10.0.0.8");
+    assert!(before > usize::from(MANY) / 10 * 9, "{before}");
+
+    let (output, took, line) = slowly(&node, "DEL", &pod);
+    assert!(output.status.success() && took < FOUR_TRIES, "{took:?}");
+    assert!(line.message.contains("there are more connections than can be forgotten"), "{line:?}");
+    let left = tracked(&node, "10.0.0.8");
+    assert!((1..before).contains(&left), "{left} of {before}");
+    assert!(matches!(freed(&node).as_slice(), [Freed { forgotten: false, .. }]));
+
+    // The only address there is: each try forgets some more, and a pod without network helps nobody.
+    let (output, took, line) = slowly(&node, "ADD", &Pod::new("next"));
+    assert_eq!(address(&json_of(&output)), "10.0.0.8/32");
+    assert!(took < FOUR_TRIES, "{took:?}");
+    assert!(line.message.contains("there are more connections than can be forgotten"), "{line:?}");
+    assert!(tracked(&node, "10.0.0.8") < left);
+}
+
+#[test]
+fn a_pod_gets_another_address_than_one_whose_connections_cannot_all_be_forgotten() {
+    let node = node_with(&["10.0.0.8/32", "10.0.0.9/32"]);
+    let (old, quiet) = (Pod::new("old"), Pod::new("quiet"));
+    node.add(&old);
+    node.add(&quiet);
+    flood(&old, MANY);
+    // An agent takes the records and comes to nothing more.
+    let agent = Listener::bind(node.state.path()).unwrap();
+    node.del(&old);
+    node.del(&quiet);
+    drop(agent);
+    let (output, _, line) = slowly(&node, "ADD", &Pod::new("next"));
+    assert_eq!(address(&json_of(&output)), "10.0.0.9/32", "the one that has rested longest is 10.0.0.8");
+    assert_eq!(line.addresses, [ip("10.0.0.9")]);
+    assert!(tracked(&node, "10.0.0.8") > 0);
+    let freed = freed(&node);
+    assert!(
+        matches!(freed.as_slice(), [Freed { forgotten: false, address, .. }] if *address == ip("10.0.0.8")),
+        "{freed:?}"
+    );
+    // Whoever comes later goes on.
+    let all = node.host.run(|| conntrack::Socket::open().unwrap().delete_by_address(ip("10.0.0.8")).unwrap()).unwrap();
+    assert!(all > 0 && tracked(&node, "10.0.0.8") == 0);
+}
