@@ -104,7 +104,8 @@ pub(crate) fn destination(_: &mut SchemaGenerator) -> Schema {
                 "message": "must not be a default route, whole or in pieces: /8 is the widest for IPv4, /7 for IPv6"
             },
             {
-                "rule": "!isCIDR(self) || !(cidr('169.254.0.0/16').containsCIDR(self) || cidr('fe80::/10').containsCIDR(self))",
+                // Not containsCIDR: that of Kubernetes 1.32 finds a block only in one that begins with the same address.
+                "rule": "!isCIDR(self) || !(cidr('169.254.0.0/16').containsIP(cidr(self).ip()) && cidr(self).prefixLength() >= 16 || cidr('fe80::/10').containsIP(cidr(self).ip()) && cidr(self).prefixLength() >= 10)",
                 "message": "must not be link-local: that traffic is the host's own"
             },
         ]
