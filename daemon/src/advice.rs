@@ -92,8 +92,8 @@ advice! {
         "Mend the file that the message names, or move it out of the directory. It is not ours, so nothing is done about it.";
     PluginUnanswered: "A plugin of CNI_CHAIN is on the node and does not say which CNI versions it speaks. It is asked again; until it answers it is left out of the chain, and pods that start meanwhile never get what it does (host ports, say). One that is in the chain already stays there: if it hangs, so does every pod's start.",
         "The message has what it did. Run it on the node: `CNI_COMMAND=VERSION /opt/cni/bin/portmap` must answer within 2 s. In the agent's container there is no C library and no shell: there only a static binary can be asked. Start pods that lack something anew, or take the plugin out of CNI_CHAIN.";
-    ConfigurationInvalid: "The configuration file was changed and is wrong; the last good one is still used.",
-        "The message says every line. `oke-node-agent config --check FILE` tells before it is rolled out.";
+    ConfigurationInvalid: "The configuration file was changed and is wrong, or it is gone; the last good one is still used.",
+        "The message says every line. `oke-node-agent config --check FILE` tells before it is rolled out. One that is gone: put it back (the ConfigMap, say); to take back all that it said, leave it empty or restart the agent.";
     RestartNeeded: "A key that is taken at the start was changed; everything else was taken over.",
         "Restart the agent: `kubectl delete pod` of it, or roll the DaemonSet. Pods do not notice.";
 }

@@ -91,7 +91,7 @@ pub enum Reason {
     RuntimeConfigurationBlocked,
     /// A plugin that is to be in our chain is there and does not answer as it should.
     PluginUnanswered,
-    /// The configuration file is wrong; the last good one is used.
+    /// The configuration file is wrong or gone; the last good one is used.
     ConfigurationInvalid,
     /// The configuration file asks for what only a restart can do.
     RestartNeeded,

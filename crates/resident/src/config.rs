@@ -73,18 +73,18 @@ pub struct Read {
     pub values: Values,
     /// What is not.
     pub problems: Vec<Problem>,
+    /// Whether there is a file.
+    pub has_file: bool,
 }
 
 impl Layers {
     /// Reads the file and puts the layers on top of each other.
     #[must_use]
     pub fn read(&self, keys: &Keys) -> Read {
-        let text = match file::read(&self.file) {
-            Ok(text) => Ok(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.file_is_named => Ok(String::new()),
-            Err(error) => Err(error),
-        };
-        let mut read = Read { values: Values::new(), problems: Vec::new() };
+        let text = file::read(&self.file);
+        let has_file = !text.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let text = if has_file || self.file_is_named { text } else { Ok(String::new()) };
+        let mut read = Read { values: Values::new(), problems: Vec::new(), has_file };
         match text {
             Ok(text) => {
                 let (said, problems) = file::parse(&self.file, &text);
@@ -116,7 +116,7 @@ impl Read {
     /// # Errors
     /// When anything is wrong, whichever layer would have won.
     pub fn settings<S: Configured>(self, keys: &Keys) -> Result<S, Vec<Problem>> {
-        let Self { values, mut problems } = self;
+        let Self { values, mut problems, .. } = self;
         match settings(keys, &values) {
             Ok(settings) if problems.is_empty() => return Ok(settings),
             Ok(_) => {}

@@ -12,7 +12,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::sync::watch;
 
 use crate::config::keys::{Key, Keys};
-use crate::config::{Configured, Layers, Read, Values};
+use crate::config::{Configured, Layers, Place, Problem, Read, Values};
 use crate::readable::{Readable, drain};
 
 /// How often the file is looked at although nothing is heard of it: its directory may not have been there.
@@ -24,6 +24,9 @@ const TOLD: usize = 20;
 
 /// Editors and kubelets change a file in several steps.
 const SETTLED: Duration = Duration::from_millis(50);
+
+/// What is said of a file that was there.
+const GONE: &str = "it is gone; what it said holds until there is one again (an empty one says nothing), or a restart";
 
 /// What a program goes by.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub struct Live<S> {
     start: Values,
     /// What was said last, be it right or wrong.
     last: (Values, Vec<String>),
+    /// Whether there was a file.
+    had_file: bool,
     /// The last that was right.
     current: Configuration<S>,
 }
@@ -75,7 +80,8 @@ impl<S: Configured> Live<S> {
     #[must_use]
     pub fn new(layers: Layers, start: Values, settings: S) -> Self {
         let current = Configuration::new(Arc::new(settings));
-        Self { keys: Keys::of::<S::Options>(), layers, last: (start.clone(), Vec::new()), start, current }
+        let had_file = start.values().any(|said| matches!(said.place, Place::File { .. }));
+        Self { keys: Keys::of::<S::Options>(), layers, last: (start.clone(), Vec::new()), start, had_file, current }
     }
 
     /// What to go by now.
@@ -92,7 +98,14 @@ impl<S: Configured> Live<S> {
 
     /// Reads the file again. `None` when it says what it said.
     pub fn read_again(&mut self) -> Option<&Configuration<S>> {
-        let Read { mut values, problems } = self.layers.read(&self.keys);
+        let Read { mut values, mut problems, has_file } = self.layers.read(&self.keys);
+        if self.had_file && !has_file && !self.layers.file_is_named {
+            // A ConfigMap that was deleted by mistake, or a file that is being moved. To go by what nobody said would undo
+            // whatever was set, and in silence.
+            let place = Place::File { path: self.layers.file.clone(), line: 0 };
+            problems.push(Problem::new(place, "", GONE));
+        }
+        self.had_file |= has_file;
         let said = (values.clone(), problems.iter().map(ToString::to_string).collect::<Vec<_>>());
         if said == self.last {
             return None;
@@ -102,7 +115,7 @@ impl<S: Configured> Live<S> {
         let changed: BTreeSet<&str> =
             self.keys.iter().filter(|key| differ(key, &before, &self.last.0)).map(Key::name).collect();
         let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
-        match (Read { values, problems }).settings(&self.keys) {
+        match (Read { values, problems, has_file }).settings(&self.keys) {
             Ok(settings) => {
                 tracing::info!(event = "config.reloaded", changed, "the configuration changed");
                 let trouble = (!late.is_empty()).then(|| {
@@ -252,6 +265,41 @@ mod tests {
         fn configured(Options { word }: Options) -> Result<Self, Infallible> {
             Ok(Self(word))
         }
+    }
+
+    #[test]
+    fn a_file_that_is_gone_takes_nothing_back_until_there_is_one_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let layers = Layers { file: directory.path().join("program.conf"), ..Layers::default() };
+        let (keys, file) = (Keys::of::<Options>(), layers.file.clone());
+        let start = |layers: &Layers| {
+            let read = layers.read(&keys);
+            Live::<Word>::new(layers.clone(), read.values.clone(), read.settings(&keys).unwrap())
+        };
+        let mut live = start(&layers);
+        assert!(live.read_again().is_none(), "there never was one");
+        let mut said = |text: Option<&str>| {
+            match text {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let now = live.read_again()?;
+            let trouble = now.trouble.as_ref().map(|trouble| match trouble {
+                Trouble::Invalid(message) => message.replace(&file.display().to_string(), "FILE"),
+                Trouble::RestartNeeded(message) => panic!("{message}"),
+            });
+            Some((now.settings.0.clone(), trouble))
+        };
+        let gone = || Some(format!("the last good configuration is used, because FILE: {GONE}"));
+        let right = |word: &str| Some((word.to_owned(), None));
+        assert_eq!(said(Some("WORD=one\n")), right("one"));
+        assert_eq!(said(None), Some(("one".to_owned(), gone())));
+        assert_eq!(said(Some("WORD=two\n")), right("two"));
+        assert!(said(Some("WORT=three\n")).is_some_and(|(word, trouble)| word == "two" && trouble.is_some()));
+        assert_eq!(said(None), Some(("two".to_owned(), gone())), "what was wrong with it is no more");
+        assert_eq!(said(Some("")), right("none"), "an empty one takes back");
+        assert_eq!(said(None), Some(("none".to_owned(), gone())));
+        assert!(start(&layers).read_again().is_none(), "a start knows of none");
     }
 
     #[tokio::test(start_paused = true)]

@@ -61,6 +61,24 @@ fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
     assert_eq!(fs::read_dir(node.path("run")).unwrap().count(), 0);
 }
 
+/// As `kubectl delete configmap` leaves an optional volume.
+#[test]
+fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
+    let node = node_with_pods();
+    let agent = configured(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
+    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    let before = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
+    assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
+    fs::remove_file(node.path("conf/agent.conf")).unwrap();
+    fs::remove_file(node.path("conf/..data")).unwrap();
+    wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
+    let now = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
+    assert_eq!(now, before);
+    assert!(node.get("/readyz").1.contains("it is gone"), "{:?}", node.get("/readyz"));
+    deliver(&node, 2, "POD_MTU=1500\n");
+    wait_for("its end", || node.conditions().is_empty(), || agent.log());
+}
+
 #[test]
 fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_used() {
     let node = node_with_pods();
