@@ -156,6 +156,7 @@ impl Applier<'_> {
         };
         unless()?;
         let remembered = self.record.configurations.get(name).cloned();
+        let mut remembering = true;
         if *purpose != Purpose::Unchain {
             let there = found.is_some() || link.is_some();
             let foreign = *purpose == Purpose::Ours && there && remembered.is_none() && !self.inherited;
@@ -163,12 +164,12 @@ impl Applier<'_> {
             let irreplaceable = before.is_some();
             let known = self.record.configurations.entry(name.clone()).or_default();
             known.before = before.or(known.before.take());
-            known.written = Some(contents.clone());
-            known.wanted = Some(wanted.clone());
+            known.begin(found.as_deref(), contents, wanted);
             if !disturbed.is_empty() {
                 known.fights.fought(self.now);
             }
-            if !self.keep(failures) && irreplaceable {
+            remembering = self.keep(failures);
+            if !remembering && irreplaceable {
                 // What cannot be given back is not replaced.
                 self.record.configurations.remove(name);
                 return failures.pop().map_or(Ok(()), Err);
@@ -181,7 +182,13 @@ impl Applier<'_> {
                 self.keep(failures);
             }
             (Err(_), Purpose::Ours | Purpose::Chain) => self.take_back(name, remembered, failures),
-            (Ok(()), Purpose::Ours | Purpose::Chain) | (Err(_), Purpose::Unchain) => {}
+            (Ok(()), Purpose::Ours | Purpose::Chain) => {
+                let settled = self.record.configurations.get_mut(name).is_some_and(Configuration::settle);
+                if settled && remembering {
+                    self.keep(failures);
+                }
+            }
+            (Err(_), Purpose::Unchain) => {}
         }
         placed
     }

@@ -24,10 +24,10 @@ pub(crate) struct Merged {
 }
 
 /// What a list of plugins is to become.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Merge<'a> {
-    /// What we last wrote; `None` when that is not known, and then nothing counts as a disturbance.
-    pub(crate) last: Option<&'a Value>,
+    /// What we last wrote; when that is not known, nothing counts as a disturbance.
+    pub(crate) last: Asked<'a>,
     /// What we want.
     pub(crate) wanted: &'a Value,
     /// Plugins that are taken for ours where what we last wrote is not known.
@@ -41,17 +41,53 @@ impl Merge<'_> {
         let document = Document::object(disk)?;
         let plugins = Document::array(document.get(PLUGINS)?)?;
         let mut disturbed = Vec::new();
-        let entries = Entries::of(&plugins, (last, wanted), familiar)?;
+        let entries = Entries::of(&plugins, (&last, wanted), familiar)?;
         let slots = entries.slots(&mut disturbed);
         let plugins_text = plugins.with(&slots);
-        let (last, wanted) = (last.and_then(Value::as_object), wanted.as_object()?);
-        let plugins_now = Some((PLUGINS, plugins_text.as_str()));
-        let text = members(&document, (last, wanted), plugins_now, &mut Told { path: "", disturbed: &mut disturbed });
+        let (wanted, plugins_now) = (wanted.as_object()?, Some((PLUGINS, plugins_text.as_str())));
+        let text = members(&document, (&last, wanted), plugins_now, &mut Told { path: "", disturbed: &mut disturbed });
         Some(Merged { text, foreign: entries.foreign(), provided: entries.provided(), disturbed })
     }
 }
 
 const PLUGINS: &str = "plugins";
+
+/// What we asked for before, at one place of a document. Who was killed while he wrote leaves two of which either may be
+/// there; that one of them has nothing at this place counts, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked<'a>(Vec<Option<&'a Value>>);
+
+impl<'a> Asked<'a> {
+    /// Of whole documents.
+    pub(crate) const fn new(documents: Vec<Option<&'a Value>>) -> Self {
+        Self(documents)
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.iter().any(Option::is_some)
+    }
+
+    /// The same of a member.
+    fn member(&self, key: &str) -> Self {
+        Self(self.0.iter().map(|value| value.and_then(|value| value.get(key))).collect())
+    }
+
+    /// The same of a plugin of the list.
+    fn plugin(&self, kind: &str) -> Self {
+        let plugin = |document: &'a Value| listed(document).into_iter().find(|(name, _)| *name == kind);
+        Self(self.0.iter().map(|value| Some(plugin((*value)?)?.1)).collect())
+    }
+
+    /// Whether a text may be what we wrote.
+    fn may_be(&self, text: &str) -> bool {
+        self.0.iter().flatten().any(|value| same(text, value))
+    }
+
+    /// Whether it is certain that there was something, and that it was this.
+    fn was_surely(&self, is: impl Fn(&Value) -> bool) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|value| value.is_some_and(&is))
+    }
+}
 
 /// Where differences are noted, and about what.
 struct Told<'a> {
@@ -61,9 +97,9 @@ struct Told<'a> {
 
 impl Told<'_> {
     /// Somebody's doing, where we had written what we still want.
-    fn note(&mut self, key: &str, last: Option<&Value>, wanted: &Value, found: Option<&str>) {
+    fn note(&mut self, key: &str, last: &Asked<'_>, wanted: &Value, found: Option<&str>) {
         let Self { path, disturbed } = self;
-        if last == Some(wanted) {
+        if last.was_surely(|last| last == wanted) {
             disturbed.push(found.map_or_else(
                 || format!("{path}{key} was removed"),
                 |found| format!("{path}{key} was made {}", shortened(found)),
@@ -75,11 +111,10 @@ impl Told<'_> {
 /// An object's members: the wanted as wanted, those that we no longer want gone, others' as they are.
 fn members(
     disk: &Document<'_>,
-    (last, wanted): (Option<&Map<String, Value>>, &Map<String, Value>),
+    (last, wanted): (&Asked<'_>, &Map<String, Value>),
     given: Option<(&str, &str)>,
     told: &mut Told<'_>,
 ) -> String {
-    let was = |key: &str| last.and_then(|last| last.get(key));
     let mut slots = Vec::with_capacity(disk.parts.len());
     for (at, part) in disk.parts.iter().enumerate() {
         let key = part.key.as_deref().unwrap_or_default();
@@ -94,36 +129,34 @@ fn members(
         }
         match wanted.get(key) {
             Some(value) if same(part.value, value) => slots.push(Slot::Keep(at)),
-            Some(value) => slots.push(Slot::Change(at, inner(part.value, (was(key), value), (key, told)))),
-            None if was(key).is_some_and(|was| same(part.value, was)) => {}
+            Some(value) => slots.push(Slot::Change(at, inner(part.value, (&last.member(key), value), (key, told)))),
+            None if last.member(key).may_be(part.value) => {}
             None => slots.push(Slot::Keep(at)),
         }
     }
     for (key, value) in wanted.iter().filter(|(key, _)| disk.get(key).is_none()) {
-        told.note(key, was(key), value, None);
+        told.note(key, &last.member(key), value, None);
         slots.push(Slot::New { key: Some(key.clone()), value: value.clone() });
     }
     disk.with(&slots)
 }
 
 /// A value that is not as wanted: objects are merged, everything else is replaced.
-fn inner(found: &str, (last, wanted): (Option<&Value>, &Value), (key, told): (&str, &mut Told<'_>)) -> String {
+fn inner(found: &str, (last, wanted): (&Asked<'_>, &Value), (key, told): (&str, &mut Told<'_>)) -> String {
     let both = wanted.as_object().zip(Document::object(found));
     if let Some((wanted, found)) = both {
         let path = format!("{}{key}.", told.path);
         let mut told = Told { path: &path, disturbed: told.disturbed };
-        return members(&found, (last.and_then(Value::as_object), wanted), None, &mut told);
+        return members(&found, (last, wanted), None, &mut told);
     }
-    if !last.is_some_and(|last| same(found, last)) {
-        told.note(key, last, wanted, Some(found));
-    }
+    told.note(key, last, wanted, Some(found));
     wanted.to_string()
 }
 
 /// The plugins on disk, and whose they are.
 struct Entries<'a> {
     found: Vec<Found<'a>>,
-    last: Vec<(&'a str, &'a Value)>,
+    last: Asked<'a>,
     wanted: Vec<(&'a str, &'a Value)>,
 }
 
@@ -143,16 +176,15 @@ enum Whose {
 }
 
 impl<'a> Entries<'a> {
-    fn of(plugins: &Document<'a>, (last, wanted): (Option<&'a Value>, &'a Value), familiar: &[Entry]) -> Option<Self> {
-        let known = last.is_some();
-        let last = last.map(listed).unwrap_or_default();
+    fn of(plugins: &Document<'a>, (last, wanted): (&Asked<'a>, &'a Value), familiar: &[Entry]) -> Option<Self> {
+        let known = last.is_known();
         let wanted = listed(wanted);
         let mut found: Vec<Found<'a>> = Vec::new();
         for part in &plugins.parts {
             let kind = Document::object(part.value)?.kind()?;
             // Without memory, what we might put there is taken for what we did put there.
             let written = match known {
-                true => last.iter().any(|(name, _)| *name == kind),
+                true => last.plugin(&kind).is_known(),
                 false => familiar.iter().any(|entry| entry.kind() == kind),
             };
             let ours = written || OURS.contains(&kind.as_str());
@@ -165,7 +197,7 @@ impl<'a> Entries<'a> {
             };
             found.push(Found { kind, text: part.value, whose });
         }
-        Some(Self { found, last, wanted })
+        Some(Self { found, last: last.clone(), wanted })
     }
 
     fn slots(&self, disturbed: &mut Vec<String>) -> Vec<Slot> {
@@ -185,7 +217,7 @@ impl<'a> Entries<'a> {
                 continue;
             }
             if !slots.iter().any(|(name, _)| *name == Some(*kind)) {
-                if self.last.iter().any(|(name, _)| name == kind) {
+                if self.last.plugin(kind).was_surely(|_| true) {
                     disturbed.push(format!("plugin {kind} was removed"));
                 }
                 // Behind the one that comes before it in our list; ours makes the interface, so it comes first of all.
@@ -199,7 +231,6 @@ impl<'a> Entries<'a> {
     }
 
     fn slot(&self, at: usize, entry: &Found<'_>, wanted: &Value, disturbed: &mut Vec<String>) -> Slot {
-        let last = self.last.iter().find(|(kind, _)| *kind == entry.kind).map(|(_, value)| *value);
         if same(entry.text, wanted) {
             return Slot::Keep(at);
         }
@@ -207,7 +238,7 @@ impl<'a> Entries<'a> {
         let mut told = Told { path: &path, disturbed };
         match (Document::object(entry.text), wanted.as_object()) {
             (Some(found), Some(wanted)) => {
-                let text = members(&found, (last.and_then(Value::as_object), wanted), None, &mut told);
+                let text = members(&found, (&self.last.plugin(&entry.kind), wanted), None, &mut told);
                 Slot::Change(at, text)
             }
             _ => Slot::Change(at, wanted.to_string()),

@@ -123,3 +123,32 @@ pub(crate) fn stale_in(directory: &Path, now: SystemTime, age: Duration) -> Vec<
     paths.sort();
     paths
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// One that is being written by a living installer is not taken from it.
+    #[test]
+    fn temporary_files_go_at_once_where_nobody_else_installs_and_else_when_they_are_old() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = fixture::settings_in(directory.path());
+        let file = |name: &str, age: Duration| {
+            let path = settings.cni_bin_dir.join(name);
+            fs::create_dir_all(&settings.cni_bin_dir).unwrap();
+            let written = fs::File::create(&path).unwrap();
+            written.set_modified(SystemTime::now() - age).unwrap();
+            path
+        };
+        let young = file(".oke-cni-installer.1.tmp", Duration::from_secs(1));
+        let old = file(".oke-cni-installer.2.tmp", STALE_AFTER + Duration::from_secs(60));
+        file("vcn-native", STALE_AFTER * 2);
+        let record = Record::default();
+        let answers = Answers::waited_for();
+        let scope = |alone| Scope { install: true, alone, record: &record, answers: &answers };
+        let stale = |alone| Observed::look(&settings, vec![], scope(alone)).stale;
+        assert_eq!(stale(true), [young, old.clone()]);
+        assert_eq!(stale(false), [old]);
+    }
+}

@@ -97,6 +97,7 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     if let Some((written, wanted)) = plan.adopted {
         let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
         (known.written, known.wanted) = (Some(written), Some(wanted));
+        known.settle();
         report.failures.extend(kept(&file, &record));
     }
     let still_ours = || decision(settings, signals).install;

@@ -3,6 +3,7 @@
 //! additions from others', and for giving back what we replaced.
 
 mod before;
+mod earlier;
 mod fights;
 mod file;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use before::{BEFORE, Before};
+pub(crate) use earlier::Earlier;
 pub(crate) use fights::{Fights, WINDOW};
 pub(crate) use file::RecordFile;
 
@@ -39,6 +41,9 @@ pub(crate) struct Configuration {
     pub(crate) written: Option<String>,
     /// What we last asked for, in it: for ours the whole, for others' our entry.
     pub(crate) wanted: Option<Value>,
+    /// What we had written before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) earlier: Option<Earlier>,
     /// What was there before us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,

@@ -24,9 +24,13 @@ impl Node {
 
     /// Writes `new` where `found` is believed to be.
     fn write(&mut self, found: Option<&str>, new: &str) -> Report {
+        self.write_at("05-vcn-native.conflist", found, new)
+    }
+
+    fn write_at(&mut self, target: &str, found: Option<&str>, new: &str) -> Report {
         let writing = Writing {
             name: "05-vcn-native.conflist".into(),
-            target: self.path("05-vcn-native.conflist"),
+            target: self.path(target),
             contents: new.into(),
             mode: 0o600,
             found: found.map(|text| text.as_bytes().to_vec()),
@@ -73,6 +77,20 @@ fn what_could_not_be_written_is_not_remembered_as_written() {
     let report = node.write(None, "ours");
     assert_eq!(report.failures.len(), 1, "{report}");
     assert_eq!(node.record, Record::default());
+}
+
+/// It is remembered before it is written, and then it cannot be written.
+#[test]
+fn what_the_disk_did_not_take_is_remembered_as_it_was() {
+    let mut node = Node::new();
+    assert!(node.write(None, "ours").failures.is_empty());
+    let kept = |node: &Node| RecordFile::new(&node.path("lib")).read().unwrap().configurations;
+    let before = kept(&node);
+    assert!(!before.is_empty());
+    // As on a full disk: no temporary file can be made there.
+    let report = node.write_at("gone/05-vcn-native.conflist", None, "newer");
+    assert_eq!(report.failures.iter().map(Error::word).collect::<Vec<_>>(), ["write-failed"], "{report}");
+    assert_eq!((&node.record.configurations, kept(&node)), (&before, before.clone()));
 }
 
 #[test]

@@ -20,10 +20,12 @@ fn read(case: &Path, name: &str) -> Option<String> {
     fs::read_to_string(case.join(name)).ok()
 }
 
-fn merged(last: Option<&str>, disk: &str, wanted: &str) -> Merged {
-    let last: Option<Value> = last.map(|text| serde_json::from_str(text).unwrap());
+/// `last` are what may have been written last.
+fn merged(last: &[&str], disk: &str, wanted: &str) -> Merged {
+    let last: Vec<Value> = last.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     let wanted = serde_json::from_str(wanted).unwrap();
-    Merge { last: last.as_ref(), wanted: &wanted, familiar: &[] }.into_text(disk).unwrap()
+    let last = Asked::new(last.iter().map(Some).collect());
+    Merge { last, wanted: &wanted, familiar: &[] }.into_text(disk).unwrap()
 }
 
 #[test]
@@ -33,8 +35,11 @@ fn golden() {
     for case in cases {
         let name = case.file_name().unwrap().to_str().unwrap().to_owned();
         let (last, disk) = (read(&case, "last.conflist"), read(&case, "disk.conflist").unwrap());
+        // Of an installer that was killed before its own came to its place.
+        let earlier = read(&case, "earlier.conflist");
         let wanted = read(&case, "wanted.conflist").or_else(|| last.clone()).expect("what is wanted");
-        let Merged { text, foreign, provided, disturbed } = merged(last.as_deref(), &disk, &wanted);
+        let both: Vec<&str> = last.iter().chain(&earlier).map(String::as_str).collect();
+        let Merged { text, foreign, provided, disturbed } = merged(&both, &disk, &wanted);
         let told = format!("foreign: {foreign:?}\nprovided: {provided:?}\ndisturbed: {disturbed:#?}\n");
         if std::env::var_os("WRITE_GOLDEN").is_some() {
             fs::write(case.join("merged.conflist"), &text).unwrap();
@@ -43,7 +48,7 @@ fn golden() {
         assert_eq!(text, read(&case, "merged.conflist").unwrap_or_else(|| disk.clone()), "{name}");
         assert_eq!(told, read(&case, "told.txt").unwrap(), "{name}");
 
-        let again = merged(Some(&wanted), &text, &wanted);
+        let again = merged(&[&wanted], &text, &wanted);
         assert_eq!((again.text, again.disturbed), (text, vec![]), "{name}: merged is merged");
     }
 }
@@ -52,7 +57,7 @@ fn golden() {
 fn what_is_no_list_is_not_merged() {
     let wanted = json!({"plugins": [{"type": "vcn-native"}]});
     for text in ["", "{", "[]", "{}", r#"{"plugins":{}}"#, r#"{"plugins":[1]}"#, r#"{"plugins":[{"type":1}]}"#] {
-        assert_eq!(Merge { last: None, wanted: &wanted, familiar: &[] }.into_text(text), None, "{text}");
+        assert_eq!(Merge { last: Asked::default(), wanted: &wanted, familiar: &[] }.into_text(text), None, "{text}");
     }
 }
 
@@ -60,7 +65,7 @@ fn what_is_no_list_is_not_merged() {
 fn without_memory_nobody_is_accused() {
     let wanted = json!({"name": "vcn-native", "plugins": [{"type": "vcn-native"}]});
     let text = r#"{"name":"k8s-pod-network","plugins":[{"type":"istio-cni"}]}"#;
-    let merged = Merge { last: None, wanted: &wanted, familiar: &[] }.into_text(text).unwrap();
+    let merged = Merge { last: Asked::default(), wanted: &wanted, familiar: &[] }.into_text(text).unwrap();
     assert_eq!(merged.text, r#"{"name":"vcn-native","plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#);
     assert!(merged.disturbed.is_empty(), "{:?}", merged.disturbed);
 }
@@ -89,8 +94,9 @@ proptest! {
     ) {
         let disk = text(&before, &behind, ours, manner);
         let wanted = json!({"name": "vcn-native", "plugins": [{"type": "vcn-native"}, {"type": "portmap", "snat": true}]});
-        let merge = Merge { last: known.then_some(&wanted), wanted: &wanted, familiar: &[] };
-        let merged = merge.into_text(&disk).unwrap();
+        let last = Asked::new(known.then_some(Some(&wanted)).into_iter().collect());
+        let merge = Merge { last, wanted: &wanted, familiar: &[] };
+        let merged = merge.clone().into_text(&disk).unwrap();
         let (old, new): (Value, Value) =
             (serde_json::from_str(&disk).unwrap(), serde_json::from_str(&merged.text).unwrap());
         prop_assert_eq!((&old["z"], &old["a"]), (&new["z"], &new["a"]));

@@ -48,7 +48,7 @@ impl Plan {
             return Ok(());
         }
         let mut disturbed = Vec::new();
-        if known.wanted.as_ref() == Some(&wanted) {
+        if known.wanted.as_ref() == Some(&wanted) && !known.is_pending() {
             disturbed.push(match list.position(entry.kind()) {
                 None => format!("plugin {} was removed", entry.kind()),
                 Some(_) => format!("plugin {} was changed", entry.kind()),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::chain::{self, Disk};
 use super::{Facts, Note, Plan, Purpose, Step, Writing};
 use crate::entry::MAIN;
-use crate::merge::Merge;
+use crate::merge::{Asked, Merge};
 use crate::observed::{At, ConfText};
 use crate::record::{Configuration, WINDOW};
 use crate::versions::Answer;
@@ -47,13 +47,13 @@ impl Plan {
         let known = record.configurations.get(vcn::CONFLIST_FILE).unwrap_or(&none);
         let (contents, mut disturbed) = self.merged(present, known, (&wanted, &entries));
         if present.is_some_and(|found| found.contents == contents.as_bytes()) {
-            if known.wanted.as_ref() != Some(&wanted) {
+            if known.wanted.as_ref() != Some(&wanted) || known.is_pending() {
                 self.adopted = Some((contents, wanted));
             }
             return;
         }
-        if disturbed.is_empty() && known.wanted.as_ref() == Some(&wanted) {
-            // We want nothing new, so it is somebody's doing, whatever he did.
+        if disturbed.is_empty() && known.wanted.as_ref() == Some(&wanted) && !known.is_pending() {
+            // It was in place, and we want nothing new, so it is somebody's doing, whatever he did.
             disturbed.push("it was changed".to_owned());
         }
         let (target, mode) = match present {
@@ -81,15 +81,16 @@ impl Plan {
     ) -> (String, Vec<String>) {
         let fresh = || conflist::text(wanted);
         let blame = |what: &str| known.written.iter().map(|_| what.to_owned()).collect();
-        let merge = Merge { last: known.wanted.as_ref(), wanted, familiar };
         // Not with what others had in it when we last wrote it: they may be gone since, and a plugin without its binary
         // fails every pod. Those that are there put themselves in again.
-        let Some(found) = present else { return (fresh(), blame("it was removed")) };
-        if known.written.as_ref().is_some_and(|written| written.as_bytes() == found.contents)
-            && known.wanted.as_ref().is_some_and(|last| conflist::text(last).as_bytes() == found.contents)
-        {
+        let Some(found) = present else {
+            return (fresh(), if known.is_first_pending() { Vec::new() } else { blame("it was removed") });
+        };
+        let is_found = |text: &str| text.as_bytes() == found.contents;
+        if known.texts().any(|(text, asked)| is_found(text) && is_found(&conflist::text(asked))) {
             return (fresh(), Vec::new());
         }
+        let merge = Merge { last: Asked::new(known.asked(&found.contents)), wanted, familiar };
         let Some(merged) = found.text().and_then(|text| merge.into_text(text)) else {
             return (fresh(), blame("it was made what is no list of plugins"));
         };

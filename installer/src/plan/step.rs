@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::BINARY_MODE;
-use crate::Digest;
+use crate::{Digest, Signal};
 
 /// One change. Display reads as an operator would say it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,18 +70,21 @@ fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mu
     match unchain(name, &At::settled(&path), known) {
         Ok(Step::WriteConflist(writing)) => {
             let what = Step::WriteConflist(writing.clone()).to_string();
-            removal.step(what, || {
-                let Writing { target, contents, mode, found, .. } = writing.as_ref();
-                let unless = || match At::look(target).file() {
-                    Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
-                    _ => Err(Error::Raced { target: target.clone() }),
-                };
-                place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless)
-            });
+            removal.step(what, || rewrite(&writing));
         }
         Ok(_) => {}
         Err(reason) => removal.failures.push(Error::Unusable { path, reason }),
     }
+}
+
+/// Writes somebody's configuration, if it is still as it was looked at: what he wrote since would be lost.
+fn rewrite(writing: &Writing) -> Result<(), Error> {
+    let Writing { target, contents, mode, found, .. } = writing;
+    let unless = || match At::look(target).file() {
+        Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
+        _ => Err(Error::Raced { target: target.clone() }),
+    };
+    place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless)
 }
 
 /// Binaries, where they are what we put there.
@@ -153,5 +156,34 @@ fn digest(path: &Path) -> Result<Option<String>, Error> {
         Ok(digest) => Ok(Some(digest)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_writes_while_our_entry_is_taken_out_of_his_file_is_not_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("10-flannel.conflist");
+        let text = |plugins: &str| format!(r#"{{"name":"cbr0","plugins":[{plugins}]}}"#);
+        let chained = text(r#"{"type":"flannel"},{"type":"vnic-attach"}"#);
+        fs::write(&path, &chained).unwrap();
+        let mut record = Record::default();
+        let known = record.configurations.entry("10-flannel.conflist".to_owned()).or_default();
+        known.wanted = Some(json!({"type": "vnic-attach"}));
+        let Ok(Step::WriteConflist(writing)) = unchain("10-flannel.conflist", &At::settled(&path), known) else {
+            panic!("there is something to take out")
+        };
+        let his = text(r#"{"type":"flannel","delegate":{}},{"type":"vnic-attach"}"#);
+        fs::write(&path, &his).unwrap();
+        let refused = rewrite(&writing).unwrap_err();
+        assert_eq!((refused.word(), fs::read_to_string(&path).unwrap()), ("raced", his));
+        fs::write(&path, &chained).unwrap();
+        rewrite(&writing).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text(r#"{"type":"flannel"}"#));
     }
 }

@@ -8,6 +8,7 @@ use std::process::Output;
 use std::time::SystemTime;
 
 use sandbox::Container;
+use serde_json::{Value, json};
 
 use crate::node::{Node, PORTMAP, mode};
 use crate::uninstall::kernel::Host;
@@ -28,15 +29,38 @@ fn plugin(of: char) -> String {
     format!("#!/bin/sh\necho '{answer}'\nexit\n#{}\n", of.to_string().repeat(200_000))
 }
 
-/// A node with the old release in place, and a new one to be installed: another binary and another configuration.
+/// A node with the old release in place, and a new one to be installed: another binary, and another configuration to which
+/// something is added and from which something is taken away.
 fn before() -> Node {
     let node = Node::new();
-    node.executable("bin/portmap", PORTMAP);
+    for name in ["portmap", "bandwidth", "istio-cni"] {
+        node.executable(&format!("bin/{name}"), PORTMAP);
+    }
     node.executable("source/vcn-native", &plugin('o'));
-    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain="]);
+    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain=bandwidth", "--pod-mtu", "1500"]);
     assert_eq!(code, 0, "{text}");
+    assert_eq!(configuration(&node), wished(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
     node.executable("source/vcn-native", &plugin('n'));
     node
+}
+
+fn bandwidth() -> Value {
+    json!({"type": "bandwidth", "capabilities": {"bandwidth": true}})
+}
+
+/// The plugins of the new release.
+fn new() -> Vec<Value> {
+    let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}, "snat": true});
+    vec![json!({"type": "vcn-native"}), portmap]
+}
+
+fn wished(plugins: &Value) -> Value {
+    let versions = ["0.3.1", "0.4.0", "1.0.0"];
+    json!({"cniVersion": "1.0.0", "cniVersions": versions, "name": "vcn-native", "plugins": plugins})
+}
+
+fn configuration(node: &Node) -> Value {
+    serde_json::from_slice(&fs::read(node.conflist()).unwrap()).unwrap()
 }
 
 fn run(node: &Node, strace: &[String]) -> (Output, String) {
@@ -91,26 +115,32 @@ fn assert_whole(node: &Node, case: &str) {
     let found = fs::read_to_string(node.path("bin/vcn-native")).unwrap();
     assert!(found == plugin('o') || found == plugin('n'), "{case}: {} bytes", found.len());
     assert_eq!(mode(&node.path("bin/vcn-native")), 0o755, "{case}");
-    let conflist = fs::read(node.conflist()).unwrap();
-    let conflist: serde_json::Value = serde_json::from_slice(&conflist).unwrap();
-    assert_eq!(conflist["plugins"][0]["type"], "vcn-native", "{case}");
-    assert!(matches!(conflist["plugins"].as_array().map(Vec::len), Some(1 | 2)), "{case}");
+    let old = json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()]);
+    let found = configuration(node);
+    assert!(found == wished(&old) || found == wished(&json!(new())), "{case}: {found:#}");
 }
 
 fn assert_healed(node: &Node, case: &str) {
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{case}: {text}");
     assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('n'), "{case}");
-    assert!(fs::read_to_string(node.conflist()).unwrap().contains("portmap"), "{case}");
+    assert_eq!(configuration(node), wished(&json!(new())), "{case}");
     let mut names = node.names();
     names.extend(fs::read_dir(node.path("lib")).unwrap().map(|entry| format!("lib/{:?}", entry.unwrap().file_name())));
     assert_eq!(
         names,
-        ["bin/portmap", "bin/vcn-native", "net.d/05-vcn-native.conflist", "lib/\"installer.json\""],
+        [
+            "bin/bandwidth",
+            "bin/istio-cni",
+            "bin/portmap",
+            "bin/vcn-native",
+            "net.d/05-vcn-native.conflist",
+            "lib/\"installer.json\""
+        ],
         "{case}: nothing is left behind"
     );
     let (_, text) = node.run(&ARGUMENTS);
-    assert!(!text.contains("did: "), "{case}: {text}");
+    assert!(!text.contains("did: ") && !text.contains("note: "), "{case}: {text}");
 }
 
 #[test]
@@ -126,6 +156,28 @@ fn killed_at_any_system_call_it_leaves_a_node_that_works_and_heals() {
         assert_healed(&node, &call.line);
     }
     assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
+}
+
+#[test]
+fn what_an_upgrade_took_away_goes_although_it_was_killed_before_the_rename_and_others_came_since() {
+    let into_place = |call: &&Call| call.name == "rename" && call.line.contains("05-vcn-native.conflist");
+    let calls = calls();
+    let call = calls.iter().find(into_place).expect("the configuration is renamed into its place");
+    for others in [vec![], vec![json!({"type": "istio-cni"})]] {
+        let node = before();
+        let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (output, _) = run(&node, &["--trace=rename".to_owned(), inject]);
+        assert_eq!(output.status.signal(), Some(9));
+        let mut found = configuration(&node);
+        assert_eq!(found["plugins"][1], bandwidth(), "it was killed before the rename");
+        if !others.is_empty() {
+            found["plugins"].as_array_mut().unwrap().extend(others.clone());
+            fs::write(node.conflist(), found.to_string()).unwrap();
+        }
+        let (code, text) = node.run(&ARGUMENTS);
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(configuration(&node), wished(&json!([new(), others].concat())), "{text}");
+    }
 }
 
 #[test]
