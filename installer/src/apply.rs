@@ -83,8 +83,13 @@ impl Applier<'_> {
                 }
                 Ok(())
             }
-            Step::SetMode { target, .. } => {
-                directory::set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))
+            Step::SetMode { target, digest, .. } => {
+                directory::set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))?;
+                let known = self.record.binaries.entry(file_name(target)).or_default();
+                known.digest.get_or_insert_with(|| digest.to_string());
+                known.fights.fought(self.now);
+                self.keep(failures);
+                Ok(())
             }
             Step::WriteConflist(writing) => self.write(writing, failures),
             Step::Forget { name } => {

@@ -23,6 +23,9 @@ use crate::{Conflist, Contents, Decision, Error, Observed, Settings};
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
 
+/// Without any of these not even root executes a file.
+const EXECUTABLE: u32 = 0o111;
+
 /// Steps in the order they are to be taken, and what is worth saying.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -82,37 +85,39 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 impl Plan {
     fn binary(&mut self, binary: &Binary, facts: Facts<'_>) {
         let Binary { source, target, digest, found } = binary;
+        let (target, digest) = (target.clone(), *digest);
         let replaces = match found {
-            Found::Other => return self.failures.push(Error::NoFile { target: target.clone() }),
+            Found::Other => return self.failures.push(Error::NoFile { target }),
             Found::Nothing => None,
             Found::Link => Some(Replaced::Link),
-            Found::File { digest: present, mode } if present == digest => {
+            Found::File { digest: present, mode } if *present == digest => {
                 if *mode != BINARY_MODE {
-                    self.steps.push(Step::SetMode { target: target.clone(), was: *mode });
+                    let undone = (format!("its mode was made {mode:04o}"), mode & EXECUTABLE == 0);
+                    match contention(binary, undone, facts) {
+                        Some(rests) => self.failures.push(rests),
+                        None => self.steps.push(Step::SetMode { target, digest, was: *mode }),
+                    }
                 }
                 return;
             }
             Found::File { digest: present, .. } => Some(Replaced::File(*present)),
         };
-        let known = target.file_name().and_then(|name| facts.record.binaries.get(name.to_str()?));
-        let known = known.filter(|known| replaces.is_some() && known.digest == Some(digest.to_string()));
-        if let Some((known, rest)) = known.and_then(|known| Some((known, known.fights.rests(facts.now, false)?))) {
-            // One that is not there is put there whoever takes it away: without it no pod starts.
-            return self.failures.push(Error::Contention {
-                path: target.clone(),
-                times: known.fights.recent(facts.now).len(),
-                within: WINDOW,
-                difference: "it was replaced by another file".to_owned(),
-                rest,
-            });
+        let undone = ("it was replaced by another file".to_owned(), false);
+        // One that is not there is put there whoever takes it away: without it no pod starts.
+        match replaces.and_then(|_| contention(binary, undone, facts)) {
+            Some(rests) => self.failures.push(rests),
+            None => self.steps.push(Step::InstallBinary { source: source.clone(), target, digest, replaces }),
         }
-        self.steps.push(Step::InstallBinary {
-            source: source.clone(),
-            target: target.clone(),
-            digest: *digest,
-            replaces,
-        });
     }
+}
+
+/// Why a binary is left as somebody made it who undid it too often; sooner tried again where no pod starts without it.
+fn contention(binary: &Binary, (difference, without_it_no_network): (String, bool), facts: Facts<'_>) -> Option<Error> {
+    let known = facts.record.binaries.get(binary.target.file_name()?.to_str()?)?;
+    let known = (known.digest == Some(binary.digest.to_string())).then_some(known)?;
+    let rest = known.fights.rests(facts.now, without_it_no_network)?;
+    let times = known.fights.recent(facts.now).len();
+    Some(Error::Contention { path: binary.target.clone(), times, within: WINDOW, difference, rest })
 }
 
 fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {

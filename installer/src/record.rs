@@ -66,7 +66,7 @@ pub(crate) struct Binary {
     /// What was there before us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
-    /// When somebody had replaced it and we put it back.
+    /// When somebody had replaced it, or changed its mode, and we put that right.
     #[serde(skip_serializing_if = "Fights::is_empty")]
     pub(crate) fights: Fights,
     #[serde(flatten)]

@@ -30,6 +30,8 @@ pub enum Step {
     SetMode {
         /// The binary.
         target: PathBuf,
+        /// What it holds.
+        digest: Digest,
         /// Its permission bits now.
         was: u32,
     },
@@ -94,7 +96,9 @@ impl fmt::Display for Step {
             Self::InstallBinary { source, target, replaces, .. } => {
                 write!(f, "{} {} from {}", verb(replaces.is_some()), target.display(), source.display())
             }
-            Self::SetMode { target, was } => write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display()),
+            Self::SetMode { target, was, .. } => {
+                write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
+            }
             Self::WriteConflist(writing) => {
                 let Writing { target, found, wanted, purpose, disturbed, .. } = writing.as_ref();
                 let plugin = wanted.get("type").and_then(Value::as_str).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Several writers of one configuration at the same time, each in the manner of one that is in the field.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +11,7 @@ use clap::Parser;
 use installer::{Args, Settings};
 use serde_json::{Value, json};
 
-use crate::node::{Node, PORTMAP};
+use crate::node::{Node, PORTMAP, mode};
 
 const LASTS: Duration = Duration::from_secs(3);
 
@@ -176,4 +177,21 @@ fn a_binary_that_somebody_replaces_again_and_again_is_put_back_five_times_and_th
     fs::remove_file(node.path("bin/vcn-native")).unwrap();
     let (code, text) = node.run(&arguments);
     assert!(code == 0 && text.contains("did: install"), "{text}");
+}
+
+#[test]
+fn a_binary_whose_mode_somebody_changes_again_and_again_is_made_executable_five_times_and_then_told() {
+    let node = Node::new();
+    let arguments = ["--pod-network", "vcn-native", "--usable"];
+    assert_eq!(node.run(&arguments).0, 0);
+    let binary = node.path("bin/vcn-native");
+    for _ in 0..5 {
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
+        let (code, text) = node.run(&arguments);
+        assert!(code == 0 && text.contains("did: chmod 0755"), "{text}");
+    }
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, text) = node.run(&arguments);
+    assert!(code == 1 && text.contains("[contention]") && text.contains("its mode was made 0644"), "{text}");
+    assert_eq!(mode(&binary), 0o644);
 }
