@@ -89,6 +89,8 @@ pub enum Reason {
     InstallerFailed,
     /// A file that the container runtime reads before our CNI configuration is none, and stops some runtimes.
     RuntimeConfigurationBlocked,
+    /// Our CNI configuration is on a node whose pod network is not ours.
+    RuntimeConfigurationLeft,
     /// A plugin that is to be in our chain is there and does not answer as it should.
     PluginUnanswered,
     /// The configuration file is wrong or gone; the last good one is used.

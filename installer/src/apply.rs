@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use crate::observed::At;
 use crate::place::{NewFile, place, place_unless};
-use crate::plan::{BINARY_MODE, Purpose, Replaced, Writing};
+use crate::plan::{BINARY_MODE, Leaving, Purpose, Replaced, Writing};
 use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
 use crate::{Conflist, Digest, Error, Report, Step, directory};
@@ -92,6 +92,7 @@ impl Applier<'_> {
                 Ok(())
             }
             Step::WriteConflist(writing) => self.write(writing, failures),
+            Step::TakeOut(leaving) => self.take_out(leaving, failures),
             Step::Forget { name } => {
                 self.record.configurations.remove(name);
                 self.keep(failures);
@@ -196,6 +197,28 @@ impl Applier<'_> {
             (Err(_), Purpose::Unchain) => {}
         }
         placed
+    }
+
+    /// Binaries stay: a runtime that read the configuration a moment ago may start one for a pod that it was starting.
+    fn take_out(&mut self, leaving: &Leaving, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let Leaving { path, target, found, .. } = leaving;
+        if At::look(target).file().is_none_or(|now| now.contents != *found) {
+            return Err(Error::Raced { target: target.clone() });
+        }
+        let before = self.record.configurations.get(vcn::CONFLIST_FILE).and_then(|known| known.before.as_ref());
+        match before {
+            Some(before) => before.give_back(target, self.file.directory())?,
+            None => {
+                fs::remove_file(target).map_err(|source| Error::Remove { path: target.clone(), source })?;
+                // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them.
+                if path.is_symlink() {
+                    fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;
+                }
+            }
+        }
+        self.record.configurations.remove(vcn::CONFLIST_FILE);
+        self.keep(failures);
+        Ok(())
     }
 
     /// What was not written is not remembered as written: it would be taken for somebody's undoing.

@@ -16,6 +16,8 @@ use crate::{Occupants, PodNetwork, Seen, Settings, Signal, Signals};
 pub struct Decision {
     /// Whether binaries and configuration belong on this node.
     pub install: bool,
+    /// Whether something says that another pod network is meant here: not for silence, not in doubt.
+    pub another: bool,
     /// The signal that decided.
     pub decided_by: Signal,
     /// Signals that say the contrary but are weaker.
@@ -51,7 +53,12 @@ enum Says {
 
 impl Decision {
     fn new(install: bool, decided_by: Signal, reason: String) -> Self {
-        Self { install, decided_by, against: Vec::new(), reason }
+        Self { install, another: false, decided_by, against: Vec::new(), reason }
+    }
+
+    /// The same where that is said.
+    fn another(self, another: bool) -> Self {
+        Self { another, ..self }
     }
 
     /// Without a look at the configuration directory nobody knows whose pod network this is.
@@ -90,7 +97,12 @@ pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decisio
             return Decision::new(false, other.signal, reason);
         }
         (Says::VcnNative, _) => Decision::new(true, strongest.signal, strongest.found.clone()),
-        (..) => Decision::new(false, strongest.signal, strongest.found.clone()),
+        (..) => {
+            let decision = Decision::new(false, strongest.signal, strongest.found.clone());
+            // What speaks of Flannel may be left from before, where those that would speak against it were not heard.
+            let heard = signals.native_pod_network == Seen::Absent;
+            decision.another(strongest.signal < Signal::NativePodNetwork || heard)
+        }
     };
     if decision.install {
         let oke = oke_cni(signals, conf_files);
@@ -99,7 +111,9 @@ pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decisio
         match &oke {
             Some((signal, found)) if !settings.takeover && !kept => {
                 let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-                return Decision::new(false, *signal, reason);
+                // Its DaemonSet may put a pod on none of the nodes; and whoever set that the network is ours meant another thing.
+                let another = *signal == Signal::OkeConflist && strongest.signal != Signal::Setting;
+                return Decision::new(false, *signal, reason).another(another);
             }
             Some((signal, found)) if !settings.takeover => {
                 decision.against.push(*signal);

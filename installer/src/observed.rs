@@ -4,6 +4,7 @@
 mod binaries;
 mod conf_file;
 mod conf_text;
+mod leftover;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ pub(crate) use binaries::{Binary, ChainBinary, Found, Whose};
 pub(crate) use conf_file::conf_files;
 pub use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{At, ConfText};
+pub(crate) use leftover::Leftover;
 
 use crate::record::Record;
 use crate::versions::Answer;
@@ -38,6 +40,8 @@ pub(crate) struct Observed {
     pub(crate) hosts: Vec<(String, At)>,
     /// What the plugin answers that is chained into them.
     pub(crate) guest: Option<Answer>,
+    /// Our configuration, where nothing is to be installed.
+    pub(crate) leftover: Option<Leftover>,
     /// Temporary files of installers that were killed.
     pub(crate) stale: Vec<PathBuf>,
     /// What could not be looked at. The rest was.
@@ -68,6 +72,7 @@ impl Observed {
             chain: Vec::new(),
             hosts: Vec::new(),
             guest: None,
+            leftover: None,
             stale: Vec::new(),
             failures: Vec::new(),
         }
@@ -107,7 +112,18 @@ impl Observed {
             (At::Nothing, Vec::new())
         };
         let guest = guest_wanted.then(|| binaries::guest(settings, scope.answers));
-        Self { conf_files, conflist, missing_directories: missing, binaries, chain, hosts, guest, stale, failures }
+        Self {
+            conf_files,
+            conflist,
+            missing_directories: missing,
+            binaries,
+            chain,
+            hosts,
+            guest,
+            leftover: None,
+            stale,
+            failures,
+        }
     }
 }
 

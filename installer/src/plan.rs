@@ -2,6 +2,7 @@
 
 mod chain;
 mod hosts;
+mod leftover;
 mod note;
 mod ours;
 mod step;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 pub(crate) use hosts::unchain;
 pub use note::Note;
-pub use step::{Purpose, Replaced, Step, Writing};
+pub use step::{Leaving, Purpose, Replaced, Step, Writing};
 
 use crate::observed::{Binary, Found};
 use crate::record::{Record, WINDOW};
@@ -51,7 +52,8 @@ pub(crate) struct Facts<'a> {
 }
 
 /// Plans. After the steps the binaries are in place with their mode where the decision is to install, and so is the
-/// configuration if an address is usable; others' configurations have our plugin in them where that is set, and nowhere
+/// configuration if an address is usable; where another pod network is meant and nobody lives by ours, our configuration is
+/// not there; others' configurations have our plugin in them where that is set, and nowhere
 /// else; nothing else has changed.
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
@@ -75,8 +77,9 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
         if let Some(file) = &settings.chain_into {
             plan.notes.push(Note::NotChained { file: file.clone(), reason: "the pod network is ours".to_owned() });
         }
-    } else if observed.conf_files.iter().any(|file| file.name == vcn::CONFLIST_FILE) {
-        plan.notes.push(Note::LeftBehind);
+    }
+    if let Some(leftover) = &observed.leftover {
+        plan.leftover(leftover, observed, decision);
     }
     plan.hosts(facts, decision.install);
     plan

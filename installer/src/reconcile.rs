@@ -5,9 +5,10 @@ use std::time::SystemTime;
 use crate::apply::Applier;
 use crate::decision::oke_cni;
 use crate::exclusive::Exclusive;
-use crate::observed::{Observed, Scope, conf_files};
+use crate::observed::{Leftover, Observed, Scope, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
+use crate::report::chain;
 use crate::{Answers, ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide, directory};
 
 /// So often a configuration is looked at again that others wrote at the same moment.
@@ -71,7 +72,8 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     };
     let mut report = Report::new(decided(settings, signals, &files));
     let mut file = RecordFile::new(&settings.data_dir);
-    let touches = report.decision.install || settings.chain_into.is_some() || file.path().exists();
+    let leaves = !report.decision.install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
+    let touches = report.decision.install || leaves || settings.chain_into.is_some() || file.path().exists();
     let directories = settings.written_directories();
     let elsewhere = directories.iter().filter(|_| touches).find_map(|path| {
         let source = directory::is_administrators(path).err()?;
@@ -83,7 +85,10 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     let exclusive = if apply && touches { Exclusive::over(&directories) } else { None };
     let (mut record, damage) = remembered(&mut file, apply);
     let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record, answers };
-    let observed = Observed::look(settings, files, scope);
+    let mut observed = Observed::look(settings, files, scope);
+    if leaves {
+        observed.leftover = Leftover::look(settings, &record, damage.first().map(chain));
+    }
     let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
     report.notes = plan.notes;
     report.conflist = plan.conflist;

@@ -98,7 +98,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { install, decided_by, against, reason } = &self.decision;
+        let Decision { install, decided_by, against, reason, .. } = &self.decision;
         writeln!(f, "decision: {} ({decided_by}): {reason}", if *install { "install" } else { "leave alone" })?;
         for signal in against {
             writeln!(f, "against: {signal}")?;

@@ -15,8 +15,11 @@ mod unnamed;
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use files::is_ours;
+pub(crate) use refusal::pods;
+
 use crate::exclusive::Exclusive;
-use crate::record::RecordFile;
+use crate::record::{Record, RecordFile};
 use crate::report::chain;
 use crate::{Error, Settings, drop_ins, settings_before};
 
@@ -106,6 +109,11 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         state::forget(settings, &unnamed, &mut removal);
     }
     removal
+}
+
+/// Why what was there before us is not known for sure.
+pub(crate) fn unnamed(settings: &Settings, record: &Record) -> Option<String> {
+    unnamed::told(settings, &unnamed::copies(settings, record))
 }
 
 impl Removal {

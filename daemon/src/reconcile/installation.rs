@@ -1,8 +1,10 @@
 //! The installer's stage: when to run it, and its report in our words.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use installer::{Answers, Conflist, Note, Report, Signal, Signals, Snapshot};
+use ipam::{BootId, Pools};
 use resident::logging::chain;
 
 use super::Findings;
@@ -10,6 +12,7 @@ use crate::backoff::chance;
 use crate::condition::{Condition, Reason};
 use crate::pass::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
+use crate::usage::Usage;
 use crate::world::World;
 
 /// How long it is believed that nothing changed because no file looks changed: disks lose bits, too.
@@ -99,7 +102,7 @@ impl Installation {
             _ => installer::reconcile(&settings.installer, &signals, usable, &self.answers),
         };
         findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
-        let conditions = conditions(&report);
+        let conditions = conditions(&report, &settings.state_dir);
         findings.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
@@ -109,11 +112,15 @@ impl Installation {
             notes: report.notes.iter().map(ToString::to_string).collect(),
         };
         if cause != Cause::Preview {
-            // A plugin that did not answer may do so the next time.
+            // A plugin that did not answer may do so the next time; pods that keep our configuration end.
             let doubtful = |note: &Note| {
                 matches!(
                     note,
-                    Note::KeptInChain { .. } | Note::Unsure { .. } | Note::Unanswered { .. } | Note::Awaited { .. }
+                    Note::KeptInChain { .. }
+                        | Note::Unsure { .. }
+                        | Note::Unanswered { .. }
+                        | Note::Awaited { .. }
+                        | Note::LeftBehind { .. }
                 )
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
@@ -149,7 +156,7 @@ fn looked_at(settings: &Settings) -> Snapshot {
 
 /// A failure stops new pods unless the configuration is there, which follows the binaries. A file of somebody else's stops
 /// them with some runtimes. Pods that start while a plugin is left out never get what it does.
-fn conditions(report: &Report) -> Vec<Condition> {
+fn conditions(report: &Report, state_dir: &Path) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
         let condition = match report.conflist {
@@ -165,10 +172,30 @@ fn conditions(report: &Report) -> Vec<Condition> {
         Note::Unanswered { plugin, .. } | Note::KeptInChain { plugin, .. } => {
             Some(Condition::degraded(Reason::PluginUnanswered, note.to_string()).about(plugin))
         }
+        Note::LeftBehind { another, first, .. } => {
+            let severity = left_behind(*another, *first && !are_published(state_dir))?;
+            Some(severity(Reason::RuntimeConfigurationLeft, note.to_string()).about(vcn::CONFLIST_FILE))
+        }
         Note::Awaited { .. } if report.conflist == Conflist::Pending => {
             Some(Condition::blocking(Reason::Starting, note.to_string()))
         }
         _ => None,
     });
     report.failures.iter().map(condition).chain(noted).collect()
+}
+
+/// How bad our configuration is on a node that is not ours. As long as nothing says whose the node is, one that pods start by
+/// is as it should be.
+fn left_behind(another: bool, stops_pods: bool) -> Option<fn(Reason, String) -> Condition> {
+    match (another, stops_pods) {
+        (_, true) => Some(Condition::blocking),
+        (true, false) => Some(Condition::degraded),
+        (false, false) => None,
+    }
+}
+
+/// Whether addresses of this boot are published: then pods start by our configuration, although nobody looks after them.
+fn are_published(state_dir: &Path) -> bool {
+    let pools = BootId::current().and_then(|boot| Pools::read(state_dir, &boot));
+    pools.is_ok_and(|pools| Usage::offers_any(&pools))
 }

@@ -8,8 +8,10 @@ use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
+use crate::pod::Pod;
 
 const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
+const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#;
 
 fn node() -> Node {
     let node = Node::new();
@@ -38,6 +40,18 @@ fn left_alone(node: &Node) {
     assert!(!node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("1000 ")), "{:?}", node.rules(Family::Ipv4));
     assert_eq!(node.sysctl("net/ipv4/ip_forward"), "0");
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+}
+
+fn configurations(node: &Node) -> Vec<String> {
+    let entries = fs::read_dir(node.path("net.d")).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Whether it is told that our configuration is left where it should not be.
+fn is_left(node: &Node) -> bool {
+    node.conditions().contains(&"RuntimeConfigurationLeft".to_owned())
 }
 
 #[test]
@@ -73,7 +87,7 @@ fn where_the_pod_network_is_not_ours_other_vnics_are_configured_and_pods_left_al
 fn on_a_flannel_node_the_agent_is_ready_and_touches_no_cni_file() {
     let node = node_with_storage();
     let flannel = node.path("net.d/10-flannel.conflist");
-    std::fs::write(&flannel, r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#).unwrap();
+    std::fs::write(&flannel, FLANNEL).unwrap();
     let mut agent = node.agent(&["--node-label", "false"]);
     node.wait_ready(&mut agent);
     left_alone(&node);
@@ -117,6 +131,49 @@ fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
     assert_eq!(node.inside(nft_table), table);
     assert_eq!(node.pools(), pools);
+    assert!(!is_left(&node), "{:?}", node.conditions());
+    assert_eq!(configurations(&node), ["10-oci.conflist"], "no pod lives by ours");
+}
+
+#[test]
+fn our_configuration_goes_with_the_last_pod_where_another_network_is_meant() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
+    assert_eq!(configurations(&node), [CONFLIST_FILE, "10-oci.conflist"]);
+    let (code, said) = node.get("/readyz");
+    assert!(
+        code == 200 && said.contains("1 attachment(s) of this boot hold addresses"),
+        "pods start by it still: {said}"
+    );
+    pod.del(&node);
+    wait_for("its end", || !is_left(&node), || agent.log());
+    assert_eq!(configurations(&node), ["10-oci.conflist"]);
+}
+
+/// After a boot, or in an image that was made of a node: the runtime takes it, and nobody offers pods an address.
+#[test]
+fn our_configuration_on_a_node_that_was_booted_as_anothers_stops_pods_and_says_so_until_it_can_go() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    for file in fs::read_dir(node.path("run")).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.is_dir() { fs::remove_dir_all(file).unwrap() } else { fs::remove_file(file).unwrap() }
+    }
+    let mut agent = node.agent(&["--node-label", "false"]);
+    wait_for("its condition", || is_left(&node), || format!("{:?}\n{}", node.conditions(), agent.log()));
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("there is no configuration of another pod network"), "{said}");
+    assert_eq!(configurations(&node), [CONFLIST_FILE]);
+    fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    node.wait_ready(&mut agent);
+    assert_eq!(configurations(&node), ["10-flannel.conflist"]);
 }
 
 #[test]

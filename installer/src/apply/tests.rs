@@ -39,7 +39,13 @@ impl Node {
             purpose: Purpose::Ours,
             disturbed: vec!["it was removed".into()],
         };
-        let decision = Decision { install: true, decided_by: Signal::Setting, against: vec![], reason: String::new() };
+        let decision = Decision {
+            install: true,
+            another: false,
+            decided_by: Signal::Setting,
+            against: vec![],
+            reason: String::new(),
+        };
         let file = RecordFile::new(&self.path("lib"));
         let applier = Applier {
             record: &mut self.record,

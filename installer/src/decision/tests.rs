@@ -232,3 +232,32 @@ fn rules_hold(signals: &Signals, here: Here<'_>) {
         assert_eq!(untold.install, decision.install && (!oke_present || stands), "{untold:?}");
     }
 }
+
+#[test]
+fn another_pod_network_is_known_by_what_says_so_and_never_by_silence_or_doubt() {
+    use Seen::{Absent, Present, Unknown};
+    let another = |network: PodNetwork, signals, files: &[ConfFile]| {
+        let here = Here { remembered: true, ..new(files) };
+        let decision = decide(&settings(network, false), &known(signals), here);
+        assert!(!decision.install, "{decision:?}");
+        decision.another
+    };
+    let auto = |signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
+    let none = (None, None, Unknown, Unknown, Unknown);
+    assert!(another(PodNetwork::None, (Some("true"), None, Present, Unknown, Unknown), &[ours()]));
+    assert!(auto((Some("false"), None, Unknown, Unknown, Unknown), &[ours()]));
+    assert!(auto((None, Some("false"), Unknown, Unknown, Unknown), &[ours()]));
+    assert!(auto((None, None, Present, Unknown, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
+    assert!(auto((None, None, Absent, Unknown, Unknown), &[ours(), flannel()]));
+    assert!(auto((None, None, Absent, Unknown, Present), &[ours()]));
+
+    assert!(!auto(none, &[ours()]), "silence");
+    assert!(!auto((None, None, Absent, Unknown, Unknown), &[ours()]), "a new node has none yet");
+    assert!(!auto(none, &[ours(), flannel()]), "left from before, perhaps, while the sources are silent");
+    assert!(!auto((None, None, Unknown, Unknown, Present), &[ours()]));
+    assert!(!auto((None, None, Present, Unknown, Present), &[ours(), flannel()]), "one against the other");
+    assert!(!auto((Some("maybe"), None, Absent, Unknown, Unknown), &[ours(), flannel()]), "garbage");
+    assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
+    let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
+    assert!(!set(&[ours(), oke()]), "whoever set it meant ours");
+}

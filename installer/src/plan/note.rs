@@ -86,8 +86,15 @@ pub enum Note {
         /// Why.
         reason: String,
     },
-    /// Our configuration is on a node where nothing is to be installed. It is not removed: pods may depend on it.
-    LeftBehind,
+    /// Our configuration is on a node where nothing is to be installed, and stays for now.
+    LeftBehind {
+        /// Whether it is known that another pod network is meant here.
+        another: bool,
+        /// Whether the runtime takes it before all others.
+        first: bool,
+        /// Why it stays.
+        reason: String,
+    },
 }
 
 impl Note {
@@ -107,7 +114,7 @@ impl Note {
             Self::Extended { .. } => "extended",
             Self::NotChained { .. } => "not-chained",
             Self::StillChained { .. } => "still-chained",
-            Self::LeftBehind => "left-behind",
+            Self::LeftBehind { .. } => "left-behind",
         }
     }
 }
@@ -143,7 +150,10 @@ impl fmt::Display for Note {
             }
             Self::NotChained { file, reason } => write!(f, "nothing of ours is chained into {file}: {reason}"),
             Self::StillChained { file, reason } => write!(f, "what is ours cannot be taken out of {file}: {reason}"),
-            Self::LeftBehind => write!(f, "{} is there although nothing is to be installed", vcn::CONFLIST_FILE),
+            Self::LeftBehind { first, reason, .. } => {
+                let what = if *first { "is what the runtime takes" } else { "is there" };
+                write!(f, "{} {what} although nothing of ours is to be installed: {reason}", vcn::CONFLIST_FILE)
+            }
         }
     }
 }

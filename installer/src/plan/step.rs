@@ -37,6 +37,8 @@ pub enum Step {
     },
     /// Put a configuration in place.
     WriteConflist(Box<Writing>),
+    /// Take our configuration off a node whose pod network is another: what was there before it comes back.
+    TakeOut(Box<Leaving>),
     /// Remember no more that we are chained into a configuration: we are not any more.
     Forget {
         /// The configuration's name.
@@ -76,6 +78,19 @@ pub struct Writing {
     pub disturbed: Vec<String>,
 }
 
+/// Our configuration, on its way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its place in the directory.
+    pub path: PathBuf,
+    /// The file: another one where a link leads to it.
+    pub target: PathBuf,
+    /// What it held when it was looked at; it goes only if it still does.
+    pub found: Vec<u8>,
+    /// What decided that the pod network is another.
+    pub decided_by: Signal,
+}
+
 /// What a configuration is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -113,6 +128,10 @@ impl fmt::Display for Step {
                     write!(f, " in place of a link to {}", link.display())?;
                 }
                 if disturbed.is_empty() { Ok(()) } else { write!(f, " ({})", disturbed.join("; ")) }
+            }
+            Self::TakeOut(leaving) => {
+                let Leaving { path, decided_by, .. } = leaving.as_ref();
+                write!(f, "take {} away: the pod network is another ({decided_by})", path.display())
             }
             Self::Forget { name } => write!(f, "remember no more that we were chained into {name}"),
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::observed::{At, ChainBinary, ConfFile, ConfText, Whose};
+use crate::observed::{At, ChainBinary, ConfFile, ConfText, Leftover, Whose};
 use crate::versions::Answer;
 use crate::{Digest, Entry, Signal, conflist, fixture};
 
@@ -19,7 +19,7 @@ fn settings() -> Settings {
 }
 
 fn decision(install: bool) -> Decision {
-    Decision { install, decided_by: Signal::NodeLabel, against: vec![], reason: "for the test".into() }
+    Decision { install, another: false, decided_by: Signal::NodeLabel, against: vec![], reason: "for the test".into() }
 }
 
 fn speaks(versions: &[&str]) -> Answer {
@@ -115,10 +115,14 @@ fn an_empty_node_gets_binaries_first_and_the_configuration_when_an_address_is_us
 
 #[test]
 fn nothing_is_planned_where_nothing_is_to_be_installed() {
-    let (observed, _) = complete();
+    let (mut observed, text) = complete();
+    observed.binaries.clear();
+    let path = std::path::PathBuf::from("/node/net.d/05-vcn-native.conflist");
+    observed.leftover = Some(Leftover { target: path.clone(), path, found: text.into(), stays: None });
     let plan = plan_of(&observed, &Record::default(), false, true);
     assert_eq!((plan.steps, plan.conflist), (vec![], Conflist::NotWanted));
-    assert_eq!(plan.notes, [Note::LeftBehind], "ours is not removed, but said");
+    let reason = "nothing says for sure that the pod network is another".to_owned();
+    assert_eq!(plan.notes, [Note::LeftBehind { another: false, first: true, reason }], "ours is not removed, but said");
 }
 
 #[test]

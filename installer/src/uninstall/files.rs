@@ -58,7 +58,7 @@ pub(super) fn successor(settings: &Settings) -> Option<String> {
 }
 
 /// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.
-fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
+pub(crate) fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
     match Contents::parse(&found.contents) {
         Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),
         _ => known.is_some(),

@@ -12,6 +12,7 @@ mod chained;
 mod disk;
 mod install;
 mod kill;
+mod left;
 mod node;
 mod others;
 mod takeover;

@@ -45,7 +45,7 @@ impl Node {
     }
 
     /// One pod's address, as the plugin would have noted it.
-    fn allocate(&self) {
+    pub(crate) fn allocate(&self) {
         let (boot, state) = (BootId::current().unwrap(), self.path("run"));
         fs::create_dir_all(&state).unwrap();
         let pool = FamilyPool {
