@@ -19,6 +19,7 @@ mod watch;
 pub use barrier::{Barrier, Way};
 pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol};
 pub use observed::{ChainState, RuleState, TableState};
+pub use ruleset::{Longest, Ruleset};
 pub use socket::Socket;
 pub use watch::Watch;
 

@@ -106,6 +106,21 @@ impl Transport {
         body: &impl Emitable,
         mut decode: impl FnMut(&[u8]) -> Result<Option<T>, Cause>,
     ) -> Result<Vec<T>, Cause> {
+        self.fold(request, body, Vec::new, |found, payload| {
+            found.extend(decode(payload)?);
+            Ok(())
+        })
+    }
+
+    /// Reads a whole list into what `empty` makes, one object after the other: for lists of which not all is kept. Read
+    /// again, into another, when it changed meanwhile.
+    pub(crate) fn fold<S>(
+        &mut self,
+        request: Request,
+        body: &impl Emitable,
+        empty: impl Fn() -> S,
+        mut each: impl FnMut(&mut S, &[u8]) -> Result<(), Cause>,
+    ) -> Result<S, Cause> {
         for attempt in 0..DUMP_ATTEMPTS {
             if attempt > 0 {
                 std::thread::sleep(pause(attempt));
@@ -113,11 +128,8 @@ impl Transport {
             self.begin();
             self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
             self.send()?;
-            let mut found = Vec::new();
-            let whole = self.answers(|_, payload| {
-                found.extend(decode(payload)?);
-                Ok(())
-            })?;
+            let mut found = empty();
+            let whole = self.answers(|_, payload| each(&mut found, payload))?;
             if whole {
                 return Ok(found);
             }

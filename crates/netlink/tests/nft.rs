@@ -5,7 +5,8 @@
 use std::process::Command;
 
 use netlink::nft::{
-    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Socket, Table,
+    Chain, ChainKind, CtStates, Direction, Expression, Hook, LinkMatch, Longest, Masked, Protocol, Rule, Ruleset,
+    Socket, Table,
 };
 use netlink::{Cause, Errno, Netns};
 use vcn::IfName;
@@ -236,6 +237,39 @@ fn drop_capabilities() {
     assert_eq!(result, 0);
 }
 
+fn ruleset(netns: &Netns, longest: Longest) -> Ruleset {
+    netns.run(|| Socket::open().unwrap().ruleset("vcn-test", longest).unwrap()).unwrap()
+}
+
+/// kube-proxy has a table of tens of thousands of rules and thousands of chains.
+#[test]
+fn of_a_ruleset_that_is_long_each_tables_beginning_is_told_and_ours_first() {
+    let netns = Netns::create().unwrap();
+    let chains: String = (0..2_000)
+        .map(|at| format!("chain svc{at} {{\n ip daddr 10.96.0.1 accept\n ip daddr 10.96.0.2 drop\n }}\n"))
+        .collect();
+    let elements: Vec<String> = (0..3_000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let set = format!("set many {{ type ipv4_addr\n elements = {{ {} }}\n }}\n", elements.join(", "));
+    let text = format!("table ip proxy {{\n{chains}}}\ntable ip6 sets {{\n{set}}}\ntable ip last {{\n}}\n");
+    std::fs::write(file.path(), text).unwrap();
+    nft(&netns, &["-f", file.path().to_str().unwrap()]);
+    netns.run(|| Socket::open().unwrap().replace_table(&sample()).unwrap()).unwrap();
+    let whole = ruleset(&netns, Longest { table: 1 << 20, all: 4 << 20 });
+    assert_eq!((whole.cut.len(), whole.text.matches("chain svc").count()), (0, 2_000));
+    let some = ruleset(&netns, Longest { table: 10_000, all: 4 << 20 });
+    assert_eq!(some.cut, ["ip proxy", "ip6 sets"]);
+    // A line or two say that it is cut.
+    assert!(some.text.len() < 4 * 10_100, "{}", some.text.len());
+    let (ours, proxy) = some.text.split_once("table ip proxy {\n").unwrap();
+    assert!(ours.starts_with("table inet vcn-test {") && ours.contains("masq"), "{ours}");
+    let told = proxy.split_once("  … and more: it is cut here\n}\n").unwrap().0;
+    assert!(whole.text.contains(told) && told.len() > 9_000, "{told}");
+    let none = ruleset(&netns, Longest { table: 10_000, all: 0 });
+    assert_eq!(none.cut, ["inet vcn-test", "ip proxy", "ip6 sets"]);
+    assert!(none.text.len() < 400, "{}", none.text);
+}
+
 #[test]
 fn the_whole_ruleset_is_told_whoever_made_it() {
     let netns = Netns::create().unwrap();
@@ -251,8 +285,9 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
     nft(&netns, &["add set ip filter many { type ipv4_addr; }"]);
     let many: Vec<String> = (0..5000_u16).map(|n| format!("10.7.{}.{}", n / 250, n % 250)).collect();
     nft(&netns, &[&format!("add element ip filter many {{ {} }}", many.join(", "))]);
-    let text = netns.run(|| Socket::open().unwrap().ruleset().unwrap()).unwrap();
+    let Ruleset { text, cut } = ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 });
     println!("{text}");
+    assert_eq!((cut, text.lines().next()), (vec![], Some("table inet vcn-test {")));
     for line in [
         "table inet vcn-test {",
         "  chain prerouting { type filter hook prerouting priority -101; policy accept;",
@@ -281,5 +316,5 @@ fn the_whole_ruleset_is_told_whoever_made_it() {
 #[test]
 fn a_namespace_without_rules_has_an_empty_ruleset() {
     let netns = Netns::create().unwrap();
-    assert_eq!(netns.run(|| Socket::open().unwrap().ruleset().unwrap()).unwrap(), "");
+    assert_eq!(ruleset(&netns, Longest { table: 1 << 20, all: 1 << 20 }), Ruleset::default());
 }

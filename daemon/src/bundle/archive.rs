@@ -11,8 +11,11 @@ use serde::Serialize;
 
 use super::redact::{self, Redacted};
 
-/// The most of one entry, in bytes; a file that is longer is cut and said to be.
+/// The most of one entry, in bytes; a text that is longer is cut and said to be.
 pub(super) const LONGEST: usize = 4 << 20;
+
+/// The most of a document: it is taken apart to find secrets, and then holds ten times as much memory.
+pub(super) const LONGEST_DOCUMENT: usize = 1 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
@@ -22,6 +25,11 @@ pub(super) struct Archive<W: Write> {
     redacted: Vec<(String, usize)>,
     /// What is not there, and why.
     missing: Vec<(String, String)>,
+}
+
+/// Why a document is not there.
+pub(super) fn too_long(length: usize) -> String {
+    format!("it is {length} bytes long, too long for a bundle")
 }
 
 /// A file that takes its name when it is whole.
@@ -36,8 +44,22 @@ impl<W: Write> Archive<W> {
         Self { tar: tar::Builder::new(to), names: Vec::new(), redacted: Vec::new(), missing: Vec::new() }
     }
 
-    /// A text.
+    /// A text: its beginning if it is long, and of a long document nothing.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
+        let length = text.len();
+        if length > LONGEST_DOCUMENT && text.trim_start().starts_with(['{', '[']) {
+            self.missing(name, &too_long(length));
+            return Ok(());
+        }
+        // By whole lines: in half a one a secret may not be known as one.
+        let longest = text.floor_char_boundary(LONGEST);
+        let text = match text.get(..longest).filter(|_| length > LONGEST) {
+            Some(beginning) => beginning.rfind('\n').and_then(|end| beginning.get(..=end)).unwrap_or_default(),
+            None => text,
+        };
+        if text.len() < length {
+            self.missing(name, &format!("all but the first {} of {length} bytes", text.len()));
+        }
         let Redacted { text, count } = redact::redact(text);
         if count > 0 {
             self.redacted.push((name.to_owned(), count));
@@ -137,5 +159,41 @@ impl Drop for Replacing {
     fn drop(&mut self) {
         // Gone already when it was whole.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_the_first_whole_lines_are_taken_and_of_a_long_document_nothing_and_it_is_said() {
+        let mut archive = Archive::new(Vec::new());
+        let line = format!("{}\n", "ä".repeat(50));
+        archive.text("long.txt", &line.repeat(LONGEST / line.len() + 10)).unwrap();
+        archive.text("one-line.txt", &"x".repeat(LONGEST + 1)).unwrap();
+        archive.text("long.json", &format!("{{\"a\":\"{}\"}}", "x".repeat(LONGEST_DOCUMENT))).unwrap();
+        archive.text("short.json", "{}").unwrap();
+        archive.readme("Head").unwrap();
+        let tar = archive.finish().unwrap();
+        let mut lengths = Vec::new();
+        let mut readme = String::new();
+        for entry in tar::Archive::new(tar.as_slice()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            lengths.push(usize::try_from(entry.size()).unwrap());
+            readme.clear();
+            entry.read_to_string(&mut readme).unwrap();
+        }
+        let whole = LONGEST / line.len() * line.len();
+        assert_eq!(lengths[..3], [whole, 0, 2]);
+        for said in [
+            format!("long.txt: all but the first {whole} of "),
+            format!("one-line.txt: all but the first 0 of {} bytes", LONGEST + 1),
+            format!("long.json: it is {} bytes long, too long for a bundle", LONGEST_DOCUMENT + 8),
+        ] {
+            assert!(readme.contains(&said), "{said} is not in\n{readme}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::archive::{Archive, LONGEST};
+use super::archive::{Archive, LONGEST, LONGEST_DOCUMENT, too_long};
 use crate::settings::Settings;
 
 /// What CNI configurations are called; other files beside them are other programs', often with tokens.
@@ -100,10 +100,11 @@ fn text(path: &Path) -> Result<String, String> {
         let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
         let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
         let (length, longest) = (file.metadata()?.len(), LONGEST as u64);
-        let cut = length > longest;
-        if cut && path.file_name().and_then(|name| name.to_str()).is_some_and(is_configuration) {
-            return Err(io::Error::other(format!("it is {length} bytes long, too long for a bundle")));
+        let is_document = path.file_name().and_then(|name| name.to_str()).is_some_and(is_configuration);
+        if is_document && length > LONGEST_DOCUMENT as u64 {
+            return Err(io::Error::other(too_long(usize::try_from(length).unwrap_or(usize::MAX))));
         }
+        let cut = length > longest;
         if cut {
             io::Seek::seek(&mut file, io::SeekFrom::Start(length - longest))?;
         }
@@ -154,7 +155,7 @@ mod tests {
         let (said, rest) = taken.split_once('\n').unwrap();
         assert_eq!(said, format!("(all but the last {} bytes are cut)", rest.len()));
         assert!(rest.lines().all(|it| it.len() == 99) && rest.len() + 100 > LONGEST, "{}", rest.len());
-        fs::write(&document, "x".repeat(LONGEST + 1)).unwrap();
+        fs::write(&document, "x".repeat(LONGEST_DOCUMENT + 1)).unwrap();
         assert!(text(&document).unwrap_err().contains("too long for a bundle"));
         fs::write(&document, "{}").unwrap();
         assert_eq!(text(&document).unwrap(), "{}");

@@ -8,9 +8,13 @@ use std::path::Path;
 
 use netlink::{Link, NeighbourFilter, RouteFilter, Socket, nft};
 use resident::logging::chain;
-use vcn::Family;
+use vcn::{Family, NFT_TABLE};
 
 use super::archive::Archive;
+
+/// How much of the nft ruleset is told. What is told is held several times while secrets are looked for in it, in the
+/// agent's container, beside the agent: of its 64 MiB not much is left.
+const LONGEST: nft::Longest = nft::Longest { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
 const OF_LINKS: [(&str, &[&str]); 2] = [
@@ -78,8 +82,15 @@ pub(super) fn collect<W: io::Write>(sysctl_root: &Path, archive: &mut Archive<W>
     archive.result("net/rules.txt", rules())?;
     archive.result("net/routes.txt", routes(&names))?;
     archive.result("net/neighbours.txt", neighbours(&names))?;
-    let ruleset = nft::Socket::open().and_then(|mut socket| socket.ruleset());
-    archive.result("net/nft.txt", ruleset.map_err(|error| chain(&error)))?;
+    match nft::Socket::open().and_then(|mut socket| socket.ruleset(NFT_TABLE, LONGEST)) {
+        Ok(nft::Ruleset { text, cut }) => {
+            archive.text("net/nft.txt", &text)?;
+            for table in cut {
+                archive.missing("net/nft.txt", &format!("table {table} is long: only its beginning is there"));
+            }
+        }
+        Err(error) => archive.missing("net/nft.txt", &chain(&error)),
+    }
     archive.text("net/sysctls.txt", &settings(sysctl_root, &links))?;
     for file in PROC {
         // Without iptables-legacy there is no list of its tables.

@@ -182,16 +182,20 @@ impl Socket {
     fn rules_about_links(&mut self, family: NetfilterProtoFamily, table: &str) -> Result<Rules, Cause> {
         let attributes = vec![RuleAttribute::Table(table.to_owned())];
         let (request, body) = message(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
-        let mut left = MOST_RULES;
-        let told = self.transport.list(request, &body, |payload| {
-            let told = rule(payload)?;
-            left = left.checked_sub(usize::from(told.is_some())).ok_or(Cause::Invalid("too many rules about links"))?;
-            Ok(told)
-        })?;
-        let mut rules = Rules::new();
-        for (chain, rule) in told {
-            rules.entry(chain).or_default().push(rule);
-        }
+        let (rules, _) = self.transport.fold(
+            request,
+            &body,
+            || (Rules::new(), 0),
+            |(rules, kept), payload| {
+                let Some((chain, rule)) = rule(payload)? else { return Ok(()) };
+                if *kept == MOST_RULES {
+                    return Err(Cause::Invalid("there are more than 20,000 rules about links"));
+                }
+                *kept += 1;
+                rules.entry(chain).or_default().push(rule);
+                Ok(())
+            },
+        )?;
         Ok(rules)
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use netlink_packet_core::NetlinkSerializable;
-use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleMessage, TableMessage};
+use netlink_packet_netfilter::nftables::{ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, TableMessage};
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
 use super::Socket;
@@ -24,8 +24,6 @@ const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_CHAIN_TYPE: u16 = 7;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
-const NFTA_RULE_TABLE: u16 = 1;
-const NFTA_RULE_CHAIN: u16 = 2;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 const NFTA_RULE_USERDATA: u16 = 7;
 const NFTA_EXPR_NAME: u16 = 1;
@@ -66,44 +64,109 @@ type Of<T> = (u8, T);
 /// A chain: of which table, its name, its first line.
 type ChainLine = (String, String, String);
 
-/// A rule: of which table and chain, its line.
-type RuleLine = (String, String, String);
+/// Everything that is in nf_tables, as far as it was to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ruleset {
+    /// For people.
+    pub text: String,
+    /// The tables of which only the beginning is told.
+    pub cut: Vec<String>,
+}
+
+/// How much is told, in bytes, so that a node with tens of thousands of rules costs no more than a small one.
+#[derive(Clone, Copy, Debug)]
+pub struct Longest {
+    /// Of a table.
+    pub table: usize,
+    /// Of all; a table that comes when it is used up has its name told.
+    pub all: usize,
+}
+
+/// A table's text, and how long it may be.
+struct Told {
+    text: String,
+    longest: usize,
+    cut: bool,
+}
 
 impl Socket {
-    /// Everything that is in nf_tables, for people.
+    /// What is in nf_tables, for people; the table of that name first.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
-    pub fn ruleset(&mut self) -> Result<String> {
-        self.ruleset_text().map_err(|cause| cause.during("read", "the nft ruleset"))
+    pub fn ruleset(&mut self, first: &str, longest: Longest) -> Result<Ruleset> {
+        self.ruleset_text(first, longest).map_err(|cause| cause.during("read", "the nft ruleset"))
     }
 
-    fn ruleset_text(&mut self) -> Result<String, Cause> {
-        let tables: Vec<Of<String>> =
+    fn ruleset_text(&mut self, first: &str, longest: Longest) -> Result<Ruleset, Cause> {
+        let mut tables: Vec<Of<String>> =
             self.all(NfTablesMessage::GetTable(TableMessage { attributes: vec![] }), table)?;
-        let chains: Vec<Of<ChainLine>> =
-            self.all(NfTablesMessage::GetChain(ChainMessage { attributes: vec![] }), chain)?;
-        let rules: Vec<Of<RuleLine>> = self.all(NfTablesMessage::GetRule(RuleMessage { attributes: vec![] }), rule)?;
-        let sets = self.sets()?;
-        let mut text = String::new();
-        for (family, table) in &tables {
-            // Writing to a String does not fail.
-            let _ = writeln!(text, "table {} {table} {{", family_word(*family));
-            for (_, (.., set)) in sets.iter().filter(|(of, (owner, ..))| of == family && owner == table) {
-                text.push_str(set);
+        tables.sort_by_key(|(_, table)| table != first);
+        let mut told = Ruleset::default();
+        for (family, table) in tables {
+            let left = longest.all.saturating_sub(told.text.len());
+            let Told { text, cut, .. } = self.table_text(family, &table, longest.table.min(left))?;
+            told.text.push_str(&text);
+            if cut {
+                told.cut.push(format!("{} {table}", family_word(family)));
             }
-            for (_, (_, name, line)) in chains.iter().filter(|(of, (owner, ..))| of == family && owner == table) {
-                let _ = writeln!(text, "  chain {name} {{{line}");
-                let of_chain =
-                    |(of, (owner, chain, _)): &&Of<RuleLine>| of == family && owner == table && chain == name;
-                for (_, (.., rule)) in rules.iter().filter(of_chain) {
-                    let _ = writeln!(text, "    {rule}");
-                }
-                text.push_str("  }\n");
-            }
-            text.push_str("}\n");
         }
-        Ok(text)
+        Ok(told)
+    }
+
+    fn table_text(&mut self, family: u8, table: &str, longest: usize) -> Result<Told, Cause> {
+        let mut told = Told { text: format!("table {} {table} {{\n", family_word(family)), longest, cut: false };
+        self.sets(family, table, &mut told)?;
+        for (name, line) in self.chains(family, table, longest)? {
+            if told.cut {
+                break;
+            }
+            told.push(&format!("  chain {name} {{{line}\n"));
+            self.rules(family, table, &name, &mut told)?;
+            told.push("  }\n");
+        }
+        if told.cut {
+            told.text.push_str("  … and more: it is cut here\n");
+        }
+        told.text.push_str("}\n");
+        Ok(told)
+    }
+
+    /// The names and first lines of a table's chains, of so many bytes and one at most. The kernel lists those of all tables.
+    fn chains(&mut self, family: u8, table: &str, longest: usize) -> Result<Vec<(String, String)>, Cause> {
+        let (request, body) = question(family, NfTablesMessage::GetChain(ChainMessage { attributes: vec![] }));
+        let (chains, _) = self.transport.fold(
+            request,
+            &body,
+            || (Vec::new(), 0),
+            |(chains, length), payload| {
+                let (owner, name, line) = chain(payload)?;
+                if owner == table && *length <= longest {
+                    *length += name.len() + line.len();
+                    chains.push((name, line));
+                }
+                Ok(())
+            },
+        )?;
+        Ok(chains)
+    }
+
+    /// A chain's rules, as far as there is room for them.
+    fn rules(&mut self, family: u8, table: &str, chain: &str, told: &mut Told) -> Result<(), Cause> {
+        let attributes = vec![RuleAttribute::Table(table.to_owned()), RuleAttribute::Chain(chain.to_owned())];
+        let (request, body) = question(family, NfTablesMessage::GetRule(RuleMessage { attributes }));
+        let room = told.longest.saturating_sub(told.text.len());
+        let lines = self.transport.fold(request, &body, String::new, |lines, payload| {
+            // The one that is too much says that it is cut.
+            if lines.len() <= room {
+                lines.push_str("    ");
+                lines.push_str(&rule(payload)?);
+                lines.push('\n');
+            }
+            Ok(())
+        })?;
+        lines.split_inclusive('\n').for_each(|line| told.push(line));
+        Ok(())
     }
 
     fn all<T>(
@@ -111,13 +174,28 @@ impl Socket {
         question: NfTablesMessage,
         decode: impl Fn(&[u8]) -> Result<T, Cause>,
     ) -> Result<Vec<Of<T>>, Cause> {
-        let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0), question);
-        let request = Request { message_type: NetlinkSerializable::message_type(&body), flags: 0 };
+        let (request, body) = self::question(0, question);
         self.transport.list(request, &body, |payload| {
             let family = payload.first().copied().unwrap_or_default();
             Ok(Some((family, decode(payload)?)))
         })
     }
+}
+
+impl Told {
+    /// Adds a line, if there is room for it.
+    fn push(&mut self, line: &str) {
+        self.cut |= self.text.len() + line.len() > self.longest;
+        if !self.cut {
+            self.text.push_str(line);
+        }
+    }
+}
+
+/// A question about a family; 0 for all.
+fn question(family: u8, question: NfTablesMessage) -> (Request, NetfilterMessage) {
+    let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Other(family), 0, 0), question);
+    (Request { message_type: NetlinkSerializable::message_type(&body), flags: 0 }, body)
 }
 
 fn table(payload: &[u8]) -> Result<String, Cause> {
@@ -150,8 +228,7 @@ fn hooked(value: &[u8], kind: &str) -> Result<String, Cause> {
     Ok(format!(" type {kind} hook {hook} priority {priority};"))
 }
 
-fn rule(payload: &[u8]) -> Result<RuleLine, Cause> {
-    let [table, chain] = texts(payload, [NFTA_RULE_TABLE, NFTA_RULE_CHAIN])?;
+fn rule(payload: &[u8]) -> Result<String, Cause> {
     let (mut said, mut comment) = (Vec::new(), None);
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
@@ -166,7 +243,7 @@ fn rule(payload: &[u8]) -> Result<RuleLine, Cause> {
         }
     }
     let comment = comment.map(|comment| format!("  # {comment}")).unwrap_or_default();
-    Ok((table, chain, said.join("; ") + &comment))
+    Ok(said.join("; ") + &comment)
 }
 
 /// `of_link`: what a comparison compares is the name of a link.

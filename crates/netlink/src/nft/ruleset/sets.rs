@@ -2,14 +2,12 @@
 
 use std::fmt::Write as _;
 
-use netlink_packet_core::{DefaultNla, NetlinkSerializable};
+use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::NfTablesMessage;
-use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
-use super::{HEADER_LEN, Of, Socket, data_of, texts};
+use super::{HEADER_LEN, Socket, Told, data_of, question, texts};
 use crate::attributes;
 use crate::error::Cause;
-use crate::transport::Request;
 
 // linux/netfilter/nf_tables.h
 const NFT_MSG_GETSET: u8 = 10;
@@ -31,56 +29,75 @@ const NFT_SET_ELEM_INTERVAL_END: u32 = 1;
 /// The most elements of a set that are told: a cluster's Services fill some, a blocklist more than anybody reads.
 const TOLD: usize = 4096;
 
-/// A set: of which table, its name, its text.
-pub(super) type Told = (String, String, String);
+/// The most that are held, to find the first of them by order: some 50 bytes each.
+const KEPT: usize = 4 * TOLD;
 
 struct Set {
-    table: String,
     name: String,
     flags: u32,
 }
 
 impl Socket {
-    /// All sets, the anonymous ones of rules included.
-    pub(super) fn sets(&mut self) -> Result<Vec<Of<Told>>, Cause> {
-        let question = NfTablesMessage::Other { message_type: NFT_MSG_GETSET, attributes: vec![] };
-        let mut found = Vec::new();
-        for (family, set) in self.all(question, set)? {
-            let text = match self.elements(family, &set) {
-                Ok(mut elements) => {
+    /// A table's sets, the anonymous ones of rules included, as far as there is room for them.
+    pub(super) fn sets(&mut self, family: u8, table: &str, told: &mut Told) -> Result<(), Cause> {
+        let text_of = |kind, text: &str| DefaultNla::new(kind, [text.as_bytes(), &[0]].concat());
+        let attributes = vec![text_of(NFTA_SET_TABLE, table)];
+        let (request, body) = question(family, NfTablesMessage::Other { message_type: NFT_MSG_GETSET, attributes });
+        // Each takes a line and more.
+        let most = told.longest / 8 + 1;
+        let sets = self.transport.fold(request, &body, Vec::new, |sets, payload| {
+            if sets.len() < most {
+                sets.push(set(payload)?);
+            }
+            Ok(())
+        })?;
+        for set in sets {
+            if told.cut {
+                break;
+            }
+            let attributes = vec![text_of(NFTA_SET_ELEM_LIST_TABLE, table), text_of(NFTA_SET_ELEM_LIST_SET, &set.name)];
+            let message = NfTablesMessage::Other { message_type: NFT_MSG_GETSETELEM, attributes };
+            match self.elements(family, message) {
+                Ok((mut elements, count)) => {
                     // The kernel's order is by its hash, or intervals from their ends.
                     elements.sort();
-                    text(&set, &elements)
+                    text(&set, &elements, count).split_inclusive('\n').for_each(|line| told.push(line));
                 }
                 // It went meanwhile.
-                Err(cause) if cause.errno() == Some(crate::Errno::ENOENT) => continue,
+                Err(cause) if cause.errno() == Some(crate::Errno::ENOENT) => {}
                 Err(cause) => return Err(cause),
-            };
-            found.push((family, (set.table, set.name, text)));
+            }
         }
-        Ok(found)
+        Ok(())
     }
 
-    fn elements(&mut self, family: u8, set: &Set) -> Result<Vec<String>, Cause> {
-        let text = |kind, text: &str| DefaultNla::new(kind, [text.as_bytes(), &[0]].concat());
-        let attributes = vec![text(NFTA_SET_ELEM_LIST_TABLE, &set.table), text(NFTA_SET_ELEM_LIST_SET, &set.name)];
-        let question = NfTablesMessage::Other { message_type: NFT_MSG_GETSETELEM, attributes };
-        let header = NetfilterHeader::new(NetfilterProtoFamily::Other(family), 0, 0);
-        let body = NetfilterMessage::new(header, question);
-        let request = Request { message_type: NetlinkSerializable::message_type(&body), flags: 0 };
-        Ok(self.transport.list(request, &body, |payload| Ok(Some(elements(payload)?)))?.concat())
+    /// Some of a set's elements, and how many there are.
+    fn elements(&mut self, family: u8, message: NfTablesMessage) -> Result<(Vec<String>, usize), Cause> {
+        let (request, body) = question(family, message);
+        self.transport.fold(
+            request,
+            &body,
+            || (Vec::new(), 0),
+            |(kept, count), payload| {
+                let elements = elements(payload)?;
+                *count += elements.len();
+                let room = KEPT.saturating_sub(kept.len());
+                kept.extend(elements.into_iter().take(room));
+                Ok(())
+            },
+        )
     }
 }
 
 fn set(payload: &[u8]) -> Result<Set, Cause> {
-    let [table, name] = texts(payload, [NFTA_SET_TABLE, NFTA_SET_NAME])?;
+    let [name] = texts(payload, [NFTA_SET_NAME])?;
     let mut flags = 0;
     for attribute in attributes::after(payload, HEADER_LEN) {
         if let (NFTA_SET_FLAGS, value) = attribute? {
             flags = attributes::u32_be_of(value)?;
         }
     }
-    Ok(Set { table, name, flags })
+    Ok(Set { name, flags })
 }
 
 /// Elements come by many per message.
@@ -112,7 +129,7 @@ fn element(value: &[u8]) -> Result<String, Cause> {
     Ok(format!("{key}{end}{data}{closes}"))
 }
 
-fn text(set: &Set, elements: &[String]) -> String {
+fn text(set: &Set, elements: &[String], count: usize) -> String {
     let noun = if set.flags & NFT_SET_MAP == 0 { "set" } else { "map" };
     let interval = if set.flags & NFT_SET_INTERVAL == 0 { "" } else { " flags interval;" };
     let mut text = format!("  {noun} {} {{{interval}\n", set.name);
@@ -120,8 +137,8 @@ fn text(set: &Set, elements: &[String]) -> String {
         // Writing to a String does not fail.
         let _ = writeln!(text, "    {element}");
     }
-    if elements.len() > TOLD {
-        let _ = writeln!(text, "    … and {} more", elements.len() - TOLD);
+    if count > TOLD {
+        let _ = writeln!(text, "    … and {} more", count - TOLD);
     }
     text.push_str("  }\n");
     text
