@@ -4,8 +4,8 @@ use vcn::{IfName, MacAddr, MachineKind, Ocid};
 
 use crate::error::{Error, Result};
 
-/// The compartment of everything.
-pub(crate) const COMPARTMENT: &str = "ocid1.compartment.oc1..aaaaaaaasandbox";
+/// The compartment of everything: the root of a tenancy of the first years, whose OCID is of the older form.
+pub(crate) const COMPARTMENT: &str = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaasandbox";
 
 /// An OCID; unique ids look as OCI's do: a prefix and lower-case letters and digits.
 pub(crate) fn ocid(kind: &str, number: u32) -> Result<Ocid> {

@@ -136,6 +136,16 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_in_the_root_of_a_tenancy_of_the_first_years_is_read() {
+        let root = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaab4faofrf";
+        let json = format!(
+            r#"{{"id":"ocid1.instance.oc1.phx.a","compartmentId":"{root}","lifecycleState":"RUNNING","shape":"VM.Standard2.1"}}"#
+        );
+        let instance: Instance = serde_json::from_str(&json).unwrap();
+        assert_eq!(instance.compartment_id.as_str(), root);
+    }
+
+    #[test]
     fn a_fixed_shape_says_it() {
         let shape: Shape =
             serde_json::from_str(r#"{"shape":"BM.Standard.E4.128","maxVnicAttachments":256,"networkPorts":2}"#)

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// An OCID: `ocid1.<type>.<realm>.[region].<unique id>`. Kept as given; compared as text.
+/// An OCID: `ocid1.<type>.<realm>.[region].<unique id>`, or of a tenancy of the first years
+/// `ocidv1:<type>:<realm>:<region>:<number>:<unique id>`, which is its root compartment's, too. Kept as given; compared as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ocid(String);
@@ -16,6 +17,9 @@ pub struct Ocid(String);
 #[error("{0:?} is not an OCID (ocid1.<type>.<realm>.[region].<unique id>, at most 255 characters)")]
 pub struct OcidError(String);
 
+/// What stands between the parts: Oracle's SDKs take either, everywhere.
+const SEPARATORS: [char; 2] = ['.', ':'];
+
 impl Ocid {
     /// The whole identifier.
     #[must_use]
@@ -23,10 +27,10 @@ impl Ocid {
         &self.0
     }
 
-    /// The last dot-separated part. NativePodNetwork objects are named by it.
+    /// The last part. NativePodNetwork objects are named by it.
     #[must_use]
     pub fn unique_id(&self) -> &str {
-        self.0.rsplit('.').next().unwrap_or(&self.0)
+        self.0.rsplit(SEPARATORS).next().unwrap_or(&self.0)
     }
 }
 
@@ -34,12 +38,11 @@ impl FromStr for Ocid {
     type Err = OcidError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut parts = text.split('.');
-        let shaped = parts.next().is_some_and(|v| v.starts_with("ocid"))
-            && text.split('.').count() >= 4
-            && !text.ends_with('.')
+        let shaped = text.starts_with("ocid")
+            && text.split(SEPARATORS).count() >= 4
+            && !text.ends_with(SEPARATORS)
             && text.len() <= 255
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'));
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || SEPARATORS.contains(&c));
         if shaped { Ok(Self(text.to_owned())) } else { Err(OcidError(text.chars().take(300).collect())) }
     }
 }
@@ -75,9 +78,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tenancy_of_the_first_years_has_one_too() {
+        let ocid: Ocid = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaab4faofrf".parse().unwrap();
+        assert_eq!(ocid.unique_id(), "aaaaaaaab4faofrf");
+    }
+
+    #[test]
     fn other_texts_are_refused() {
-        for bad in ["", "ocid1", "instance.oc1.iad.x", "ocid1.vnic.oc1.", "ocid1.vnic.oc1.iad.x y", "oci://ocid1.a.b.c"]
-        {
+        for bad in [
+            "",
+            "ocid1",
+            "instance.oc1.iad.x",
+            "ocid1.vnic.oc1.",
+            "ocidv1:tenancy:oc1:phx:",
+            "ocid1.vnic.oc1.iad.x y",
+            "ocid1.vnic.oc1.iad.x/y",
+            "oci://ocid1.a.b.c",
+        ] {
             assert!(bad.parse::<Ocid>().is_err(), "{bad:?}");
         }
     }
