@@ -49,7 +49,7 @@ pub struct Lease {
     seconds: u16,
     /// 0.0–1.0, for jitter.
     chance: fn() -> f64,
-    /// The record as it was last read, and since when it is like that.
+    /// The record as it was last read, and since when it is like that: or, if it has no version, since when it is gone.
     seen: Option<(Record, Instant)>,
     /// When the last request that made or kept it ours was sent.
     renewed: Option<Instant>,
@@ -149,7 +149,11 @@ impl Lease {
     async fn attempt_once(&mut self) -> anyhow::Result<Whose> {
         let now = Instant::now();
         let found = self.api.get_opt(&self.name).await.context("reading the lease")?;
-        let record = found.map(|object| Record::of(&object));
+        let record = match found {
+            Some(object) => Some(Record::of(&object)),
+            // Somebody deleted it. Who holds it does not know that yet, and works on until its next renewal.
+            None => self.seen.as_ref().map(|(record, _)| Record { version: None, ..record.clone() }),
+        };
         if let Some(record) = &record
             && self.seen.as_ref().is_none_or(|(before, _)| before != record)
         {
@@ -159,7 +163,7 @@ impl Lease {
         let params = PostParams::default();
         let written = match decide(record.as_ref(), unchanged, &self.me) {
             Step::Wait => return Ok(Whose::Theirs),
-            Step::Create => self.api.create(&params, &self.object(&Record::default(), Some(&self.me))).await,
+            Step::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
             Step::Write(record) => self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await,
         };
         match written {

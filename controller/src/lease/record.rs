@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 /// A lease as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Its resource version: a write that names an old one is refused.
+    /// Its resource version: a write that names an old one is refused. None of one that is gone.
     pub(super) version: Option<String>,
     pub(super) holder: Option<String>,
     /// For how long it is good after a renewal, as its holder says.
@@ -20,8 +20,8 @@ pub(super) struct Record {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There is none: make it.
-    Create,
+    /// There is none: make it, as the follower of this one.
+    Create(Record),
     /// It is ours, or free, or its holder is gone: write it over this one.
     Write(Record),
     /// Somebody else has it.
@@ -42,11 +42,12 @@ impl Record {
     }
 }
 
-/// Decides; `unchanged` is for how long the record has been as it is, by our own clock.
+/// Decides; `unchanged` is for how long the record has been as it is, or gone, by our own clock. None: there never was one.
 pub(super) fn decide(record: Option<&Record>, unchanged: Duration, me: &str) -> Step {
-    let Some(record) = record else { return Step::Create };
+    let Some(record) = record else { return Step::Create(Record::default()) };
     match record.holder.as_deref() {
         Some(holder) if holder != me && unchanged < record.duration => Step::Wait,
+        _ if record.version.is_none() => Step::Create(record.clone()),
         _ => Step::Write(record.clone()),
     }
 }
@@ -76,6 +77,14 @@ mod tests {
         let (ours, free) = (held_by("a"), Record { holder: None, ..held_by("x") });
         assert_eq!(decide(Some(&ours), Duration::ZERO, "a"), Step::Write(ours.clone()));
         assert_eq!(decide(Some(&free), Duration::ZERO, "a"), Step::Write(free.clone()));
-        assert_eq!(decide(None, Duration::ZERO, "a"), Step::Create);
+        assert_eq!(decide(None, Duration::ZERO, "a"), Step::Create(Record::default()));
+    }
+
+    #[test]
+    fn what_another_held_when_it_was_deleted_is_made_anew_after_its_time_and_what_we_held_at_once() {
+        let theirs = Record { version: None, ..held_by("b") };
+        assert_eq!(decide(Some(&theirs), Duration::from_millis(14_999), "a"), Step::Wait);
+        assert_eq!(decide(Some(&theirs), Duration::from_secs(15), "a"), Step::Create(theirs.clone()));
+        assert_eq!(decide(Some(&theirs), Duration::ZERO, "b"), Step::Create(theirs));
     }
 }

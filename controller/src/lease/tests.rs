@@ -21,13 +21,18 @@ struct Server {
 impl Server {
     /// `play` is told the method, and how many requests there were before; where it gives nothing, nobody answers.
     async fn start(play: Arc<Play>) -> Self {
+        Self::start_slow(play, Duration::ZERO).await
+    }
+
+    /// One that takes so long to answer a write.
+    async fn start_slow(play: Arc<Play>, pause: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let its = asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, play.clone(), its.clone()));
+                tokio::spawn(serve(stream, (play.clone(), pause), its.clone()));
             }
         });
         Self { url, asked }
@@ -46,7 +51,7 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, play: Arc<Play>, asked: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, (play, pause): (Arc<Play>, Duration), asked: Arc<Mutex<Vec<String>>>) {
     loop {
         let Some(method) = request(&mut stream).await else { return };
         let before = {
@@ -55,6 +60,9 @@ async fn serve(mut stream: TcpStream, play: Arc<Play>, asked: Arc<Mutex<Vec<Stri
             asked.len() - 1
         };
         let Some((status, body)) = play(&method, before) else { std::future::pending().await };
+        if method != "GET" {
+            sleep(pause).await;
+        }
         let body = body.to_string();
         let head =
             format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -92,6 +100,10 @@ fn held_by(holder: &str, version: usize) -> Value {
     })
 }
 
+fn gone() -> (u16, Value) {
+    (404, json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 }))
+}
+
 fn conflict() -> (u16, Value) {
     let status =
         json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409 });
@@ -126,4 +138,52 @@ async fn a_write_of_our_own_that_came_late_takes_the_lease_from_nobody() {
     lease.acquire(|| {}).await;
     assert_eq!(lease.keep().await.to_string(), "another one took the lease");
     assert_eq!(server.asked(), ["GET", "PUT", "GET", "PUT", "GET", "PUT", "GET"], "it was ours, whatever came late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deleted_is_its_holders_for_its_time() {
+    let play = |method: &str, before: usize| match (method, before) {
+        ("GET", 0) => Some((200, held_by("two", 0))),
+        ("GET", _) => Some(gone()),
+        _ => Some((201, held_by(ME, before))),
+    };
+    let server = Server::start(Arc::new(play)).await;
+    let mut waiting = server.lease(15);
+    let began = Instant::now();
+    waiting.acquire(|| {}).await;
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(15) && took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(server.asked().iter().filter(|method| *method != "GET").collect::<Vec<_>>(), ["POST"]);
+    // Who never saw one has nobody to wait for.
+    let server =
+        Server::start(Arc::new(|method: &str, _| Some(if method == "GET" { gone() } else { (201, held_by(ME, 1)) })))
+            .await;
+    let began = Instant::now();
+    server.lease(15).acquire(|| {}).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_lease_is_deleted_makes_it_anew_and_goes_on() {
+    let play = |method: &str, before: usize| match (method, before) {
+        ("GET", 2) => Some(gone()),
+        ("POST", _) => Some((201, held_by(ME, before))),
+        _ if before < 6 => Some((200, held_by(ME, before))),
+        _ => Some((200, held_by("two", before))),
+    };
+    let server = Server::start(Arc::new(play)).await;
+    let mut lease = server.lease(15);
+    lease.acquire(|| {}).await;
+    assert_eq!(lease.keep().await.to_string(), "another one took the lease");
+    assert_eq!(server.asked(), ["GET", "PUT", "GET", "POST", "GET", "PUT", "GET"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_written_late_is_good_from_when_it_was_asked_for() {
+    let server =
+        Server::start_slow(Arc::new(|_, before| Some((200, held_by(ME, before)))), Duration::from_secs(4)).await;
+    let mut lease = server.lease(15);
+    let began = Instant::now();
+    lease.acquire(|| {}).await;
+    assert_eq!((lease.renewed, began.elapsed() >= Duration::from_secs(4)), (Some(began), true));
 }
