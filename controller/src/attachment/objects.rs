@@ -35,7 +35,8 @@ pub trait Objects: Send + Sync + 'static {
         object: &VnicAttachment,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
 
-    /// Writes its status, all of it. That the object is no more is fine.
+    /// Writes its status, all of it, unless the object is another since: a process that stood still may have decided on it long ago,
+    /// and nobody would right what it says before the next regular look. That the object is no more is fine.
     fn write_status(
         &self,
         object: &VnicAttachment,
@@ -148,8 +149,11 @@ impl Objects for KubeObjects {
             name: name.clone(),
             source: Box::new(kube::Error::SerdeError(error)),
         })?;
-        let patch =
-            Patch::Json::<()>(json_patch::Patch(vec![is(["metadata", "uid"], object.uid()), put(["status"], status)]));
+        let patch = Patch::Json::<()>(json_patch::Patch(vec![
+            is(["metadata", "uid"], object.uid()),
+            is(["metadata", "resourceVersion"], object.resource_version()),
+            put(["status"], status),
+        ]));
         let params = params();
         let asked = self.0.patch_status(&name, &params, &patch);
         present(answered(doing, &name, asked).await).map(drop)

@@ -47,30 +47,34 @@ impl<O: Objects> Teller<'_, O> {
         let says = |object: &VnicAttachment| status(object, before, verdict, self.node, &self.now);
         let mut told = says(object);
         let mut failed = false;
-        if told.is_crowded && finalizer_note(object).is_some() {
-            match self.make_room(object).await {
-                Some(object) => told = says(&object),
+        let mut object = Cow::Borrowed(object);
+        if told.is_crowded && finalizer_note(&object).is_some() {
+            match self.make_room(&object).await {
+                Some(new) => {
+                    told = says(&new);
+                    object = Cow::Owned(new);
+                }
                 // Fewer words are better than none.
                 None => failed = true,
             }
         }
         let Told { new: Some(status), .. } = told else { return Written { new: None, failed } };
-        let written = self.objects.write_status(object, &status).await;
+        let written = self.objects.write_status(&object, &status).await;
         self.metrics.wrote("status", written.is_ok());
         match written {
             Ok(()) => Written { new: Some(status), failed },
             Err(error) => {
-                untold(object, &error);
+                untold(&object, &error);
                 Written { new: None, failed: true }
             }
         }
     }
 
-    async fn make_room<'o>(&self, object: &'o VnicAttachment) -> Option<Cow<'o, VnicAttachment>> {
+    async fn make_room(&self, object: &VnicAttachment) -> Option<VnicAttachment> {
         let written = self.objects.forget_writer(object).await;
         self.metrics.wrote("writer", written.is_ok());
         match written {
-            Ok(found) => Some(found.map_or(Cow::Borrowed(object), Cow::Owned)),
+            Ok(found) => Some(found.unwrap_or_else(|| object.clone())),
             Err(error) => {
                 untold(object, &error);
                 None

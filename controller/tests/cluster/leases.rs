@@ -153,19 +153,30 @@ async fn the_one_that_is_cut_off_in_the_middle_of_its_work_has_ended_before_the_
     assert_eq!(two.ended(), None);
 }
 
+/// Both have work when it goes on: it was stopped in the middle of its own, and the other one has just begun.
 #[tokio::test]
 async fn the_one_that_was_frozen_finds_its_lease_lost_and_ends() {
     let scene = scene().await;
     let mut one = scene.controller("one");
     wait_for("the first leads", async || one.leads()).await;
-    let two = scene.controller("two");
+    let mut two = scene.controller("two");
+    for number in 0..3 {
+        scene.want(&format!("storage-{number}"), 0, json!({})).await;
+    }
+    wait_for("something is being attached", async || !scene.vnics().is_empty()).await;
     one.freeze(true);
+    for number in 3..6 {
+        scene.want(&format!("storage-{number}"), 0, json!({})).await;
+    }
     wait_for("the second leads", async || two.leads()).await;
     one.freeze(false);
     wait_for("the first has ended", async || one.ended().is_some()).await;
-    scene.want("storage", 0, json!({})).await;
-    scene.wait_for_reason("storage", "Ready").await;
+    assert_eq!(one.ended().unwrap().code(), Some(1), "{}", one.log());
+    for number in 0..6 {
+        scene.wait_for_reason(&format!("storage-{number}"), "Ready").await;
+    }
     scene.assert_exact().await;
+    assert_eq!(two.ended(), None);
 }
 
 async fn has_lease(scene: &Scene) -> bool {

@@ -204,6 +204,10 @@ async fn a_status_is_written_whole_and_only_to_the_very_object() {
     let less = VnicAttachmentStatus { observed_generation: Some(1), ..VnicAttachmentStatus::default() };
     worker.write_status(&old, &less).await.unwrap();
     assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));
+    // Decided on before that, by a process that stood still meanwhile.
+    let late = VnicAttachmentStatus { observed_generation: Some(7), ..VnicAttachmentStatus::default() };
+    assert!(worker.write_status(&old, &late).await.unwrap_err().is_conflict());
+    assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));
     old = objects.get("whole").await.unwrap();
     worker.set_finalizer(&old, false).await.unwrap().unwrap();
     objects.delete("whole", &DeleteParams::default()).await.unwrap();

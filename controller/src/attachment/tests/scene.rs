@@ -53,6 +53,15 @@ pub(super) struct Refusals {
 }
 
 impl FakeObjects {
+    /// The refusal of a write that is about another version than there is.
+    fn check_version(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
+        let objects = self.store.attachments();
+        match objects.get(&object.name_any()) {
+            Some(found) if found.resource_version() != object.resource_version() => Err(refused(409)),
+            _ => Ok(()),
+        }
+    }
+
     /// The refusal of this write, if it is to be refused.
     fn refusal(&self) -> Result<(), ObjectError> {
         let mut refuse = self.refuse.lock().unwrap();
@@ -66,10 +75,7 @@ impl FakeObjects {
         if refusals.times == 0 {
             *refuse = None;
         }
-        let status =
-            kube::core::Status { code, message: "as the test wants".to_owned(), ..kube::core::Status::default() };
-        let source = Box::new(kube::Error::Api(Box::new(status)));
-        Err(ObjectError::Kubernetes { doing: "writing", name: "a".to_owned(), source })
+        Err(refused(code))
     }
 
     /// Writes, or never answers.
@@ -94,7 +100,7 @@ impl FakeObjects {
         }
         let mut objects = self.store.attachments_mut();
         let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
-        let mut new = VnicAttachment::clone(found);
+        let mut new = next(found);
         new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
         if let Some(writers) = new.metadata.managed_fields.as_mut().filter(|_| wanted) {
             writers.push(note_of_the_finalizer());
@@ -109,7 +115,7 @@ impl FakeObjects {
 
     fn forget(&self, object: &VnicAttachment) -> Option<VnicAttachment> {
         let mut objects = self.store.attachments_mut();
-        let mut new = VnicAttachment::clone(objects.get(&object.name_any())?);
+        let mut new = next(objects.get(&object.name_any())?);
         new.metadata.managed_fields.iter_mut().for_each(|all| all.retain(|entry| *entry != note_of_the_finalizer()));
         objects.apply(new.clone());
         Some(new)
@@ -118,7 +124,7 @@ impl FakeObjects {
     fn put_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) {
         let mut objects = self.store.attachments_mut();
         if let Some(found) = objects.get(&object.name_any()) {
-            let new = VnicAttachment { status: Some(status.clone()), ..VnicAttachment::clone(found) };
+            let new = VnicAttachment { status: Some(status.clone()), ..next(found) };
             objects.apply(new);
             self.statuses.fetch_add(1, Ordering::SeqCst);
         }
@@ -132,6 +138,7 @@ impl Objects for FakeObjects {
         wanted: bool,
     ) -> Result<Option<VnicAttachment>, ObjectError> {
         self.refusal()?;
+        self.check_version(object)?;
         Ok(self.write(|| self.put_finalizer(object, wanted)).await)
     }
 
@@ -142,9 +149,27 @@ impl Objects for FakeObjects {
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
         self.refusal()?;
+        self.check_version(object)?;
         self.write(|| self.put_status(object, status)).await;
         Ok(())
     }
+}
+
+fn refused(code: u16) -> ObjectError {
+    let status = kube::core::Status { code, message: "as the test wants".to_owned(), ..kube::core::Status::default() };
+    ObjectError::Kubernetes {
+        doing: "writing",
+        name: "a".to_owned(),
+        source: Box::new(kube::Error::Api(Box::new(status))),
+    }
+}
+
+/// The object in its next version.
+fn next(object: &VnicAttachment) -> VnicAttachment {
+    let mut new = object.clone();
+    let version: u64 = object.resource_version().unwrap().parse().unwrap();
+    new.metadata.resource_version = Some((version + 1).to_string());
+    new
 }
 
 fn note(manager: &str, operation: &str, fields: &str) -> ManagedFieldsEntry {
@@ -164,7 +189,7 @@ fn note_of_the_finalizer() -> ManagedFieldsEntry {
 fn delete(store: &Store, name: &str) {
     let mut objects = store.attachments_mut();
     let Some(found) = objects.get(name) else { return };
-    let mut new = VnicAttachment::clone(found);
+    let mut new = next(found);
     if new.finalizers().is_empty() {
         objects.delete(name);
     } else {
@@ -286,7 +311,7 @@ impl Scene {
 
     pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut VnicAttachment)) {
         let mut objects = self.store.attachments_mut();
-        let mut object = VnicAttachment::clone(objects.get(name).unwrap());
+        let mut object = next(objects.get(name).unwrap());
         change(&mut object);
         let generation = object.metadata.generation.unwrap_or(0) + 1;
         object.metadata.generation = Some(generation);
