@@ -74,7 +74,7 @@ pub struct Plan {
 pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     let mut plan = Plan { unclaimed: unclaimed(wanted, observed), ..Plan::default() };
     let mut cases: Vec<Case<'_>> = wanted.objects.iter().map(|object| Case::of(wanted, observed, object)).collect();
-    // The oldest first: who came first has its name and its place.
+    // The oldest first: who came first has its place.
     cases.sort_by(|a, b| a.age().cmp(&b.age()));
     let mut slot = Slot::of(observed);
     plan.waits = slot.taken_by.is_some();
@@ -88,9 +88,12 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
             plan.verdicts.insert(case.name.clone(), verdict);
             continue;
         }
-        let rival = cases.iter().take_while(|other| other.uid != case.uid).find(|other| other.has_name_of(case));
+        // Who has a VNIC keeps the name, else it is the oldest's: of those made in one second, the first in the alphabet is that,
+        // whoever was there first.
+        let namesakes = cases.iter().filter(|other| other.has_name_of(case));
+        let rival = namesakes.min_by_key(|other| other.claim()).filter(|other| other.uid != case.uid);
         let verdict = match rival {
-            Some(rival) if case.seen.is_empty() => {
+            Some(rival) if case.live().is_none() => {
                 let message = format!("VnicAttachment {} is called {} already", rival.name, case.object.spec.vnic.name);
                 Verdict::without_vnic(Reason::NameTaken, message)
             }

@@ -12,6 +12,7 @@ mod forgotten;
 mod keeping;
 mod leaving;
 mod marks;
+mod namesakes;
 mod scene;
 mod sweeping;
 mod tokens;

@@ -113,7 +113,7 @@ reasons! {
         "The cloud lets the controller see what the spec names, and does not let it do what the spec asks for.",
         "The message has the cloud's words. The controller's policies (docs/iam.md), and the rules of the compartment's security zone, where it is in one.";
     NameTaken False on OnAttached OnReady:
-        "An older VnicAttachment of the same instance has the same spec.name.",
+        "Another VnicAttachment of the same instance has the same spec.name: one that has its VNIC already, or an older one.",
         "Delete one of the two. The message names the other.";
     NodeGone False on OnAttached OnReady:
         "The instance is terminated, and the VNIC with it.",

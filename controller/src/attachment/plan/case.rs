@@ -59,6 +59,13 @@ impl<'a> Case<'a> {
         self.object.spec.vnic.name == other.object.spec.vnic.name
     }
 
+    /// How good its claim to its name is, the best first: it has a VNIC; people were told that it had, or that one is on its way,
+    /// which a list may lack; it is older.
+    pub(super) fn claim(&self) -> impl Ord {
+        let is_told = self.was_attached() || self.is_told_of_detachment() || self.is_told(Reason::Attaching);
+        (self.live().is_none(), !is_told, self.age())
+    }
+
     /// The attachment that is, will be or was last the object's; the one that its status names, should there be two.
     pub(super) fn live(&self) -> Option<&'a Seen> {
         let live = || self.seen.iter().copied().filter(|seen| seen.state() != AttachmentState::Detached);

@@ -159,20 +159,6 @@ async fn what_the_instance_says_of_its_limit_outranks_its_shape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_older_of_two_with_one_name_has_it() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.wants("b");
-    scene.change("b", |object| object.spec.vnic.name = "a".parse().unwrap());
-    scene.settle().await;
-    assert_eq!(scene.told("b"), ["False NameTaken", "False NameTaken"]);
-    assert_eq!(scene.message("b"), "VnicAttachment a is called a already");
-    scene.delete("a");
-    scene.settle().await;
-    assert_eq!((scene.exists("a"), scene.told("b")[1].as_str()), (false, "True Ready"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_instance_that_is_starting_is_waited_for_and_a_stopped_one_is_not() {
     for (state, called, told) in [
         (InstanceState::Starting, 0, "False InstanceBusy"),
