@@ -1,6 +1,7 @@
 //! What the cloud has of one instance, as far as it matters here. Reads, and decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::VnicAttachment as Object;
@@ -155,6 +156,8 @@ pub struct Question<'a> {
     pub subnets: &'a BTreeSet<Ocid>,
     /// Whether anybody asks for IPv6 addresses.
     pub ipv6: bool,
+    /// The VNICs' own addresses that people were told of.
+    pub own: &'a BTreeSet<IpAddr>,
     /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
     pub present: &'a HashSet<Uid>,
     /// The VNICs that people were told of.
@@ -167,6 +170,12 @@ pub struct Question<'a> {
 #[must_use]
 pub fn told_vnics(objects: &[Arc<Object>]) -> BTreeSet<Ocid> {
     objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
+}
+
+/// Their own addresses, likewise.
+#[must_use]
+pub fn told_addresses(objects: &[Arc<Object>]) -> BTreeSet<IpAddr> {
+    objects.iter().filter_map(|object| object.status.as_ref()).flat_map(|status| status.own_addresses.clone()).collect()
 }
 
 /// Reads it.
@@ -226,8 +235,9 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
     let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
     let mut addresses = cloud.addresses(&vnic.value.id, Family::Ipv4).await?;
-    // The VNIC itself lists its IPv6 addresses; with one at most there is none beside its own.
-    if question.ipv6 || vnic.value.ipv6_addresses.len() > 1 {
+    // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
+    // made without, or has lost it, has others alone.
+    if question.ipv6 || vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address)) {
         addresses.extend(cloud.addresses(&vnic.value.id, Family::Ipv6).await?);
     }
     Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, addresses }) })

@@ -26,7 +26,7 @@ use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
 use super::memory::{Memory, Moments};
 use super::objects::Objects;
-use super::observed::{Machine, Observed, Question, Unread, read, told_vnics};
+use super::observed::{Machine, Observed, Question, Unread, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
 use super::step::Action;
 use super::sweep::Listings;
@@ -193,8 +193,10 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
         let told = told_vnics(objects);
+        let own = told_addresses(objects);
         let (mark, foreign) = (&self.mark, &memory.foreign);
-        let question = Question { instance, mark, subnets: &subnets, ipv6, present: &uids, told: &told, foreign };
+        let question =
+            Question { instance, mark, subnets: &subnets, ipv6, own: &own, present: &uids, told: &told, foreign };
         let observed = read(&self.cloud, &self.cache, question).await?;
         memory.unreadable = None;
         if let Some(compartment) = &observed.compartment {

@@ -3,6 +3,7 @@
 
 mod state;
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +100,13 @@ impl FakeCloud {
     /// Takes a VNIC away, as somebody else might.
     pub fn detach_behind(&self, attachment: &Ocid) {
         self.state().set(attachment, AttachmentState::Detached);
+    }
+
+    /// Somebody deletes an address, be it a VNIC's own.
+    pub fn delete_behind(&self, address: IpAddr) {
+        let mut state = self.state();
+        state.addresses.retain(|own| own.ip_address != address);
+        state.attachments.iter_mut().for_each(|(_, vnic)| vnic.ipv6_addresses.retain(|own| *own != address));
     }
 
     /// From now on a new attachment is missing from the first so many lists that it should be in.

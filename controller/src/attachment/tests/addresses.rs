@@ -6,7 +6,7 @@ use std::time::Duration;
 use oci::{CloudView, CreateAddress, RetryToken};
 use vcn::Family;
 
-use super::scene::Scene;
+use super::scene::{Scene, pods};
 use crate::work::Next;
 
 async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
@@ -291,4 +291,44 @@ async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one
         scene.settle().await;
         assert_eq!((beside(&scene, Family::Ipv4).await.len(), scene.count("BulkCreateAddresses")), (80, 2));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ipv6_address_that_is_all_a_vnic_has_is_released_and_not_its_own() {
+    // The VNIC was made before its subnet had a block, or somebody took its own address away.
+    for had_own in [false, true] {
+        let scene = Scene::with(4);
+        let id: vcn::Ocid = "ocid1.subnet.oc1.iad.late".parse().unwrap();
+        let late = pods("10.0.64.0/20", id.clone());
+        scene
+            .cloud
+            .add_subnet(oci::Subnet { ipv6_cidr_block: late.ipv6_cidr_block.filter(|_| had_own), ..late.clone() });
+        scene.wants("a");
+        scene.change("a", |object| object.spec.vnic.subnet_id = id.clone());
+        scene.settle().await;
+        scene.cloud.add_subnet(late);
+        scene.change("a", |object| object.spec.vnic.ipv6_count = 1);
+        scene.settle().await;
+        let vnic = scene.vnic().await;
+        if had_own {
+            scene.cloud.delete_behind(vnic.ipv6_addresses[0]);
+        }
+        assert_eq!(beside(&scene, Family::Ipv6).await.len(), 1);
+        scene.change("a", |object| object.spec.vnic.ipv6_count = 0);
+        scene.settle().await;
+        assert_eq!((scene.vnic().await.ipv6_addresses, scene.told("a")[1].as_str()), (Vec::new(), "True Ready"));
+        assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "had its own: {had_own}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_its_own_ipv6_address_alone_is_not_asked_for_others_at_each_look() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let listed = scene.count("ListAddresses");
+    for _ in 0..3 {
+        scene.look().await;
+    }
+    assert_eq!(scene.count("ListAddresses"), listed + 3, "IPv4 alone");
 }
