@@ -10,6 +10,9 @@ use crate::attachment::observed::{Machine, Observed, Seen};
 use crate::attachment::step::{Action, VnicVersion};
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
+/// What stays as it is stays with our tags, and counts as nobody's.
+const NOT_TO_BE_LEFT: &str = "the cloud does not show the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
+
 pub(super) fn plan(
     case: &Case<'_>,
     wanted: &Wanted<'_>,
@@ -19,10 +22,13 @@ pub(super) fn plan(
 ) -> Verdict {
     let orphan = case.object.spec.vnic.on_delete == OnDelete::Orphan;
     let state = match &observed.machine {
-        // A VNIC goes with its instance. And what is to stay as it is needs nothing of us.
-        Machine::NotSeen if case.stays_gone() || orphan => return let_go(case, plan),
+        // A VNIC goes with its instance.
+        Machine::NotSeen if case.stays_gone() => return let_go(case, plan),
         Machine::NotSeen => {
-            let verdict = super::not_seen(case, wanted);
+            let mut verdict = super::not_seen(case, wanted);
+            if orphan && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
+                NOT_TO_BE_LEFT.clone_into(&mut verdict.attached.message);
+            }
             // That is written first; the next look lets it go.
             plan.waits = verdict.attached.reason == Reason::NodeGone;
             return verdict;
@@ -52,11 +58,7 @@ pub(super) fn plan(
                 Said::new(Reason::Detaching, "it is left as it is, with a tag that says so")
             }
             // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
-            (AttachmentState::Attached, None) if orphan => {
-                let message = "the cloud does not show the VNIC that is to be left, so its tags stay on it; to leave it \
-                               with them, remove the finalizer";
-                Said::new(Reason::NotAuthorizedOrNotFound, message)
-            }
+            (AttachmentState::Attached, None) if orphan => Said::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT),
             (AttachmentState::Attached, _) => detach(case, (seen, state), slot, plan),
             (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
             _ if orphan => Said::new(Reason::Detaching, "it is left to others as soon as it is attached"),

@@ -69,6 +69,22 @@ async fn an_orphan_stays_as_it_is_without_our_tags() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_orphan_whose_instance_is_not_found_keeps_its_object_until_its_tags_are_off() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
+    scene.settle().await;
+    scene.delete("a");
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!((scene.exists("a"), scene.told("a")[0].as_str()), (true, "Unknown NotAuthorizedOrNotFound"));
+    assert!(scene.message("a").ends_with("to leave it with them, remove the finalizer"), "{}", scene.message("a"));
+    scene.settle().await;
+    let left = [(RELEASED_TAG.to_owned(), "uid-a".to_owned())];
+    assert_eq!((scene.exists("a"), scene.vnic().await.freeform_tags), (false, left.into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn that_the_instance_is_not_found_proves_nothing() {
     let mut scene = Scene::with(4);
     scene.wants("a");
