@@ -43,8 +43,12 @@ impl Mark {
     /// The tags of what is left to whoever wants it: the same without ours, and one that says so.
     #[must_use]
     pub fn released(tags: &FreeformTags, uid: &str) -> FreeformTags {
-        let users = tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(k, v)| (k.clone(), v.clone()));
-        users.chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
+        Self::others(tags).chain([(RELEASED_TAG.to_owned(), uid.to_owned())]).collect()
+    }
+
+    /// Those tags that are not ours: the user's, and whoever else's.
+    pub fn others(tags: &FreeformTags) -> impl Iterator<Item = (String, String)> {
+        tags.iter().filter(|(key, _)| !key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()))
     }
 
     /// Whether something with these tags was left to whoever wants it.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::AttachmentReason as Reason;
-use oci::{IpObject, UpdateVnic, Vnic};
+use oci::{FreeformTags, IpObject, UpdateVnic, Vnic};
 use vcn::Family;
 
 use super::{Case, Plan, Wanted, wish};
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::SeenVnic;
 use crate::attachment::step::{Action, NewAddress, VnicVersion};
+use crate::attachment::tidings;
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
 /// Fewer are asked for one by one: each has its own answer.
@@ -38,11 +39,11 @@ pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: 
     }
 }
 
-/// What of the VNIC itself is not as asked. Its tags are the spec's and ours, and no others: the whole VNIC is ours.
+/// What of the VNIC itself is not as asked.
 fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
     let template = &case.object.spec.vnic;
     let groups = |ids: &[vcn::Ocid]| ids.iter().cloned().collect::<BTreeSet<_>>();
-    let (name, tags) = (wish::display_name(case), wish::tags(case, mark));
+    let (name, tags) = (wish::display_name(case), tags(case, vnic, mark));
     let change = UpdateVnic {
         display_name: (vnic.display_name.as_ref() != Some(&name)).then_some(name),
         nsg_ids: (groups(&vnic.nsg_ids) != groups(&template.nsg_ids)).then(|| template.nsg_ids.clone()),
@@ -52,6 +53,16 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
         ..UpdateVnic::default()
     };
     (change != UpdateVnic::default()).then_some(change)
+}
+
+/// The tags that it should have: the spec's and ours. Others, a tenancy's own tools', stay once it was as asked: until then there may be
+/// some that left the spec.
+fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
+    let own = wish::tags(case, mark);
+    if !tidings::is_settled(case.object, case.object.status.as_ref()) {
+        return own;
+    }
+    Mark::others(&vnic.freeform_tags).chain(own).collect()
 }
 
 /// Gives it what it lacks of a family, releases what it has too many. Addresses that somebody else gave it are not counted

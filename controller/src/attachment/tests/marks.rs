@@ -16,6 +16,35 @@ async fn tag(scene: &Scene, tags: FreeformTags) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn others_tags_are_left_on_a_vnic_that_is_in_order() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.freeform_tags = [("team".to_owned(), "x".to_owned())].into());
+    scene.settle().await;
+    let own = scene.vnic().await.freeform_tags;
+    let with = |mut tags: FreeformTags, key: &str| {
+        tags.insert(key.to_owned(), "1".to_owned());
+        tags
+    };
+    let billed = with(own.clone(), "cost-center");
+    tag(&scene, billed.clone()).await;
+    for _ in 0..3 {
+        scene.settle().await;
+    }
+    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed.clone(), 1), "theirs alone");
+    // One of ours is put back beside them.
+    tag(&scene, with(FreeformTags::new(), "cost-center")).await;
+    scene.settle().await;
+    assert_eq!(scene.vnic().await.freeform_tags, billed);
+    // Of what is asked for anew, none is left that was asked for before: whose is whose, nobody knows then.
+    scene.change("a", |object| object.spec.vnic.freeform_tags.clear());
+    scene.cloud.fail_next("UpdateVnic", (503, "ServiceUnavailable"), false);
+    scene.look().await;
+    scene.settle().await;
+    assert_eq!(scene.vnic().await.freeform_tags, Mark::new(CLUSTER).tags("uid-a", "a", &FreeformTags::new()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn tags_that_somebody_took_off_are_put_back() {
     let mut scene = Scene::with(4);
     scene.wants("a");
@@ -178,4 +207,28 @@ async fn the_primary_vnic_is_nobodys_whatever_tags_it_has() {
         assert_eq!(scene.cloud.vnic(&primary).await.unwrap().value.freeform_tags, tags, "left as it is");
         assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_others_vnics_those_are_known_that_are_listed() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    for number in 0..5 {
+        let others = oci::AttachVnic {
+            instance_id: instance(1),
+            create_vnic_details: oci::CreateVnic { subnet_id: Some(subnet()), ..oci::CreateVnic::default() },
+            display_name: None,
+            nic_index: None,
+        };
+        let token = oci::RetryToken::derive(&[&number.to_string()]);
+        let made = oci::Cloud::attach_vnic(&scene.cloud, &others, &token).await.unwrap().value.id;
+        scene.cloud.settle();
+        scene.look().await;
+        scene.cloud.detach_behind(&made);
+        scene.cloud.hide(&made, 1000);
+        scene.look().await;
+    }
+    let memories = scene.worker.memories.lock().unwrap();
+    assert_eq!(memories[&instance(1)].foreign.len(), 1, "the primary one");
 }
