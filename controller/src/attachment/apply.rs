@@ -56,10 +56,11 @@ impl Outcome {
         self.done.iter().any(|step| step.action.comes_later())
     }
 
-    /// Whether looking again at once may lead further: something was done for good, or what was known was old.
+    /// Whether looking again at once may lead further: something was done for good, or what was known of the cloud was old. An object
+    /// that is another than was known comes by the watch.
     #[must_use]
     pub fn leads_on(&self) -> bool {
-        let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(_)));
+        let only_old = self.failed.values().all(|failure| matches!(failure, Failure::Old(Some(_))));
         !self.waits() && only_old && !(self.done.is_empty() && self.failed.is_empty() && self.gone.is_empty())
     }
 }

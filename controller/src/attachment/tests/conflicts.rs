@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::scene::Scene;
+use super::scene::{Refusals, Scene};
 use crate::work::Next;
 
 /// One whose next so many calls of an operation are refused.
@@ -58,6 +58,18 @@ async fn a_conflict_that_stays_is_told() {
             assert!(scene.count(operation) - asked <= most, "{case}: {} times", scene.count(operation) - asked);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_another_than_was_known_is_waited_for_and_not_tried_again_as_it_was() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    *scene.objects.refuse.lock().unwrap() = Some(Refusals { after: 0, times: 10, code: 409 });
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!((scene.count("GetInstance"), scene.calls()), (1, Vec::new()));
+    *scene.objects.refuse.lock().unwrap() = None;
+    scene.settle().await;
+    assert_eq!(scene.told("a")[1], "True Ready");
 }
 
 #[tokio::test(start_paused = true)]
