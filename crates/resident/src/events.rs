@@ -89,7 +89,8 @@ pub async fn write(client: Client, reporter: &Reporter, news: &News) -> Result<(
 fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
     let name = news.regarding.name.clone().unwrap_or_default();
     // As every recorder names them: unique by the nanosecond. Object names have room for it up to 236 bytes.
-    let name = format!("{}.{:x}", cut(&name, 236), now.as_nanosecond());
+    // What is cut off may leave a dot or a dash at the end, which no name has before a dot.
+    let name = format!("{}.{:x}", cut(&name, 236).trim_end_matches(['.', '-']), now.as_nanosecond());
     Event {
         metadata: ObjectMeta { name: Some(name), namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
         action: Some(news.action.to_owned()),
@@ -147,6 +148,20 @@ mod tests {
             "type": "Warning"
         });
         assert_eq!(serde_json::to_value(written).unwrap(), expected);
+    }
+
+    #[test]
+    fn whatever_an_object_is_called_the_event_has_a_name_that_is_one() {
+        let reporter = Reporter { controller: "a.b/c", instance: "c-0".to_owned() };
+        for end in ["..", ".-", "--", "a.", "a-", "aa"] {
+            let name = Some(format!("{}{}{end}yz", "l".repeat(100), ".m".repeat(67)));
+            let regarding = ObjectReference { name, ..ObjectReference::default() };
+            let (level, note) = (Level::Normal, String::new());
+            let news = News { regarding, level, reason: "Ready", action: "Attach", note };
+            let name = event(&news, &reporter, Timestamp::from_second(1_800_000_000).unwrap()).metadata.name.unwrap();
+            let is_label = |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-');
+            assert!(name.len() <= 253 && name.split('.').all(is_label), "{name}");
+        }
     }
 
     #[test]
