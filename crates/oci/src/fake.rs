@@ -138,7 +138,7 @@ impl FakeCloud {
         self.state().late.insert(operation, pause);
     }
 
-    /// How a request to attach is refused from now on that bears the token of another one.
+    /// How a request to attach is refused from now on that bears the token of another one; else it is as the emulated API does.
     pub fn refuse_other_wishes(&self, (status, code, message): (u16, &str, &str)) {
         let (code, message) = (code.to_owned(), message.to_owned());
         self.state().other_wish = Some(Refusal { status, code, message, retry_after: None });
@@ -232,6 +232,11 @@ impl FakeCloud {
     }
 }
 
+fn another_wish() -> Refusal {
+    let message = "the retry token was used with another body".to_owned();
+    Refusal { status: 400, code: "InvalidParameter".to_owned(), message, retry_after: None }
+}
+
 fn come(state: &mut State) -> Result<(), Refusal> {
     let count = state.coming.len().min(state.bulk_pace.unwrap_or(usize::MAX));
     let items: Vec<_> = state.coming.drain(..count).collect();
@@ -278,9 +283,8 @@ impl CloudView for FakeCloud {
 impl Cloud for FakeCloud {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
         self.call("AttachVnic", &wish.instance_id, |state| {
-            let is_another = state.wishes.get(token).is_some_and(|first| first != wish);
-            if let Some(refusal) = state.other_wish.clone().filter(|_| is_another) {
-                return Err(refusal);
+            if state.wishes.get(token).is_some_and(|first| first != wish) {
+                return Err(state.other_wish.clone().unwrap_or_else(another_wish));
             }
             let made = state.attach(wish, token)?;
             state.wishes.insert(token.clone(), wish.clone());

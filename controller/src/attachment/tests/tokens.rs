@@ -145,3 +145,20 @@ async fn nor_is_a_vnic_missing_for_the_time_that_a_list_took() {
     scene.look().await;
     assert_eq!((scene.count("AttachVnic"), scene.cloud.attachments().len()), (1, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_changed_between_two_detachments_is_attached_again_whatever_records_are_left() {
+    let scene = Scene::with(6);
+    scene.wants("a");
+    scene.settle().await;
+    let first = scene.live()[0].id.clone();
+    scene.cloud.detach_behind(&first);
+    scene.settle().await;
+    // The first record is kept for an hour, the tokens for a day.
+    scene.cloud.hide(&first, u32::MAX);
+    change_tags(&scene);
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    ready_within(&scene, Duration::from_secs(60), "one record").await;
+    assert_eq!(scene.cloud.attachments().len(), 4, "the primary one and three");
+}
