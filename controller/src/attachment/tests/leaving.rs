@@ -38,6 +38,26 @@ async fn what_is_still_being_attached_is_detached_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_detached_from_an_instance_that_is_neither_running_nor_stopped() {
+    use InstanceState::{CreatingImage, Moving, Provisioning, Running, Starting, Stopped, Stopping};
+    for (state, detached) in
+        [(Starting, 0), (Stopping, 0), (Moving, 0), (Provisioning, 0), (CreatingImage, 0), (Running, 1), (Stopped, 1)]
+    {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        scene.settle().await;
+        scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = state);
+        scene.delete("a");
+        assert!(matches!(scene.look().await, Next::Soon(_)), "{state:?}");
+        let told = if detached == 0 { "False InstanceBusy" } else { "False Detaching" };
+        assert_eq!((scene.count("DetachVnic"), scene.told("a")[0].as_str()), (detached, told), "{state:?}");
+        scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Running);
+        scene.settle().await;
+        assert_eq!((scene.exists("a"), scene.live().len()), (false, 0), "{state:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_never_listed_must_be_missing_for_a_while() {
     let scene = Scene::with(4);
     scene.wants("a");
