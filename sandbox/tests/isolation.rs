@@ -98,7 +98,7 @@ fn no_root_is_needed() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The build folder may be closed to others.
     let program = folder.path().join("oke-sandbox");
-    fs::copy(env!("CARGO_BIN_EXE_oke-sandbox"), &program).unwrap();
+    sandbox::copy_program(Path::new(env!("CARGO_BIN_EXE_oke-sandbox")), &program).unwrap();
     let mut command = Command::new(&program);
     if user_exists(NOBODY) {
         command.uid(NOBODY).gid(NOBODY);

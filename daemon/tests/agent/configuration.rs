@@ -1,7 +1,7 @@
 //! The configuration: checked whole at the start, taken over while the agent runs, the last good one kept.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 
 use netlink::nft;
 use oke_node_agent::args::DEFAULT_CONFIG;
@@ -194,9 +194,7 @@ fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
     let agent = configured(&node, "POD_MTU=1500\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     assert!(conflist().contains("\"mtu\": 1500"), "{}", conflist());
-    fs::write(node.path("bin/bandwidth"), fs::read(node.path("source/vcn-native")).unwrap()).unwrap();
-    let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(node.path("bin/bandwidth"), executable).unwrap();
+    sandbox::copy_program(&node.path("source/vcn-native"), &node.path("bin/bandwidth")).unwrap();
     // Until the installer has nothing more to do: what it said then is what would be repeated.
     let looked = || node.run(&["plan"]).1.contains("Nothing would be changed");
     wait_for("all to be in order", looked, || node.run(&["plan"]).1);

@@ -112,7 +112,8 @@ fn binaries_are_neither_read_nor_run_while_no_file_changes_and_what_it_writes_it
     let plugin = node.path("source/vcn-native");
     let runs = node.path("run/runs");
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}"#;
-    fs::write(&plugin, format!("#!/bin/sh\necho run >> /run/vcn-native/runs\necho '{answer}'\n")).unwrap();
+    let script = format!("#!/bin/sh\necho run >> /run/vcn-native/runs\necho '{answer}'\n");
+    sandbox::write_program(&plugin, script.as_bytes()).unwrap();
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);
     node.wait_ready(&mut agent);
     let passed = |more: u32| {

@@ -2,7 +2,6 @@
 //! stays what it is.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use vcn::{CONFLIST_FILE, Family};
 
@@ -11,10 +10,7 @@ use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
 fn portmap(node: &Node, script: &str) {
-    let new = node.path("bin/new");
-    fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).unwrap();
-    fs::rename(new, node.path("bin/portmap")).unwrap();
+    sandbox::write_program(&node.path("bin/portmap"), format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
 }
 
 /// It says that it was asked, and waits for what nobody writes.

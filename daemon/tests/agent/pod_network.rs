@@ -1,7 +1,6 @@
 //! Whose the pod network is, and what waits for what.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
@@ -213,8 +212,8 @@ fn a_plugin_that_does_not_answer_at_first_is_told_and_is_in_the_chain_as_soon_as
     // On a node that boots it is slow; what it answers then is as good as nothing.
     let answer = r#"{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0"]}"#;
     let busy = "[ -e /run/vcn-native/busy ] && exit 1";
-    fs::write(node.path("bin/portmap"), format!("#!/bin/sh\n{busy}\necho '{answer}'\n")).unwrap();
-    fs::set_permissions(node.path("bin/portmap"), PermissionsExt::from_mode(0o755)).unwrap();
+    let portmap = format!("#!/bin/sh\n{busy}\necho '{answer}'\n");
+    sandbox::write_program(&node.path("bin/portmap"), portmap.as_bytes()).unwrap();
     fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/busy"), "").unwrap();
     let mut agent = node.agent(&["--resync-seconds", "600"]);

@@ -1,6 +1,5 @@
 //! Plugins that count how often they are asked, that hang, and that become others.
 
-use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
 
 use tempfile::TempDir;
@@ -26,10 +25,7 @@ impl Plugins {
     /// A plugin that notes that it was asked.
     fn write(&self, name: &str, script: &str) -> PathBuf {
         let path = self.directory.path().join(name);
-        let new = self.directory.path().join("new");
-        fs::write(&new, format!("#!/bin/sh\necho >>$0.asked\n{script}\n")).unwrap();
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::rename(new, &path).unwrap();
+        sandbox::write_program(&path, format!("#!/bin/sh\necho >>$0.asked\n{script}\n").as_bytes()).unwrap();
         path
     }
 

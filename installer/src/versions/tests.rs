@@ -11,9 +11,12 @@ use super::*;
 fn plugin(script: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("plugin");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write(&path, script);
     (directory, path)
+}
+
+fn write(path: &Path, script: &str) {
+    sandbox::write_program(path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
 }
 
 fn refusal(script: &str, deadline: Duration) -> String {
@@ -44,8 +47,7 @@ fn a_plugin_that_cannot_be_started_refuses() {
     let (_directory, path) = plugin("exit 0");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
-    fs::write(&path, "#!/nowhere/interpreter\n").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    sandbox::write_program(&path, b"#!/nowhere/interpreter\n").unwrap();
     assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
 }
 
@@ -99,7 +101,7 @@ fn what_a_hanging_plugin_started_is_killed_too() {
     // The pipe has a writer as long as any of them lives.
     let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::write(&path, format!("#!/bin/sh\nsleep 1000 >{} &\nwait\n", pipe.display())).unwrap();
+    write(&path, &format!("sleep 1000 >{} &\nwait", pipe.display()));
     let fifo = pipe.clone();
     let reader = thread::spawn(move || fs::read(pipe));
     assert!(matches!(ask_within(&path, Duration::from_secs(2)), Answer::Refused(_)));
@@ -118,8 +120,7 @@ fn what_a_plugin_left_behind_is_killed_whether_it_answered_or_not() {
     let answer = r#"echo '{"supportedVersions":["1.0.0"]}'"#;
     for (how, answers) in [(">/dev/null", true), ("", false)] {
         let left = path.with_extension("left");
-        let script = format!("#!/bin/sh\nsleep 1000 {how} &\necho $! >{}\n{answer}\n", left.display());
-        fs::write(&path, script).unwrap();
+        write(&path, &format!("sleep 1000 {how} &\necho $! >{}\n{answer}", left.display()));
         let deadline = Duration::from_secs(if answers { 60 } else { 2 });
         assert_eq!(matches!(ask_within(&path, deadline), Answer::Speaks(_)), answers);
         let process = PathBuf::from("/proc").join(fs::read_to_string(&left).unwrap().trim()).join("cmdline");

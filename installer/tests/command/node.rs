@@ -64,8 +64,7 @@ impl Node {
     }
 
     pub(crate) fn executable(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+        sandbox::write_program(&self.path(name), text.as_bytes()).unwrap();
     }
 
     /// What the node agent's manifest gives the agent, which the installer is part of, with the patch for a takeover.

@@ -1,6 +1,6 @@
 //! Host ports, by the reference portmap chained behind ours.
 
-use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use sandbox::Runtime;
@@ -15,7 +15,8 @@ fn a_host_port_answers_where_it_was_asked() {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
     // From the distribution's package; the agent chains it where it is.
-    node.run(|| fs::copy("/usr/lib/cni/portmap", "/opt/cni/bin/portmap")).unwrap().unwrap();
+    let copy = || sandbox::copy_program(Path::new("/usr/lib/cni/portmap"), Path::new("/opt/cni/bin/portmap"));
+    node.run(copy).unwrap().unwrap();
     world.start_agent(&node);
     let mappings = |port: u16| json!([{ "hostPort": port, "containerPort": PORT, "protocol": "tcp" }]);
     let runtime = |port| Runtime::of(&node).unwrap().with_capability("portMappings", mappings(port));

@@ -1,0 +1,95 @@
+//! Programs that a test makes and starts at once. The kernel starts none that anybody has open for writing (ETXTBSY), and
+//! what a process forks has everything open that it had, until it becomes another program: in a process that starts
+//! programs on many threads, a file that one of them has just written and closed may still be open. So another process
+//! writes them, which forks nothing meanwhile.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::error::{During, Result};
+
+/// Whoever looks sees the old file or the new one, never half of it.
+const SCRIPT: &str = r#"cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
+
+/// Writes a program that everybody may start, or replaces it.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
+    written(path, Stdio::piped(), content).during(|| format!("write the program {}", path.display()))
+}
+
+/// Makes a copy of one that everybody may start, or replaces it.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
+    let copied = File::open(from).and_then(|file| written(to, file.into(), b""));
+    copied.during(|| format!("copy the program {} to {}", from.display(), to.display()))
+}
+
+fn written(path: &Path, input: Stdio, content: &[u8]) -> io::Result<()> {
+    let mut writer = Command::new("/bin/sh").args(["-c", SCRIPT]).arg(path).stdin(input).spawn()?;
+    let sent = writer.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(content));
+    let status = writer.wait()?;
+    sent?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("its writer ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// Says what a program is, if it can be started.
+    fn said(path: &Path) -> io::Result<String> {
+        let output = Command::new(path).output()?;
+        Ok(String::from_utf8(output.stdout).unwrap())
+    }
+
+    #[test]
+    fn what_was_written_or_copied_is_the_program_that_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("it's $1"), folder.path().join("copy"));
+        for text in ["one", "another"] {
+            write_program(&path, format!("#!/bin/sh\necho {text}\n").as_bytes()).unwrap();
+            copy_program(&path, &copy).unwrap();
+            for program in [&path, &copy] {
+                assert_eq!(said(program).unwrap(), format!("{text}\n"));
+                assert_eq!(fs::metadata(program).unwrap().permissions().mode() & 0o7777, 0o755);
+            }
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        assert!(write_program(&folder.path().join("none/program"), b"").is_err());
+        assert!(copy_program(&folder.path().join("none"), &copy).is_err());
+    }
+
+    /// Of files that this process writes itself, some do not start.
+    #[test]
+    fn it_starts_at_once_whatever_other_threads_fork_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !ended.load(Ordering::Relaxed) {
+                        Command::new("/bin/true").status().unwrap();
+                    }
+                });
+            }
+            for round in 0..50 {
+                write_program(&path, format!("#!/bin/sh\necho {round}\n").as_bytes()).unwrap();
+                let said = said(&path);
+                ended.store(round == 49 || said.is_err(), Ordering::Relaxed);
+                assert_eq!(said.unwrap(), format!("{round}\n"));
+            }
+        });
+    }
+}
