@@ -9,7 +9,7 @@ use sandbox::{BOOT_DISK_V4, DropReason};
 use vcn::{Family, MARK_MASK};
 
 use crate::kube_proxy::{CLUSTER, LOCAL, Mode};
-use crate::world::{Connection, World, serve, wait_for};
+use crate::world::{Connection, PATIENCE, World, serve, wait_for};
 
 /// Others' bits of packet and connection marks: everything that is not ours, half of it set.
 const FOREIGN: u32 = 0x5a5a_a5a5 & !MARK_MASK & !0xe000;
@@ -86,10 +86,10 @@ fn a_firewall_that_checks_the_way_back_lets_node_ports_pass() {
 struct Disk(BufReader<TcpStream>);
 
 impl Disk {
-    fn open() -> std::io::Result<Self> {
+    fn open(patience: Duration) -> std::io::Result<Self> {
         let target = SocketAddr::from((BOOT_DISK_V4, 3260));
-        let stream = TcpStream::connect_timeout(&target, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let stream = TcpStream::connect_timeout(&target, patience)?;
+        stream.set_read_timeout(Some(patience))?;
         Ok(Self(BufReader::new(stream)))
     }
 
@@ -104,7 +104,7 @@ impl Disk {
 fn the_boot_disk_of_the_host_is_undisturbed_and_out_of_reach_for_pods() {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
-    let mut disk = world.works("the boot disk", node.run(Disk::open).unwrap());
+    let mut disk = world.works("the boot disk", node.run(|| Disk::open(PATIENCE)).unwrap());
     assert!(disk.works(), "before the agent");
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let during = std::thread::spawn(move || {
@@ -121,9 +121,10 @@ fn the_boot_disk_of_the_host_is_undisturbed_and_out_of_reach_for_pods() {
     stop.send(()).unwrap();
     let (mut disk, reads) = during.join().unwrap();
     assert!(reads > 10 && disk.works(), "{reads} reads while the agent started");
-    let mut new = world.works("a new connection", node.run(Disk::open).unwrap());
+    let mut new = world.works("a new connection", node.run(|| Disk::open(PATIENCE)).unwrap());
     for server in [&one, &two] {
-        assert!(server.pod.run(Disk::open).unwrap().is_err(), "{}", server.label);
+        let outcome = server.pod.run(|| Disk::open(Duration::from_secs(1))).unwrap();
+        assert!(outcome.is_err(), "{}", server.label);
         server.pod.resolve("client.vcn.oraclevcn.com").or_else(|_| server.pod.ask_time()).unwrap();
     }
     // Dropped by us, not by the fabric: nothing of it was sent by a secondary VNIC, nor as the node's.

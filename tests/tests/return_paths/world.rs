@@ -17,7 +17,7 @@ use vcn::{Family, MachineKind, PerFamily};
 pub(crate) const PORT: u16 = 8080;
 
 /// Far beyond what anything here takes; a guest without a CPU of its own is slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long an answer may take before there is none. Longer than the kernel's first repetition of a SYN (1 s).
 const ANSWER: Duration = Duration::from_secs(10);
 
