@@ -166,7 +166,10 @@ async fn a_deadline_is_kept_and_the_outcome_is_unknown() {
 #[tokio::test]
 async fn nobody_there_is_told_as_not_sent() {
     let weather = Weather::calm();
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Bound, and so nobody else's meanwhile; but nobody listens.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = bound.local_addr().unwrap();
     let folder = TempDir::new().unwrap();
     let config = weather.api.write_user(folder.path()).unwrap();
     let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());

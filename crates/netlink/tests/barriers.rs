@@ -12,6 +12,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 fn run(netns: &Netns, command: &str) {
+    // All legacy programs of a machine share a lock, and without -w they fail where somebody has it.
+    let command = &command.replace("tables-legacy ", "tables-legacy -w 60 ");
     let output = netns.run(|| Command::new("sh").args(["-c", command]).output()).unwrap().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }

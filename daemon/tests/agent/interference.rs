@@ -187,7 +187,7 @@ fn a_firewall_of_iptables_legacy_is_told_and_what_it_says_helps() {
     let agent = running(&node);
     let pod = Pod::add(&node, "a");
     pod.wait_connected();
-    sh(&node, "iptables-legacy -P FORWARD DROP");
+    sh(&node, "iptables-legacy -w 60 -P FORWARD DROP");
     let said = wait_told(&node, &agent, "ForwardingRejected", 1);
     assert!(!pod.is_connected());
     let help = "iptables-legacy -I FORWARD -i vcn+ -j ACCEPT and iptables-legacy -I FORWARD -o vcn+ -j ACCEPT";

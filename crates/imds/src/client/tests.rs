@@ -125,9 +125,10 @@ async fn a_huge_reply_is_cut_off() {
 
 #[tokio::test]
 async fn nobody_listening_is_transient() {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let base_url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Bound, and so nobody else's meanwhile; but nobody listens.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base_url = format!("http://{}", bound.local_addr().unwrap());
     let error = Imds::new(&base_url, patient()).unwrap().vnics().await.unwrap_err();
     assert!(error.is_transient());
     assert!(matches!(error, Error::Request { attempts: 5, source: Failure::Connection(_), .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! The state files: parallel writers, reboots, damage, full and read-only disks, killed writers.
+//! The state files: parallel writers, reboots, damage, full and read-only disks.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,7 +8,6 @@
 
 mod damage;
 mod disk;
-mod killed;
 mod lost;
 mod node;
 mod together;

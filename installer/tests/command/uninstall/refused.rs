@@ -52,7 +52,8 @@ fn while_the_agent_runs_it_is_refused() {
         assert!(code == 75 && text.contains("the node agent runs and would put everything back"), "{text}");
         assert_eq!(node.snapshot(), before);
     }
-    drop(agent);
+    // Closed alone, what other tests have just forked might still hold it.
+    agent.unlock().unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
 }
 
@@ -65,7 +66,7 @@ fn while_another_installer_is_at_work_it_is_refused() {
     let (code, text) = node.uninstall(&Host::new(), &["--force"]);
     assert!(code == 75 && text.contains("another installer is at work"), "{text}");
     assert_eq!((node.snapshot(), node.entries("run")), (before, vec![]));
-    drop(other);
+    other.unlock().unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
 }
 

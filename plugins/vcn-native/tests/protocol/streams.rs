@@ -2,8 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::call::{Answer, Machine, VERBS, ended, fed};
 use crate::node::{Families, Node, Pod};
@@ -89,6 +92,8 @@ fn no_input_makes_the_plugin_use_more_than_its_memory() {
 fn broken_stdouts() -> [(&'static str, Stdio); 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
+    // What other tests have just forked may still hold the reader.
+    poll(&mut [PollFd::new(writer.as_fd(), PollFlags::empty())], PollTimeout::NONE).unwrap();
     let full = File::options().write(true).open("/dev/full").unwrap();
     [("full", full.into()), ("hung up", writer.into())]
 }
@@ -121,7 +126,7 @@ fn an_add_whose_answer_is_lost_fails_and_del_takes_it_back() {
     let node = Node::new(Families::V4);
     let before = node.snapshot();
     let pod = Pod::new("a");
-    let netns = std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(&pod.netns));
+    let netns = std::os::fd::AsRawFd::as_raw_fd(&pod.netns.as_fd());
     let conf = node.state.path().join("conf");
     std::fs::write(&conf, node.conf("1.0.0").to_string()).unwrap();
     let script = format!(
