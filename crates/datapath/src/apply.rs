@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use netlink::{Address, LinkChange, Neighbour, NewLink, Peer, Result, Route, Rule};
-use vcn::PROTOCOL;
+use vcn::{IfName, PROTOCOL};
 
 use crate::{
     AddressSpec, Change, Error, Failure, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec,
@@ -76,8 +76,10 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
         LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
         LinkKind::Veth(peer) => {
             add_pair(link, peer, places)?;
-            // What the kernel gives no end at birth, and the peer of a pair not.
-            return change_link(place, &LinkSpec { mac: None, mtu: None, ..link.clone() }, places);
+            // What the kernel gives no end at birth, and the peer of a pair not. A hardened host forwards nothing from new links.
+            let mut changes = changes(&LinkSpec { mac: None, mtu: None, ..link.clone() });
+            changes.push(LinkChange::ForwardIpv4);
+            return change(place, &link.name, &changes, places);
         }
         LinkKind::Vlan { parent, tag } => {
             let parent = places.host.index_of(parent)?;
@@ -109,12 +111,20 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
 }
 
 fn change_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
+    change(place, &link.name, &changes(link), places)
+}
+
+fn changes(link: &LinkSpec) -> Vec<LinkChange<'static>> {
     let mut changes = Vec::with_capacity(4);
     changes.extend(link.mac.map(LinkChange::Mac));
     changes.extend(link.mtu.map(LinkChange::Mtu));
     changes.extend(link.alias.clone().map(LinkChange::Alias));
     changes.push(if link.up { LinkChange::Up } else { LinkChange::Down });
-    places.socket(place).map_or(Ok(()), |socket| socket.change_link_named(&link.name, &changes))
+    changes
+}
+
+fn change(place: Place, link: &IfName, changes: &[LinkChange<'_>], places: &mut Places) -> Result<()> {
+    places.socket(place).map_or(Ok(()), |socket| socket.change_link_named(link, changes))
 }
 
 fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {

@@ -32,6 +32,8 @@ pub enum LinkChange<'a> {
     /// Move it into a namespace. With [`LinkChange::Rename`] in the same request it arrives under the new name, so a
     /// name that is taken there does not stop the move. It arrives lowered and without addresses.
     Netns(&'a Netns),
+    /// Forward IPv4 that comes in by it. New links are given what the host says of them (`net/ipv4/conf/default/forwarding`).
+    ForwardIpv4,
     /// Make it a port of this bridge, bond or VRF; `None` takes it out.
     Master(Option<u32>),
 }
@@ -59,6 +61,21 @@ impl Socket {
     }
 }
 
+/// IFLA_AF_SPEC's content: of AF_INET, of IFLA_INET_CONF, IPV4_DEVCONF_FORWARDING is 1 (linux/if_link.h, linux/ip.h). The kernel
+/// reads a list of settings to change, and netlink-packet-route writes what the kernel answers, the array of all.
+fn forward_ipv4() -> Vec<u8> {
+    const AF_INET: u16 = 2;
+    const IFLA_INET_CONF: u16 = 1;
+    const IPV4_DEVCONF_FORWARDING: u16 = 1;
+    let mut content = Vec::with_capacity(16);
+    for (length, kind) in [(16_u16, AF_INET), (12, IFLA_INET_CONF), (8, IPV4_DEVCONF_FORWARDING)] {
+        content.extend(length.to_ne_bytes());
+        content.extend(kind.to_ne_bytes());
+    }
+    content.extend(1_u32.to_ne_bytes());
+    content
+}
+
 fn message_of(changes: &[LinkChange<'_>]) -> LinkMessage {
     let mut message = LinkMessage::default();
     for change in changes {
@@ -74,6 +91,7 @@ fn message_of(changes: &[LinkChange<'_>]) -> LinkMessage {
             LinkChange::Alias(text) => LinkAttribute::IfAlias(text.clone()),
             LinkChange::Group(group) => LinkAttribute::Group(*group),
             LinkChange::Netns(netns) => LinkAttribute::NetNsFd(netns.as_fd().as_raw_fd()),
+            LinkChange::ForwardIpv4 => LinkAttribute::AfSpecUnknown(forward_ipv4()),
             LinkChange::Master(index) => LinkAttribute::Controller(index.unwrap_or(0)),
         };
         message.attributes.push(attribute);

@@ -59,6 +59,19 @@ fn ipv6_works_where_the_namespace_has_it_switched_off() {
 }
 
 #[test]
+fn a_pod_goes_out_where_the_host_lets_no_new_link_forward() {
+    let node = Node::new(Families::V4);
+    // What a hardening drop-in does to a node that is at work.
+    let off = || netlink::Sysctls::default().write(&["net", "ipv4", "conf", "default", "forwarding"], "0");
+    node.host.run(off).unwrap().unwrap();
+    let pod = Pod::new("a");
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
+    assert!(pod.reaches("10.0.0.1"));
+    assert_success(&node.cni("CHECK", &pod, &conf));
+}
+
+#[test]
 fn the_result_is_shaped_for_each_version() {
     for (version, has_version_field, has_mtu) in
         [("0.3.1", true, false), ("0.4.0", true, false), ("1.0.0", false, false), ("1.1.0", false, true)]
