@@ -129,7 +129,7 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         "id": "ocid1.instance.oc1.iad.node",
         "shape": "VM.Standard.E5.Flex",
         "canonicalRegionName": "us-ashburn-1",
-        "metadata": {"oke-native-pod-networking": "true"},
+        "metadata": {"oke-native-pod-networking": "true", "user_data": "c2VjcmV0"},
     });
     let body = match request.split(' ').nth(1) {
         Some("/opc/v2/instance/") => instance,

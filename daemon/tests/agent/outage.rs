@@ -1,7 +1,7 @@
 //! What happens while a source does not answer.
 
 use netlink::{LinkChange, Socket};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::aftercare::dual_stack_node;
 use crate::metadata::{Fault, vnic};
@@ -118,6 +118,10 @@ fn an_agent_that_starts_during_an_outage_repairs_what_the_one_before_kept_up_and
         assert_eq!(node.conditions(), ["MetadataUnavailable"], "{}", agent.log());
         let message = node.get("/readyz").1;
         assert!(message.contains("the last good answers are used, of this age: instance "), "{message}");
+        // Whoever reads our files need not know what others put into the instance's metadata.
+        change_copy(&node, |copy| {
+            assert_eq!(copy["instance"]["metadata"], json!({"oke-native-pod-networking": "true"}));
+        });
         pod.wait_connected();
         Pod::add(&node, "b").wait_connected();
         node.metadata.set_fault(Fault::None);
