@@ -14,7 +14,8 @@ use crate::place::{NewFile, place, place_unless};
 use crate::plan::{BINARY_MODE, Leaving, Purpose, Replaced, Writing};
 use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
-use crate::{Conflist, Digest, Error, Report, Step, directory};
+use crate::report::chain;
+use crate::{Conflist, Digest, Error, Note, Report, Step, directory};
 
 /// Whoever takes the steps.
 pub(crate) struct Applier<'a> {
@@ -47,6 +48,10 @@ impl Applier<'_> {
                     report.steps.push(step);
                 }
                 Err(error) => {
+                    if let Step::TakeOut(leaving) = &step {
+                        let (first, reason) = (leaving.first, chain(&error));
+                        report.notes.push(Note::LeftBehind { another: true, first, reason });
+                    }
                     complete &= matches!(step, Step::RemoveStale(_) | Step::WriteConflist(_));
                     report.failures.push(error);
                 }

@@ -12,6 +12,8 @@ impl Plan {
     /// It goes where another network is meant for sure, no pod lives by ours, and pods have one without it or shall have none.
     pub(super) fn leftover(&mut self, leftover: &Leftover, observed: &Observed, decision: &Decision) {
         let Leftover { path, target, found, stays } = leftover;
+        let before = observed.conf_files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
+        let first = !before.into_iter().any(|file| matches!(file.contents, Contents::Plugins(_)));
         let none_is_meant = decision.decided_by == Signal::Setting;
         let reason = if !decision.another {
             "nothing says for sure that the pod network is another".to_owned()
@@ -23,11 +25,9 @@ impl Plan {
                 .to_owned()
         } else {
             let (path, target, found) = (path.clone(), target.clone(), found.clone());
-            let leaving = Leaving { path, target, found, decided_by: decision.decided_by };
+            let leaving = Leaving { path, target, found, first, decided_by: decision.decided_by };
             return self.steps.push(Step::TakeOut(Box::new(leaving)));
         };
-        let before = observed.conf_files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
-        let first = !before.into_iter().any(|file| matches!(file.contents, Contents::Plugins(_)));
         self.notes.push(Note::LeftBehind { another: decision.another, first, reason });
     }
 }
@@ -74,7 +74,8 @@ mod tests {
             (steps, notes) if notes.is_empty() => {
                 let decided_by = decision.decided_by;
                 let path = "/net.d/05-vcn-native.conflist";
-                let leaving = Leaving { path: path.into(), target: path.into(), found: b"{}".into(), decided_by };
+                let (path, target) = (path.into(), path.into());
+                let leaving = Leaving { path, target, found: b"{}".into(), first: true, decided_by };
                 assert_eq!(steps, [Step::TakeOut(Box::new(leaving))]);
                 Ok(())
             }

@@ -87,6 +87,8 @@ pub struct Leaving {
     pub target: PathBuf,
     /// What it held when it was looked at; it goes only if it still does.
     pub found: Vec<u8>,
+    /// Whether the runtime takes it before all others.
+    pub first: bool,
     /// What decided that the pod network is another.
     pub decided_by: Signal,
 }

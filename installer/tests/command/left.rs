@@ -66,6 +66,20 @@ fn where_the_setting_says_none_nothing_is_waited_for_and_what_was_there_before_u
     assert_eq!(said(&node, &["--pod-network", "none"]).0, None, "that is not ours");
 }
 
+/// What was somebody's with an owner of his own, say, is not the agent's to give.
+#[test]
+fn where_it_cannot_be_taken_away_it_is_said_that_it_is_left() {
+    let node = Node::new();
+    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
+    let copy = node.path("lib/before").join(&node.entries("lib/before")[0]);
+    fs::write(copy, "spoilt").unwrap();
+    let (code, text) = node.run(&["--pod-network", "none"]);
+    let note = "note: 05-vcn-native.conflist is what the runtime takes although nothing of ours is to be installed: ";
+    assert!(code == 1 && text.contains(note) && text.contains("[corrupt]"), "{text}");
+    assert!(fs::read_to_string(node.conflist()).unwrap().contains("vcn-native"));
+}
+
 #[test]
 fn silence_and_doubt_take_nothing() {
     let node = ours();
