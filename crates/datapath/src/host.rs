@@ -74,6 +74,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(link(vnic));
         objects.extend(routing(vnic));
         if network.pods.is_some() {
+            objects.extend(forwards(vnic));
             objects.extend(way_back(vnic));
         }
     }
@@ -118,6 +119,13 @@ fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
 fn to_metadata(family: Family) -> Object {
     let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
     Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN })
+}
+
+/// What comes in by a VNIC may be a pod's. A hardened host says otherwise of links that come later, whatever `ip_forward` says;
+/// IPv6 knows no such setting of one link.
+fn forwards(vnic: &HostVnic) -> Option<Object> {
+    let name = vnic.placement.link();
+    vnic.vnic.addressing.ipv4.as_ref().map(|_| sysctl(&["net", "ipv4", "conf", name.as_str(), "forwarding"], "1"))
 }
 
 /// Answers to what came in by a VNIC leave by it.
