@@ -23,6 +23,10 @@ pub(crate) const LARGEST: u64 = 256 << 20;
 /// Written between two looks at the fault, in bytes.
 const CHUNK: usize = 64 << 10;
 
+/// So often a file is begun: whoever installs alone takes the temporary files that he finds for a killed installer's, also
+/// those of one that has waited long enough for him.
+const ATTEMPTS: usize = 5;
+
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
 
@@ -96,9 +100,25 @@ pub(crate) fn place_link(target: &Path, to: &Path) -> Result<(), Error> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed("flushing its directory to disk"))
 }
 
+fn place_with(
+    file: NewFile<'_>,
+    unless: &dyn Fn() -> Result<(), Error>,
+    fault: &mut dyn FnMut(Moment) -> io::Result<()>,
+) -> Result<(), Error> {
+    let swept =
+        |error: &Error| matches!(error, Error::Place { source, .. } if source.kind() == io::ErrorKind::NotFound);
+    let mut attempts = 1;
+    loop {
+        match attempt(file, unless, fault) {
+            Err(error) if swept(&error) && attempts < ATTEMPTS => attempts += 1,
+            other => return other,
+        }
+    }
+}
+
 /// The order matters: the mode is set while nobody can see the file, it is on the disk and read back before the rename,
 /// and the rename is on the disk before we say so.
-fn place_with(
+fn attempt(
     file: NewFile<'_>,
     unless: &dyn Fn() -> Result<(), Error>,
     fault: &mut dyn FnMut(Moment) -> io::Result<()>,

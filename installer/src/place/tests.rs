@@ -193,6 +193,28 @@ fn two_installers_and_a_reader_never_see_part_of_a_file() {
     assert_eq!(names(directory.path()), ["vcn-native"]);
 }
 
+/// As by an installer that has the lock, beside one that has waited long enough for it.
+#[test]
+fn a_file_whose_temporary_one_somebody_cleared_away_is_begun_again() {
+    for moment in [Moment::Created, Moment::ModeSet, Moment::Synced, Moment::Verified] {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("vcn-native");
+        let mut left = ATTEMPTS - 1;
+        let mut clear = |at| {
+            if at == moment && left > 0 {
+                left -= 1;
+                stale_in(directory.path(), SystemTime::now(), Duration::ZERO).iter().try_for_each(fs::remove_file)?;
+            }
+            Ok(())
+        };
+        place_with(file(&target, b"new"), &|| Ok(()), &mut clear).unwrap();
+        assert_eq!((fs::read(&target).unwrap().as_slice(), left), (&b"new"[..], 0), "{moment:?}");
+        assert_eq!(names(directory.path()), ["vcn-native"]);
+        let error = place(file(&directory.path().join("none/vcn-native"), b"new")).unwrap_err();
+        assert!(error.to_string().contains("creating a temporary file beside it failed"), "{error}");
+    }
+}
+
 #[test]
 fn a_running_copy_is_no_obstacle_and_goes_on() {
     let directory = tempfile::tempdir().unwrap();
