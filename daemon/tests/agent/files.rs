@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::SystemTime;
 
 use vcn::CONFLIST_FILE;
@@ -18,31 +19,41 @@ fn node_and_agent() -> (Node, Agent) {
     (node, agent)
 }
 
-fn healed(what: &str, agent: &Agent, broken: impl Fn(), whole: impl Fn() -> bool) {
+/// What is done to a file of a node is undone in time: to each try its node, because who fights for long loses.
+fn healed(what: &str, file: &str, broken: impl Fn(&Path), whole: impl Fn(&[u8], &Path) -> bool) -> (Node, Agent) {
+    let mut healed = None;
     in_time(SECOND, what, || {
-        broken();
-        agent.timed(|| wait_for(what, &whole, || agent.log()))
+        let (node, agent) = node_and_agent();
+        let path = node.path(file);
+        let before = fs::read(&path).unwrap();
+        broken(&path);
+        let took = agent.timed(|| wait_for(what, || whole(&before, &path), || agent.log()));
+        healed = Some((node, agent));
+        took
     });
+    healed.unwrap()
+}
+
+fn is_the_same(before: &[u8], path: &Path) -> bool {
+    fs::read(path).is_ok_and(|now| now == before)
 }
 
 #[test]
 fn a_binary_that_somebody_removed_replaced_emptied_or_made_unusable_is_healed_within_a_second() {
-    let (node, agent) = node_and_agent();
-    let binary = node.path("bin/vcn-native");
-    let whole = fs::read(&binary).unwrap();
-    let is_whole = || {
-        let mode = || fs::metadata(&binary).unwrap().permissions().mode() & 0o777;
-        fs::read(&binary).is_ok_and(|now| now == whole) && mode() == 0o755
+    let binary = "bin/vcn-native";
+    let is_whole = |before: &[u8], path: &Path| {
+        let mode = || fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        is_the_same(before, path) && mode() == 0o755
     };
-    healed("the binary that was removed", &agent, || fs::remove_file(&binary).unwrap(), is_whole);
-    let replace = || {
-        fs::write(node.path("bin/new"), "another version").unwrap();
-        fs::rename(node.path("bin/new"), &binary).unwrap();
+    healed("the binary that was removed", binary, |path| fs::remove_file(path).unwrap(), is_whole);
+    let replace = |path: &Path| {
+        fs::write(path.with_file_name("new"), "another version").unwrap();
+        fs::rename(path.with_file_name("new"), path).unwrap();
     };
-    healed("the binary that was replaced", &agent, replace, is_whole);
-    healed("the binary that was emptied", &agent, || fs::write(&binary, "").unwrap(), is_whole);
-    let unusable = || fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
-    healed("the binary's mode", &agent, unusable, is_whole);
+    healed("the binary that was replaced", binary, replace, is_whole);
+    healed("the binary that was emptied", binary, |path| fs::write(path, "").unwrap(), is_whole);
+    let unusable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    let (node, agent) = healed("the binary's mode", binary, unusable, is_whole);
     let told = || agent.events("cni.installed").iter().any(|line| line["cause"] == "files");
     wait_for("it to be told", told, || agent.log());
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="cni",cause="files"}"#;
@@ -51,14 +62,11 @@ fn a_binary_that_somebody_removed_replaced_emptied_or_made_unusable_is_healed_wi
 
 #[test]
 fn a_configuration_that_somebody_removed_or_moved_away_is_healed_within_a_second() {
-    let (node, agent) = node_and_agent();
-    let conflist = node.path("net.d").join(CONFLIST_FILE);
-    let whole = fs::read(&conflist).unwrap();
-    let is_whole = || fs::read(&conflist).is_ok_and(|now| now == whole);
-    healed("the configuration that was removed", &agent, || fs::remove_file(&conflist).unwrap(), is_whole);
+    let conflist = format!("net.d/{CONFLIST_FILE}");
+    healed("the configuration that was removed", &conflist, |path| fs::remove_file(path).unwrap(), is_the_same);
     // As Cilium does with those that are not its own.
-    let away = || fs::rename(&conflist, node.path("net.d/05-vcn-native.conflist.cilium_bak")).unwrap();
-    healed("the configuration that was moved away", &agent, away, is_whole);
+    let away = |path: &Path| fs::rename(path, path.with_extension("conflist.cilium_bak")).unwrap();
+    healed("the configuration that was moved away", &conflist, away, is_the_same);
 }
 
 #[test]
@@ -89,11 +97,11 @@ fn a_war_about_the_configuration_is_told_once_with_the_difference_wherever_one_a
 
 #[test]
 fn pools_that_somebody_removed_or_damaged_are_written_anew_within_a_second() {
-    let (node, agent) = node_and_agent();
-    let (file, pools) = (node.path("run/pools.json"), node.pools());
-    let is_whole = || fs::read(&file).is_ok_and(|now| serde_json::from_slice(&now).ok() == Some(pools.clone()));
-    healed("the pools that were removed", &agent, || fs::remove_file(&file).unwrap(), is_whole);
-    healed("the pools that were damaged", &agent, || fs::write(&file, "{half").unwrap(), is_whole);
+    let parsed = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).ok();
+    let is_whole = |before: &[u8], path: &Path| fs::read(path).is_ok_and(|now| parsed(&now) == parsed(before));
+    let pools = "run/pools.json";
+    healed("the pools that were removed", pools, |path| fs::remove_file(path).unwrap(), is_whole);
+    healed("the pools that were damaged", pools, |path| fs::write(path, "{half").unwrap(), is_whole);
 }
 
 #[test]

@@ -36,8 +36,8 @@ fn rules_and_proxies_of_no_pod_go_and_those_of_pods_and_of_others_stay() {
         socket.add_rule(&rule("10.0.33.40/32", PROTOCOL)).unwrap();
         socket.add_neighbour(&Neighbour::proxy(index, "10.0.33.40".parse().unwrap()).by(PROTOCOL)).unwrap();
     });
-    assert_eq!(left(&node).len(), before.len() + 2);
     wait_for("them to go", || left(&node) == before, || format!("{:#?} of {before:#?}\n{}", left(&node), agent.log()));
+    // The agent may have been faster than any look of ours: only what was there is told.
     agent.wait_said("host.repaired", "rule del pref 1536 from 10.0.33.40 lookup 1000 (of no pod)");
     agent.wait_said("host.repaired", "neigh del proxy 10.0.33.40 dev ens5 (of no pod)");
     pod.wait_connected();
@@ -69,6 +69,8 @@ fn a_pod_that_goes_after_its_vnics_link_was_renamed_leaves_nothing() {
     });
     // DEL knows the link by its old name.
     pod.del(&node);
-    assert_ne!(left(&node), nothing);
     wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
+    for address in pod.addresses() {
+        agent.wait_said("host.repaired", &format!("neigh del proxy {address} dev storage0 (of no pod)"));
+    }
 }
