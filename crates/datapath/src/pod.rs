@@ -24,7 +24,7 @@ mod observed;
 mod owners;
 
 pub use carrier::{Carrier, needed, observe_needed};
-pub use observed::{observe, recorded};
+pub use observed::{misleading, observe, recorded};
 pub use owners::{Owner, owners};
 
 /// What one attachment's network must be.

@@ -4,11 +4,12 @@
 //! Ethernet address or its routes), and what that rests on: the VNIC's link and table, the rule that leads to pods, the
 //! host's settings.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use cni::{CheckRequest, Error, Interface, Success};
-use datapath::pod::Carrier;
-use datapath::{Change, Object, Place, Places, Step, plan, pod};
+use datapath::pod::{Carrier, PodNetwork};
+use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
 use netlink::Netns;
@@ -43,9 +44,10 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
         pod::observe_needed(&carriers, &network.ends.host, &mut places)
             .map_err(|error| failure::of_datapath(&error))?,
     );
-    report.mark("observe");
     let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname);
     desired.extend(pod::needed(&carriers, &network.ends.host));
+    differences.extend(misleading(&network, &desired, &mut places)?);
+    report.mark("observe");
     // What later plugins added in the pod is their business.
     let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
     differences.extend(plan(&desired, &observed).iter().filter(|step| !added(step)).map(ToString::to_string));
@@ -96,6 +98,24 @@ fn vanished(allocation: &Allocation, pools: &Pools) -> impl Iterator<Item = Stri
         .iter()
         .filter(gone)
         .map(|held| format!("{} is on VNIC {}, which is not among this node's any more", held.address, held.vnic_id))
+}
+
+/// What others wrote on the host end that keeps the pod's traffic from it. It is theirs, so a repeated ADD leaves it.
+fn misleading(
+    network: &PodNetwork,
+    desired: &[(Place, Object)],
+    places: &mut Places,
+) -> Result<impl Iterator<Item = String>, Error> {
+    let mac = desired.iter().find_map(|(place, object)| match (place, object) {
+        (Place::Pod, Object::Link(link)) => link.mac,
+        _ => None,
+    });
+    let held: Vec<IpAddr> = network.addresses.iter().map(|pod| pod.address).collect();
+    let found = pod::misleading(&network.ends.host, &held, mac.unwrap_or(network.ends.pod_mac), places)
+        .map_err(|error| failure::of_datapath(&error))?;
+    Ok(found.into_iter().map(|NeighbourSpec { link, address, .. }| {
+        format!("{link} has a permanent neighbour {address} with another Ethernet address than the pod's, of somebody else's: neigh del {address} dev {link}")
+    }))
 }
 
 /// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
-use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
 use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::{
@@ -189,6 +189,32 @@ fn carried(
         }));
     }
     Ok(found)
+}
+
+/// Permanent neighbours on the host end that lead what is for the pod to another Ethernet address than `mac`. Those of ours, which
+/// [`observe`] finds, are left out: these are somebody's, to be told and not to be taken away.
+///
+/// # Errors
+/// [`Error::Observe`] when the kernel does not answer.
+pub fn misleading(
+    host_end: &IfName,
+    held: &[IpAddr],
+    mac: MacAddr,
+    places: &mut Places,
+) -> Result<Vec<NeighbourSpec>, Error> {
+    let during = |source| Error::Observe { what: format!("neighbours on {host_end}"), source };
+    let index = match places.host.index_of(host_end) {
+        Ok(index) => index,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(source) => return Err(during(source)),
+    };
+    let filter = NeighbourFilter { index: Some(index), ..NeighbourFilter::default() };
+    let neighbours = places.host.neighbours(&filter).map_err(during)?;
+    let misleads = |it: &netlink::Neighbour| {
+        it.permanent && it.protocol != Some(PROTOCOL) && it.mac != Some(mac) && held.contains(&it.address)
+    };
+    let spec = |it: netlink::Neighbour| NeighbourSpec { link: host_end.clone(), address: it.address, mac: it.mac };
+    Ok(neighbours.into_iter().filter(misleads).map(spec).collect())
 }
 
 /// Proxy neighbours of ours for these addresses, on whatever link.

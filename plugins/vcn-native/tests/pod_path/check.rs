@@ -79,6 +79,10 @@ fn everything_on_the_host_that_can_break_is_named() {
         ("ip -6 route del 2001:db8::8 table 999", "route add 2001:db8::8 dev VETH table 999 proto 157"),
         ("ip neigh del proxy 169.254.1.1 dev VETH", "neigh add proxy 169.254.1.1 dev VETH"),
         ("ip -6 addr del fe80::1/128 dev VETH", "addr add fe80::1/128 dev VETH"),
+        (
+            "ip neigh add 10.0.0.8 lladdr 02:00:00:00:00:77 nud permanent dev VETH",
+            "VETH has a permanent neighbour 10.0.0.8 with another Ethernet address than the pod's, of somebody else's: neigh del 10.0.0.8 dev VETH",
+        ),
         ("ip neigh del proxy 10.0.0.8 dev ens5", "neigh add proxy 10.0.0.8 dev ens5"),
         ("ip -6 neigh del proxy 2001:db8::8 dev ens5", "neigh add proxy 2001:db8::8 dev ens5"),
         ("ip rule del pref 1536 from 10.0.0.8", "rule add pref 1536 from 10.0.0.8 lookup 1001"),

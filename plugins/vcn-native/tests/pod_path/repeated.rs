@@ -64,7 +64,7 @@ const OTHERS_IN_POD: [&str; 6] = [
     "ip route add 10.9.8.0/24 dev eth0",
 ];
 const OTHERS_ON_HOST: [&str; 5] = [
-    "ip neigh add ADDRESS lladdr 02:00:00:00:00:77 nud permanent dev VETH",
+    "ip neigh add ADDRESS lladdr MAC nud permanent dev VETH",
     "ip neigh add proxy 10.9.9.3 dev VETH",
     "ip addr add 10.9.9.4/32 dev VETH",
     "ip route add 10.77.0.0/24 dev VETH",
@@ -89,12 +89,12 @@ fn what_others_put_on_a_pods_links_is_nothing_to_a_repeated_add_or_to_check() {
         let pod = Pod::new("a");
         let mut conf = node.conf("1.0.0");
         let answer = node.add(&pod);
-        let link = answer["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        let [link, mac] = [(0, "name"), (1, "mac")].map(|(at, key)| answer["interfaces"][at][key].as_str().unwrap());
         conf["prevResult"] = answer.clone();
         // A pod of IPv4 alone may have its host end's fe80::1 from somebody else.
         let of_v4 = (families == Families::V4).then_some("ip addr add fe80::1/128 dev VETH nodad");
         for line in OTHERS_ON_HOST.into_iter().chain(of_v4) {
-            on_host(&node, &line.replace("VETH", &link).replace("ADDRESS", "10.0.0.8"));
+            on_host(&node, &line.replace("VETH", link).replace("MAC", mac).replace("ADDRESS", "10.0.0.8"));
         }
         for line in OTHERS_IN_POD {
             let run = || Command::new("sh").args(["-ec", line]).status().unwrap().success();
