@@ -146,14 +146,12 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                         Failure::Old(Some(said))
                     }
                     Kind::Conflict if is_about_an_address(&step.action) => Failure::Cloud(said),
-                    Kind::Conflict | Kind::Changed => self.old(step, said, outcome),
                     // Which right several at once take is written nowhere (docs/iam.md): it may be another than one at a time takes.
-                    Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden
-                        if matches!(step.action, Action::CreateAddresses(..)) =>
-                    {
+                    _ if matches!(step.action, Action::CreateAddresses(..)) && refusal::is_of_such_requests(&error) => {
                         outcome.refused_bulks.insert(step.object.clone());
                         Failure::Cloud(said)
                     }
+                    Kind::Conflict | Kind::Changed => self.old(step, said, outcome),
                     _ => {
                         if refusal::is_its_own(said.reason) {
                             passes_on(step, &said, outcome);

@@ -81,6 +81,17 @@ pub fn is_of_token(error: &Error) -> bool {
         && (error.code() == Some(SPENT) || ["retry token", "retry-token"].iter().any(|word| words.contains(word)))
 }
 
+/// Whether such a request is refused for what it is: another one, for less, may be granted.
+#[must_use]
+pub fn is_of_such_requests(error: &Error) -> bool {
+    match error.kind() {
+        Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden => true,
+        // The same as the last, in the words that requests get which create something.
+        Kind::Conflict => error.code() == Some(NOT_AUTHORIZED),
+        _ => false,
+    }
+}
+
 /// Whether the limit is the subnet's own size. There is no code for it; only the words tell.
 fn is_of_subnet(error: &Error) -> bool {
     let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();

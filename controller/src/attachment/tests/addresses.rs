@@ -273,9 +273,13 @@ async fn more_than_one_request_takes_are_several_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one() {
-    for refusal in
-        [(400, "LimitExceeded"), (400, "InvalidParameter"), (403, "NotAuthorized"), (404, "NotAuthorizedOrNotFound")]
-    {
+    for refusal in [
+        (400, "LimitExceeded"),
+        (400, "InvalidParameter"),
+        (403, "NotAuthorized"),
+        (404, "NotAuthorizedOrNotFound"),
+        (409, "NotAuthorizedOrResourceAlreadyExists"),
+    ] {
         let scene = Scene::with(4);
         scene.wants("a");
         scene.settle().await;
