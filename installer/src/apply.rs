@@ -221,18 +221,30 @@ impl Applier<'_> {
                 }
             }
         }
-        self.record.configurations.remove(vcn::CONFLIST_FILE);
-        self.keep(failures);
+        let known = self.record.configurations.remove(vcn::CONFLIST_FILE);
+        self.let_go(known, failures);
         Ok(())
     }
 
     /// What was not written is not remembered as written: it would be taken for somebody's undoing.
     fn take_back(&mut self, name: &str, remembered: Option<Configuration>, failures: &mut Vec<Error>) {
-        match remembered {
+        let known = match remembered {
             Some(known) => self.record.configurations.insert(name.to_owned(), known),
             None => self.record.configurations.remove(name),
         };
-        self.keep(failures);
+        self.let_go(known, failures);
+    }
+
+    /// Keeps the record, which no longer says what it said of a configuration. The copy of what was there before us goes
+    /// after that, when no record on the disk needs it: of one that no record names a person would be asked.
+    fn let_go(&mut self, known: Option<Configuration>, failures: &mut Vec<Error>) {
+        let before = known.and_then(|known| known.before);
+        if self.keep(failures)
+            && let Some(before) = before
+            && !self.record.before().any(|other| other.digest == before.digest)
+        {
+            failures.extend(before.remove_copy(self.file.directory()).err());
+        }
     }
 
     /// A node whose data directory cannot be written still gets its pods' network.

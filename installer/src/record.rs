@@ -33,6 +33,14 @@ pub(crate) struct Record {
     extra: Map<String, Value>,
 }
 
+impl Record {
+    /// All that was there before us, as far as it was not given back.
+    pub(crate) fn before(&self) -> impl Iterator<Item = &Before> {
+        let configurations = self.configurations.values().filter_map(|known| known.before.as_ref());
+        configurations.chain(self.binaries.values().filter_map(|known| known.before.as_ref()))
+    }
+}
+
 /// A configuration that we write or add to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

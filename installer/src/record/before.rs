@@ -87,6 +87,18 @@ impl Before {
         place(NewFile { target, contents: Contents::Of(&file, digest), mode: self.mode, owner })
     }
 
+    /// Removes the copy; a link has none.
+    pub(crate) fn remove_copy(&self, data_dir: &Path) -> Result<(), Error> {
+        if self.link.is_some() {
+            return Ok(());
+        }
+        let path = self.path(data_dir);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(|source| Error::Remove { path, source }),
+        }
+    }
+
     fn is_at(&self, target: &Path) -> bool {
         if self.link.is_some() || target.is_symlink() {
             return self.link.is_some() && fs::read_link(target).ok() == self.link;

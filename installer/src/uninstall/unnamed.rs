@@ -9,9 +9,7 @@ use crate::{Settings, place};
 
 /// Those copies.
 pub(super) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
-    let configurations = record.configurations.values().filter_map(|known| known.before.as_ref());
-    let binaries = record.binaries.values().filter_map(|known| known.before.as_ref());
-    let named: Vec<&str> = configurations.chain(binaries).map(|before| before.digest.as_str()).collect();
+    let named: Vec<&str> = record.before().map(|before| before.digest.as_str()).collect();
     let entries = fs::read_dir(settings.data_dir.join(BEFORE)).into_iter().flatten().flatten();
     let unnamed = entries.filter(|entry| {
         let name = entry.file_name();

@@ -249,6 +249,26 @@ fn each_file_is_on_the_disk_before_it_is_seen_and_its_name_is_before_the_next() 
     assert!(binary < conflist, "the binary comes before the configuration that names it: {places:?}");
 }
 
+/// Copied to be given back, and then it was never replaced.
+#[test]
+fn where_somebodys_configuration_could_not_be_replaced_an_uninstall_asks_nobody_about_its_copy() {
+    let node = || {
+        let node = Node::new();
+        fs::write(node.conflist(), SOMEBODYS).unwrap();
+        node
+    };
+    let calls = calls_of(run(&node(), &[]));
+    let into_place = |call: &&Call| call.name == "rename" && call.line.contains("05-vcn-native.conflist");
+    let nth = calls.iter().find(into_place).expect("the configuration is renamed into its place").nth;
+    let node = node();
+    let (output, log) = run(&node, &["--trace=rename".into(), format!("--inject=rename:error=EIO:when={nth}")]);
+    assert!(log.contains("(INJECTED)"), "{log}");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
+}
+
 /// A node whose places were somebody else's before they were ours.
 fn after_somebody_else() -> Node {
     let node = Node::new();

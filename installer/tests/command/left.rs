@@ -4,6 +4,7 @@
 use std::fs;
 
 use crate::node::{Node, PLUGIN};
+use crate::uninstall::kernel::Host;
 
 const OURS: [&str; 2] = ["--node-label", "true"];
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
@@ -64,6 +65,23 @@ fn where_the_setting_says_none_nothing_is_waited_for_and_what_was_there_before_u
     assert!(step.is_some_and(|step| step.starts_with("did: take ") && step.ends_with("another (setting)")));
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
     assert_eq!(said(&node, &["--pod-network", "none"]).0, None, "that is not ours");
+    let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
+    assert!(code == 0 && text.contains("status: removed"), "of what is back nobody is asked: {text}");
+    assert_eq!((node.names(), node.path("lib").exists()), (vec!["net.d/05-vcn-native.conflist".to_owned()], false));
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
+}
+
+/// A binary's copy has the name of its digest as well.
+#[test]
+fn a_copy_of_what_came_back_stays_while_another_place_needs_it() {
+    let node = Node::new();
+    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    node.executable("bin/vcn-native", SOMEBODYS);
+    assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
+    assert!(said(&node, &["--pod-network", "none"]).0.is_some_and(|step| step.starts_with("did: take ")));
+    let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
+    assert!(code == 0, "{text}");
+    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), SOMEBODYS);
 }
 
 /// What was somebody's with an owner of his own, say, is not the agent's to give.
