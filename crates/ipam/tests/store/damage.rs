@@ -150,6 +150,28 @@ fn a_flipped_bit_is_noticed_before_or_when_an_address_is_held_twice() {
     assert!(refused > 500 && unharmed > 500, "{refused} {unharmed}");
 }
 
+/// As when a folder of before was put back. Whoever holds the address by the index keeps it.
+#[test]
+fn a_record_that_no_index_knows_of_an_address_that_another_holds_is_set_aside_and_takes_nothing() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/32"));
+    let store = Store::new(dir.path(), boot());
+    add(&store, &pools, "old").unwrap();
+    let stray = record(dir.path(), "json");
+    let of_old = fs::read(&stray).unwrap();
+    store.update(|held| Ok::<_, Error>(held.release(&request("old").key, BootTime(2)))).unwrap();
+    add(&store, &pools, "new").unwrap();
+    let before = store.read().unwrap();
+    fs::write(&stray, &of_old).unwrap();
+    for error in [store.sweep().unwrap_err(), store.update(|_| Ok::<_, Error>(())).unwrap_err()] {
+        assert!(matches!(&error, Error::Damaged { path, .. } if *path == stray), "{error}");
+    }
+    assert_eq!(store.read().unwrap(), before);
+    let aside = store.set_aside().unwrap().unwrap();
+    assert_eq!(fs::read(aside).unwrap(), of_old);
+    assert!(!store.sweep().unwrap());
+    assert_eq!(store.read().unwrap(), before);
+}
+
 #[test]
 fn an_address_listed_twice_is_damage() {
     let dir = tempfile::tempdir().unwrap();

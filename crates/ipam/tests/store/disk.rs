@@ -8,7 +8,7 @@ use ipam::{BootTime, Error, Store};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::node::{boot, everything, pools, request, reserve};
+use crate::node::{boot, everything, pools, record, request, reserve};
 
 const PAGE: usize = 4096;
 
@@ -133,4 +133,37 @@ fn something_else_in_the_place_of_a_directory_is_an_error_that_names_it() {
     let error = store.update_for(&key, |held| held.reserve(&pools("10.9.1.0/26"), request("a"), now)).unwrap_err();
     assert!(error.to_string().ends_with("/allocations"), "{error}");
     assert!(!dir.path().join("allocations.json").exists(), "nothing is held of which nothing is known");
+}
+
+#[test]
+fn a_record_that_cannot_be_put_in_its_place_leaves_index_and_records_as_they_were() {
+    let place = {
+        let elsewhere = tempfile::tempdir().unwrap();
+        reserve(&Store::new(elsewhere.path(), boot()), &pools("10.9.1.0/26"), "c").unwrap();
+        record(elsewhere.path(), "tentative").file_name().unwrap().to_owned()
+    };
+    for first in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/29"));
+        let folder = dir.path().join("allocations");
+        fs::create_dir(&folder).unwrap();
+        if !first {
+            reserve(&store, &pools, "a").unwrap();
+        }
+        let obstacle = folder.join(&place);
+        let mut before = None;
+        // Two of them, so that one has its place already. The obstacle comes when all has been read.
+        let failed = store.update(|held| {
+            for id in ["b", "c"] {
+                held.reserve(&pools, request(id), BootTime(2))?;
+            }
+            before = Some(everything(dir.path()));
+            fs::create_dir(&obstacle).unwrap();
+            Ok::<_, Error>(())
+        });
+        let text = failed.unwrap_err().to_string();
+        assert!(text.contains(obstacle.to_str().unwrap()), "{text}");
+        fs::remove_dir(&obstacle).unwrap();
+        assert_eq!(Some(everything(dir.path())), before, "first: {first}");
+    }
 }

@@ -131,6 +131,24 @@ fn a_pod_that_is_being_taken_down_is_not_taken_in_again() {
     assert_eq!(freed, ["10.9.1.0", "10.9.1.1"], "the one by its DEL, the other had gone before we could look");
 }
 
+/// Between the look at the records and the change there is no lock. `lives` is asked in between.
+#[test]
+fn a_pod_whose_del_came_between_the_look_and_the_change_is_not_taken_in_again() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = three_pods(dir.path(), &pools);
+    let kernel = [routed("a", "10.9.1.0"), routed("b", "10.9.1.1"), routed("c", "10.9.1.2"), routed("x", "10.9.1.3")];
+    let del = |name: &IfName| {
+        assert_eq!(*name, link("x"), "nobody else is unknown");
+        let key = request("b").key;
+        store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, BootTime(2)))).unwrap().is_some()
+    };
+    assert_eq!(store.settle(&kernel, Some(&pools), None, del).unwrap(), 1, "x alone");
+    let expected = [("a", "10.9.1.0"), ("c", "10.9.1.2"), ("x", "10.9.1.3")];
+    assert_eq!(held(&store), expected.map(|(id, address)| (id.into(), address.parse().unwrap())));
+    let freed: Vec<_> = store.read().unwrap().freed.iter().map(|it| it.address.to_string()).collect();
+    assert_eq!(freed, ["10.9.1.1"]);
+}
+
 /// The links say that an address is somebody's, the records that it is somebody else's: both keep it.
 #[test]
 fn an_address_on_record_is_not_given_to_whom_a_route_names() {
