@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -201,24 +202,42 @@ fn what_is_taken_from_the_files_is_taken_once_and_in_order() {
 fn nothing_is_lost_while_the_files_are_taken_under_the_writers() {
     let dir = dir();
     let (writers, each) = (4, 200);
-    let got = std::sync::Mutex::new(Vec::new());
+    // A generation holds 40 lines. What is taken when more are there comes from both; were it taken when 80 are, the older
+    // one would have been overwritten, so the writers wait where 60 are.
+    let (generation, most) = (40, 60);
+    let limit = record("w0-000").to_line().len() as u64 * generation as u64;
+    let (sent, read) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let waiting = || sent.load(Ordering::SeqCst) - read.load(Ordering::SeqCst);
+    let patient_until = Instant::now() + Duration::from_secs(60);
+    let (mut got, mut rotated) = (Vec::new(), 0);
     thread::scope(|scope| {
-        let writing: Vec<_> = (0..writers)
-            .map(|writer| {
-                // Small, so that rotation and taking meet; taken at once, so that no generation is overwritten.
-                let sink = Sink::new(dir.path()).with_log_limit(100_000);
-                scope.spawn(move || {
-                    for number in 0..each {
-                        assert_eq!(sink.send(&record(format!("w{writer}-{number:03}"))), Delivery::Log);
-                    }
-                })
-            })
-            .collect();
-        while !writing.iter().all(thread::ScopedJoinHandle::is_finished) {
-            got.lock().unwrap().extend(taken(dir.path()));
+        let writer = |writer: usize| {
+            let sink = Sink::new(dir.path()).with_log_limit(limit);
+            for number in 0..each {
+                while waiting() >= most {
+                    assert!(Instant::now() < patient_until, "{} lines are missing", waiting());
+                    thread::yield_now();
+                }
+                sent.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(sink.send(&record(format!("w{writer}-{number:03}"))), Delivery::Log);
+            }
+        };
+        let writing: Vec<_> = (0..writers).map(|number| scope.spawn(move || writer(number))).collect();
+        let ended = || writing.iter().all(thread::ScopedJoinHandle::is_finished);
+        for round in 0.. {
+            // After one, after nearly all, and after anything between.
+            while waiting() <= round * 7 % most && !ended() {
+                thread::yield_now();
+            }
+            if ended() {
+                break;
+            }
+            rotated += usize::from(dir.path().join("verbs.log.1").exists());
+            got.extend(taken(dir.path()));
+            read.store(got.len(), Ordering::SeqCst);
         }
     });
-    let mut got = got.into_inner().unwrap();
+    assert!(rotated > 0, "all was taken before a generation was full");
     got.extend(taken(dir.path()));
     got.sort();
     let mut expected: Vec<_> = (0..writers).flat_map(|w| (0..each).map(move |n| format!("w{w}-{n:03}"))).collect();

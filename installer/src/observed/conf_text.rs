@@ -47,6 +47,10 @@ pub(crate) struct ConfText {
 impl At {
     /// Looks, and where the file is half-written, again.
     pub(crate) fn settled(path: &Path) -> Self {
+        Self::settled_by(path, || thread::sleep(LOOK_EVERY))
+    }
+
+    fn settled_by(path: &Path, mut pause: impl FnMut()) -> Self {
         let mut looks = 1;
         loop {
             let found = Self::look(path);
@@ -55,7 +59,7 @@ impl At {
                 return found;
             }
             looks += 1;
-            thread::sleep(LOOK_EVERY);
+            pause();
         }
     }
 
@@ -139,14 +143,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("05-vcn-native.conflist");
         fs::write(&path, "{\"plugins\": [").unwrap();
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(LOOK_EVERY * 2);
+        let mut pauses = 0;
+        let found = At::settled_by(&path, || {
+            pauses += 1;
+            if pauses == LOOKS - 1 {
                 fs::write(&path, "{\"plugins\": []}").unwrap();
-            });
-            let found = At::settled(&path);
-            assert_eq!(found.file().unwrap().text(), Some("{\"plugins\": []}"));
+            }
         });
+        assert_eq!(found.file().unwrap().text(), Some("{\"plugins\": []}"));
     }
 
     #[test]

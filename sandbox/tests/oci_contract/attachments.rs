@@ -61,11 +61,14 @@ fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
 
 #[test]
 fn an_instance_takes_one_attachment_at_a_time() {
-    by_both(|scene, client| {
+    let slow = || Scene::with(OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() });
+    by_both_in(slow, |scene, client| {
         let first = client.call("attachVnic", json!({ "body": scene.wish("a") })).unwrap().value;
         client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
         client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "IncorrectState");
-        wait_for_state(client, &text(&first, "id"), "ATTACHED");
+    });
+    by_both(|scene, client| {
+        scene.attached(client, "a");
         client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap();
     });
 }

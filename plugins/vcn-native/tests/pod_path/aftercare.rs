@@ -87,6 +87,9 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
     let [first, second] = words.pods;
     let address = |pod: &Pod| node.add(pod)["ips"][0]["address"].as_str().unwrap().parse::<IpNetwork>().unwrap().ip();
     assert_eq!((address(&old), address(&present)), (ip(first), ip(second)));
+    // Before the client's next try may come: whoever does not listen refuses.
+    let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind((words.any, 80)).unwrap()).unwrap();
+    let at_present = listen(&present);
     shell(&old.netns, "ip link set eth0 down");
     service(&node, words, first);
     // What has no pod leaves by the primary VNIC and is dropped by the fabric.
@@ -106,8 +109,7 @@ fn a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(words: &
             service(&node, words, second);
         }
         assert_eq!(address(&next), ip(first), "nothing else is free");
-        let listen = |pod: &Pod| pod.netns.run(|| TcpListener::bind((words.any, 80)).unwrap()).unwrap();
-        let listeners = [(listen(&next), "next"), (listen(&present), "present")];
+        let listeners = [(listen(&next), "next"), (at_present, "present")];
         let mut connection = connecting.join().unwrap().unwrap();
         listeners.iter().for_each(|(listener, _)| listener.set_nonblocking(true).unwrap());
         // The client is told before the listener is.
