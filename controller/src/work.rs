@@ -17,6 +17,9 @@ use tokio::time::{Instant, sleep_until};
 
 pub use queue::{Depth, Lane, Queue};
 
+/// How often pauses are held against what is needed, where nothing else happens.
+const REVIEW: Duration = Duration::from_secs(30);
+
 /// What is to become of a key that was worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -54,10 +57,25 @@ pub struct Retries {
     pub apart: Duration,
 }
 
+/// How far off what was done is, at most, as things are now: a pause that was reckoned while there was little room for requests
+/// is not waited for to its end when there is more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// The next regular look.
+    pub regular: Duration,
+    /// The next look at what something is on its way of.
+    pub soon: Duration,
+}
+
 /// Who works.
 pub trait Worker<K>: Send + Sync + 'static {
     /// How what fails is tried again, as it is to be now.
     fn retries(&self) -> Retries;
+
+    /// How far off what was done may be now. Where nothing is said, as far as it was put off.
+    fn longest(&self) -> Longest {
+        Longest { regular: Duration::MAX, soon: Duration::MAX }
+    }
 
     /// Does what there is to do about a key.
     fn work(&self, key: K) -> impl Future<Output = Next> + Send;
@@ -127,6 +145,7 @@ where
 {
     let mut tasks: JoinSet<(K, Next)> = JoinSet::new();
     work.queue().set_retries(worker.retries());
+    let mut review = Instant::now() + REVIEW;
     loop {
         while tasks.len() < workers {
             let Some(key) = work.queue().take(Instant::now()) else { break };
@@ -153,6 +172,10 @@ where
         let due = work.queue().next_due().filter(|_| tasks.len() < workers);
         tokio::select! {
             () = work.0.news.notified() => {}
+            () = sleep_until(review) => {
+                review = Instant::now() + REVIEW;
+                work.queue().quicken(worker.longest(), Instant::now());
+            }
             () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {}
             Some(ended) = tasks.join_next() => {
                 if let Ok((key, next)) = ended {

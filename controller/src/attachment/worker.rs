@@ -35,7 +35,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::{Pace, Settings};
 use crate::store::Store;
-use crate::work::{Next, Retries, Worker};
+use crate::work::{Longest, Next, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
 /// see that all is well.
@@ -321,6 +321,10 @@ impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWork
         let cap = self.configurations.borrow().settings.pace.retry_most;
         let pauses = Backoff { first: FIRST_RETRY.min(cap), cap };
         Retries { pauses, apart: pace::between_retries(self.budget.standing().usual) }
+    }
+
+    fn longest(&self) -> Longest {
+        self.longest_pauses()
     }
 
     async fn work(&self, instance: Ocid) -> Next {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Next, Retries};
+use super::{Longest, Next, Retries};
 
 /// So many keys of a lane are given out in a row when others behind it are due, too: however many are wanted, the others have
 /// their part.
@@ -24,6 +24,9 @@ const IN_A_ROW: u32 = 3;
 /// So often a key is tried again at its own pace; from then on it is one of many that wait for their turn. With pauses that
 /// double from a second, that is a minute, in which what passes has passed: somebody else's attach, a lost connection.
 const OWN_PACE: u32 = 6;
+
+/// How many times as far off as is needed something must be before it is brought nearer.
+const TOO_LATE: u32 = 2;
 
 /// Keys and when each is due. A key that is being worked on is not given out again until it is done.
 #[derive(Debug)]
@@ -87,6 +90,34 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
     /// What fails from here on is tried again after such pauses, and whatever failed so far apart.
     pub fn set_retries(&mut self, retries: Retries) {
         self.retries = retries;
+    }
+
+    /// Regular looks and polls that were put off further than is needed now come sooner, in the order in which they were to come.
+    pub fn quicken(&mut self, longest: Longest, now: Instant) {
+        for (lane, longest) in [(Lane::Regular, longest.regular), (Lane::Wanted, longest.soon)] {
+            self.quicken_lane(lane, longest, now);
+        }
+    }
+
+    fn quicken_lane(&mut self, lane: Lane, longest: Duration, now: Instant) {
+        let Some(order) = self.order.get_mut(&lane) else { return };
+        let last = order.last().map_or(Duration::ZERO, |(due, _)| due.saturating_duration_since(now));
+        // Not for a trifle: what is needed changes with each answer.
+        if last <= longest.saturating_mul(TOO_LATE) {
+            return;
+        }
+        let late = now + longest;
+        let too_late: Vec<_> = order.iter().rev().take_while(|(due, _)| *due > late).cloned().collect();
+        for (before, key) in too_late {
+            // All of them at the end of the pause would be a crowd: as they were spread, so they are.
+            let share = before.saturating_duration_since(now).as_secs_f64() / last.as_secs_f64();
+            let due = now + longest.mul_f64(share);
+            if let Some(entry) = self.keys.get_mut(&key) {
+                entry.due.insert(lane, due);
+            }
+            order.remove(&(before, key.clone()));
+            order.insert((due, key));
+        }
     }
 
     /// Has a key looked at, at the given time or when it is due anyway, whichever is first.

@@ -339,3 +339,60 @@ async fn another_longest_pause_holds_from_the_next_failure_on() {
     let pauses: Vec<u64> = at.windows(2).map(|two| (two[1] - two[0]).as_secs()).collect();
     assert_eq!(pauses, [1, 2, 4, 8, 3, 3, 3]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_put_off_further_than_is_needed_now_comes_sooner_and_spread_as_it_was() {
+    let (mut queue, now) = queue();
+    let all =
+        [("near", 150), ("a", 1000), ("c", 4000), ("b", 8000)].map(|(key, away)| (key, Next::Settled(SECOND * away)));
+    for (key, next) in
+        all.into_iter().chain([("poll", Next::Soon(SECOND * 1000)), ("stuck", Next::Stuck(SECOND * 1000))])
+    {
+        queue.add(key, Lane::Wanted, now);
+        queue.take(now).unwrap();
+        queue.done(&key, next, now, 1.0);
+    }
+    queue.quicken(Longest { regular: SECOND * 400, soon: SECOND * 30 }, now);
+    // What is needed now is a little less: not worth it.
+    queue.quicken(Longest { regular: SECOND * 200, soon: SECOND * 15 }, now);
+    let mut dues = Vec::new();
+    while let Some(due) = queue.next_due() {
+        dues.push(((due - now).as_secs(), queue.take(due).unwrap()));
+    }
+    assert_eq!(dues, [(30, "poll"), (50, "a"), (150, "near"), (200, "c"), (400, "b"), (1000, "stuck")]);
+}
+
+/// Puts everything off for hours, and is told how much of that is needed.
+struct Patient {
+    needed: Mutex<Duration>,
+    at: Mutex<Vec<Instant>>,
+}
+
+impl Worker<u32> for Patient {
+    fn retries(&self) -> Retries {
+        RETRIES
+    }
+
+    fn longest(&self) -> Longest {
+        Longest { regular: *self.needed.lock().unwrap(), soon: SECOND }
+    }
+
+    async fn work(&self, _: u32) -> Next {
+        self.at.lock().unwrap().push(Instant::now());
+        Next::Settled(SECOND * 8000)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_ends_early_when_a_short_one_will_do_though_nothing_else_happens() {
+    let work = Work::default();
+    work.now(1);
+    let worker = Arc::new(Patient { needed: Mutex::new(SECOND * 8000), at: Mutex::default() });
+    let running = tokio::spawn(run(work, worker.clone(), 1, || 1.0));
+    tokio::time::sleep(SECOND * 600).await;
+    assert_eq!(worker.at.lock().unwrap().len(), 1);
+    *worker.needed.lock().unwrap() = SECOND * 300;
+    tokio::time::sleep(SECOND * 331).await;
+    running.abort();
+    assert_eq!(worker.at.lock().unwrap().len(), 2);
+}

@@ -14,8 +14,7 @@ use crate::attachment::worker::AttachmentWorker;
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// Lists whole compartments for ever, as often as instances should be looked at, and tells which VNICs of ours are
-    /// nobody's. As long as the instances are too many to be looked at that often, `missed` is told of those that have lost a
-    /// VNIC.
+    /// nobody's. `missed` is told of the instances that have lost a VNIC.
     pub async fn sweep(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {
         let (mut before, mut strays, mut trouble) = (Swept::default(), Strays::default(), Trouble::default());
         loop {
@@ -26,10 +25,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             self.metrics.unlisted(trouble.count());
             let given_up = trouble.take_given_up();
             self.compartments.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !given_up.contains(id));
-            if self.between_looks() > resync {
-                let missing = swept.missing(self.store.attachments().believed(), &before);
-                missing.into_iter().for_each(&missed);
-            }
+            // Whatever the pause is now: the next look may have been put off while there was less room for requests.
+            let missing = swept.missing(self.store.attachments().believed(), &before);
+            missing.into_iter().for_each(&missed);
             match strays.count(&self.cloud, &self.mark, &self.store, (&before, &swept)).await {
                 Ok(count) => {
                     self.strays.store(count, Ordering::Relaxed);

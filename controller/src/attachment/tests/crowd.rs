@@ -147,5 +147,9 @@ async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
     let soon = pauses().await;
     assert!(soon[2] < 2 * 1_500_500, "a dip of some seconds: {soon:?}");
     sleep(Duration::from_hours(1)).await;
-    assert_eq!(pauses().await, [9_600, 14_400, 48_016_000]);
+    let low = pauses().await;
+    assert_eq!(low, [9_600, 14_400, 48_016_000]);
+    // By the same the queue reckons what was put off before.
+    let longest = scene.worker.longest();
+    assert_eq!([longest.soon, longest.regular].map(|pause| pause.as_millis()), [low[0], low[2]]);
 }

@@ -333,6 +333,20 @@ async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_missing_is_told_however_short_the_pause_between_looks_is_by_now() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    // It may have been longer when the next look at this instance was put off.
+    assert_eq!(scene.worker.between_looks(), Duration::from_mins(5));
+    let missed = std::cell::RefCell::new(Vec::new());
+    let sweeping = scene.worker.sweep(|| 1.0, |instance| missed.borrow_mut().push(instance));
+    let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
+    assert_eq!(missed.into_inner(), [instance(1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_vnic_with_an_objects_tags_is_told_left_alone_and_goes_with_it() {
     let scene = Scene::with(4);
     scene.wants("a");

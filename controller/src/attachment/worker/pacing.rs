@@ -1,5 +1,6 @@
 //! How often instances are looked at, as configured, as many as there are, and as much as the cloud takes: pauses that were
-//! reckoned by the configured most would fill a queue where it takes less. By what it usually takes, for a pause lasts.
+//! reckoned by the configured most would fill a queue where it takes less. By what it usually takes, for a pause lasts;
+//! and the queue holds those that were reckoned against what it takes later.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use vcn::Ocid;
 use super::AttachmentWorker;
 use crate::attachment::objects::Objects;
 use crate::attachment::pace;
-use crate::work::When;
+use crate::work::{Longest, When};
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// The pause between two looks at what is in order.
@@ -26,6 +27,14 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(instance.clone());
         pace::between_polls(poll, waiting.len(), self.budget.standing().usual)
+    }
+
+    /// How far off the next looks may be, by what the cloud takes now.
+    pub(super) fn longest_pauses(&self) -> Longest {
+        let poll = self.configurations.borrow().settings.pace.poll;
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let soon = pace::between_polls(poll, waiting, self.budget.standing().usual);
+        Longest { regular: self.between_looks(), soon }
     }
 
     /// When an instance that the API server told something of is to be looked at: at once, or, where it is in order (all
