@@ -59,6 +59,8 @@ struct Known {
     binary: Option<Identity>,
     /// What came of it, or of the binary before.
     answer: Option<Answer>,
+    /// The binary that the answer is of.
+    of: Option<Identity>,
     /// Since when it is being asked.
     asked: Option<Instant>,
     /// Unsound answers in a row.
@@ -67,6 +69,9 @@ struct Known {
     again: Option<Instant>,
     /// Whether somebody went without the answer that is awaited.
     missed: bool,
+    /// Whether the binary that is being asked was seen to be gone meanwhile: what it says is no answer of another one's that
+    /// is put there.
+    gone: bool,
 }
 
 impl Answers {
@@ -94,12 +99,17 @@ impl Answers {
         let end = Instant::now() + self.shared.wait;
         let mut known = self.shared.known();
         known.retain(|path, known| known.asked.is_some() || paths.contains(path));
-        let mut new = Vec::new();
+        let (mut new, mut missing) = (Vec::new(), Vec::new());
         for path in paths {
             let binary = match fs::metadata(path) {
                 Ok(metadata) => Some(Identity::from(&metadata)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    known.remove(path);
+                    // Its question goes on, and counts among those under way.
+                    match known.get_mut(path).filter(|known| known.asked.is_some()) {
+                        Some(known) => *known = Known { asked: known.asked, gone: true, ..Known::default() },
+                        None => _ = known.remove(path),
+                    }
+                    missing.push(path);
                     continue;
                 }
                 Err(_) => None,
@@ -108,14 +118,17 @@ impl Answers {
                 new.push(path);
             }
         }
-        let open = |known: &BTreeMap<PathBuf, Known>| {
-            new.iter().any(|path| known.get(*path).is_some_and(|known| known.asked.is_some()))
-        };
-        while open(&known) && Instant::now() < end {
+        while !new.is_empty() && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
             known = self.shared.heard.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+            // What came may be of the binary before; then this one is asked only now.
+            new.retain(|path| self.shared.clone().ask(&mut known, path, Identity::of(path)));
         }
-        paths.iter().map(|path| known.get_mut(path).map_or(Answer::Missing, Known::told)).collect()
+        let told = |path| match known.get_mut(path) {
+            Some(known) if !missing.contains(&path) => known.told(),
+            _ => Answer::Missing,
+        };
+        paths.iter().map(told).collect()
     }
 }
 
@@ -129,7 +142,7 @@ impl Shared {
     fn ask(self: Arc<Self>, known: &mut BTreeMap<PathBuf, Known>, path: &Path, binary: Option<Identity>) -> bool {
         let under_way = known.values().filter(|known| known.asked.is_some()).count();
         let entry = known.entry(path.to_owned()).or_default();
-        let new = entry.answer.is_none() || entry.binary != binary;
+        let new = entry.answer.is_none() || entry.of != binary;
         let due = new || entry.again.is_none_or(|again| Instant::now() >= again);
         if entry.asked.is_some() || !due || under_way >= MOST {
             return new;
@@ -145,7 +158,7 @@ impl Shared {
         });
         if let Err(error) = started {
             let answer = Answer::Refused(format!("it cannot be asked: {error}"));
-            (entry.answer, entry.asked) = (Some(answer), None);
+            (entry.answer, entry.of, entry.asked) = (Some(answer), binary, None);
         }
         new
     }
@@ -153,13 +166,13 @@ impl Shared {
     fn note(&self, path: &Path, answer: Answer) {
         let mut known = self.known();
         let entry = known.entry(path.to_owned()).or_default();
-        let sound = matches!(answer, Answer::Speaks(_));
-        entry.failures = if sound { 0 } else { entry.failures.saturating_add(1) };
-        let pause = if sound { HOLDS } else { AGAIN.pause(entry.failures, (self.chance)()) };
-        (entry.asked, entry.again) = (None, Some(Instant::now() + pause));
-        let other = Identity::of(path) != entry.binary;
-        let news = entry.missed && (other || entry.answer.as_ref() != Some(&answer));
-        (entry.answer, entry.missed) = (Some(answer), false);
+        let news = match entry.gone {
+            true => {
+                *entry = Known { missed: entry.missed, ..Known::default() };
+                entry.missed
+            }
+            false => self.book(entry, path, answer),
+        };
         // One more can be asked now.
         let news = news || known.values().any(|known| known.missed && known.asked.is_none());
         drop(known);
@@ -167,6 +180,18 @@ impl Shared {
         if news {
             (self.told)();
         }
+    }
+
+    /// Takes an answer in; says whether that is news to somebody.
+    fn book(&self, entry: &mut Known, path: &Path, answer: Answer) -> bool {
+        let sound = matches!(answer, Answer::Speaks(_));
+        entry.failures = if sound { 0 } else { entry.failures.saturating_add(1) };
+        let pause = if sound { HOLDS } else { AGAIN.pause(entry.failures, (self.chance)()) };
+        (entry.asked, entry.again) = (None, Some(Instant::now() + pause));
+        let other = Identity::of(path) != entry.binary;
+        let news = entry.missed && (other || entry.answer.as_ref() != Some(&answer));
+        (entry.answer, entry.of, entry.missed) = (Some(answer), entry.binary, false);
+        news
     }
 }
 

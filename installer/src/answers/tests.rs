@@ -121,6 +121,50 @@ fn another_binary_in_the_place_of_one_that_is_being_asked_is_told_of() {
 }
 
 #[test]
+fn whoever_waits_is_told_what_the_binary_that_is_there_answers_not_the_one_before() {
+    let plugins = Plugins::new();
+    let path = [plugins.hanging("portmap")];
+    let answers = Answers::waited_for();
+    thread::scope(|scope| {
+        scope.spawn(|| answers.of(&path));
+        let end = Instant::now() + PATIENCE;
+        while asked(&path[0]) == 0 {
+            assert!(Instant::now() < end, "{answers:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        plugins.write("portmap", SOUND);
+        assert_eq!(answers.of(&path), [speaks()]);
+    });
+}
+
+#[test]
+fn a_late_answer_of_a_binary_that_was_removed_is_not_one_of_that_which_was_put_there_after_it() {
+    let plugins = Plugins::new();
+    let path = [plugins.hanging("portmap")];
+    let (answers, tellings) = beside();
+    assert_eq!(answers.of(&path), [Answer::Awaited]);
+    fs::remove_file(&path[0]).unwrap();
+    assert_eq!(answers.of(&path), [Answer::Missing]);
+    let under_way = answers.shared.known().values().filter(|known| known.asked.is_some()).count();
+    assert_eq!(under_way, 1, "it still counts");
+    plugins.write("portmap", SOUND);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match &answers.of(&path)[..] {
+            [answer] if *answer == speaks() => break,
+            other => assert_eq!(other, [Answer::Awaited]),
+        }
+        tellings.recv_timeout(PATIENCE).unwrap();
+    }
+    // Each thread that asks holds what is known; after the last it is ours alone.
+    while Arc::strong_count(&answers.shared) > 1 {
+        assert!(Instant::now() < end, "{answers:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(answers.of(&path), [speaks()]);
+}
+
+#[test]
 fn however_many_hang_only_so_many_are_asked_at_a_time_and_each_is_in_the_end() {
     let plugins = Plugins::new();
     let paths: Vec<PathBuf> = (0..MOST + 2).map(|number| plugins.hanging(&format!("plugin{number}"))).collect();
