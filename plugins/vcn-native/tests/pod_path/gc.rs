@@ -1,8 +1,12 @@
 //! GC frees what the runtime no longer knows, and nothing else.
 
+use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
 
-use crate::node::{Families, Node, Pod, assert_success, error_of, json_of, name};
+use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, json_of, name, within};
 use ipam::{BootId, BootTime, Store};
 use netlink::{LinkChange, LinkKind, NewLink, Peer, Socket};
 use serde_json::{Value, json};
@@ -84,6 +88,40 @@ fn other_networks_the_young_and_a_network_that_says_no_are_spared() {
     assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
     assert_eq!(held(&node).len(), 2);
     assert!(other.reaches("10.0.0.1") && young.reaches("10.0.1.1"));
+}
+
+/// GC has its list, and waits for a verb that acts on one of the dead: that verb makes it anew.
+#[test]
+fn what_is_added_anew_while_gc_waits_for_its_turn_lives() {
+    let node = Node::new(Families::V4);
+    let (again, dead) = (Pod::new("again"), Pod::new("dead"));
+    node.add(&again);
+    node.add(&dead);
+    age(&node);
+    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    let key = "vcn-native/again/eth0".parse().unwrap();
+    let acting = store.attachment(&key).unwrap();
+    let mut conf = node.conf("1.1.0");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    let gc = node.spawn(Command::new(PLUGIN), &[("CNI_COMMAND", "GC")], &conf);
+    assert!(within(PATIENCE, || waited_for(&node.state.path().join("attachments.lock"))));
+    let anew = store.update(|held| {
+        let now = BootTime::now()?;
+        held.allocations.iter_mut().filter(|it| it.key == key).for_each(|it| it.since = now);
+        Ok::<_, ipam::Error>(())
+    });
+    anew.unwrap();
+    drop(acting);
+    assert_success(&gc.wait_with_output().unwrap());
+    assert_eq!(held(&node), ["vcn-native/again/eth0"]);
+    assert!(again.reaches("10.0.0.1"));
+}
+
+/// Whether somebody waits for a lock of this file, as the kernel lists them.
+fn waited_for(path: &Path) -> bool {
+    let inode = fs::metadata(path).unwrap().ino();
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains("->") && line.contains(&format!(":{inode} ")))
 }
 
 #[test]
