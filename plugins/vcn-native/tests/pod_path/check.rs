@@ -89,6 +89,11 @@ fn everything_on_the_host_that_can_break_is_named() {
         ("ip -6 rule del pref 1536 from 2001:db8::8", "rule add pref 1536 from 2001:db8::8 lookup 1001"),
         ("ip rule del pref 512", "rule add pref 512 from all lookup 999"),
         ("ip -6 rule del pref 512", "rule add pref 512 from ::/0 lookup 999"),
+        ("ip rule del pref 512; ip rule add pref 512 lookup 998 proto 157", "rule add pref 512 from all lookup 999"),
+        (
+            "ip -6 rule del pref 512; ip -6 rule add pref 512 lookup 998 proto 157",
+            "rule add pref 512 from ::/0 lookup 999",
+        ),
         ("ip route del default table 1001", "route add default via 10.0.0.1 dev ens5 table 1001"),
         ("ip -6 route del 2001:db8::1 table 1001", "route add 2001:db8::1 dev ens5 table 1001"),
         ("echo 0 >/proc/sys/net/ipv4/conf/ens5/forwarding", "sysctl net/ipv4/conf/ens5/forwarding=1"),
@@ -97,10 +102,38 @@ fn everything_on_the_host_that_can_break_is_named() {
             "echo 1 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter",
             "sysctl net/ipv4/conf/ens5/rp_filter=2",
         ),
+        (
+            "echo 0 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter",
+            "sysctl net/ipv4/conf/ens5/rp_filter=2",
+        ),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
     ] {
         broken(false, command, named);
     }
+}
+
+#[test]
+fn a_strict_vnic_is_no_trouble_where_all_links_are_loose() {
+    let checked = Checked::new();
+    run(
+        &checked.node.host,
+        "echo 1 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 2 >/proc/sys/net/ipv4/conf/all/rp_filter",
+    );
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+}
+
+/// Nobody answers from it while it is being checked for duplicates, which goes on for an hour here.
+#[test]
+fn an_address_of_the_pod_that_is_tentative_is_named() {
+    let setting = "/proc/sys/net/ipv6/conf/eth0";
+    broken(
+        true,
+        &format!(
+            "echo 1 >{setting}/accept_dad; echo 3600 >{setting}/dad_transmits
+             ip -6 addr del 2001:db8::8/128 dev eth0; ip -6 addr add 2001:db8::8/128 dev eth0"
+        ),
+        "pod: addr add 2001:db8::8/128 dev eth0",
+    );
 }
 
 #[test]
@@ -166,6 +199,23 @@ fn another_namespace_another_address_and_a_vanished_vnic_are_contradictions() {
         text.contains("10.0.0.8 is on VNIC ocid1.vnic.oc1.iad.v0, which is not among this node's any more"),
         "{text}"
     );
+}
+
+#[test]
+fn a_result_that_has_the_link_in_another_namespace_is_a_contradiction_and_another_path_of_the_same_is_none() {
+    let mut checked = Checked::new();
+    let named = tempfile::tempdir().unwrap();
+    let same = named.path().join("same");
+    std::os::unix::fs::symlink(checked.pod.path(), &same).unwrap();
+    checked.conf["prevResult"]["interfaces"][1]["sandbox"] = same.to_str().into();
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+
+    let other = Pod::new("b");
+    let path = other.path();
+    checked.conf["prevResult"]["interfaces"][1]["sandbox"] = path.to_str().into();
+    let text = checked.refusal();
+    assert!(text.contains(&format!("prevResult says that eth0 is in {}", path.display())), "{text}");
+    assert!(text.contains("in 1 respect(s)"), "{text}");
 }
 
 #[test]
