@@ -13,6 +13,9 @@ use crate::attachment::verdict::{Facts, Said, Verdict};
 /// What stays as it is stays with our tags, and counts as nobody's.
 const NOT_TO_BE_LEFT: &str = "the cloud does not show the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
 
+/// The same where the instance is not seen: what stands before it says what is, and what is in the way.
+const OR_LET_IT_GO: &str = "; or remove the finalizer: its tags stay";
+
 pub(super) fn plan(
     case: &Case<'_>,
     wanted: &Wanted<'_>,
@@ -27,7 +30,7 @@ pub(super) fn plan(
         Machine::NotSeen => {
             let mut verdict = super::not_seen(case, wanted);
             if orphan && verdict.attached.reason == Reason::NotAuthorizedOrNotFound {
-                NOT_TO_BE_LEFT.clone_into(&mut verdict.attached.message);
+                verdict.attached.message.push_str(OR_LET_IT_GO);
             }
             // That is written first; the next look lets it go.
             plan.waits = verdict.attached.reason == Reason::NodeGone;

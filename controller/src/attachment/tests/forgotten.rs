@@ -102,6 +102,29 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
+    let scene = before().await;
+    scene.change("a", |object| object.spec.vnic.on_delete = api::OnDelete::Orphan);
+    scene.settle().await;
+    let elsewhere: Ocid = "ocid1.compartment.oc1..elsewhere".parse().unwrap();
+    scene.cloud.hide_instance(&instance(1), &elsewhere);
+    scene.store.nodes_mut().delete("node-1");
+    scene.delete("a");
+    look_for(&scene, 2).await;
+    assert!(
+        scene.message("a").ends_with("its VNIC is seen; or remove the finalizer: its tags stay"),
+        "{}",
+        scene.message("a")
+    );
+    // The longest that there is to say has room.
+    scene.cloud.forget_instance(&instance(1));
+    scene.cloud.forget_instance(&instance(2));
+    look_for(&scene, 2).await;
+    let said = "no other VNIC of the subnet's compartment is seen; or remove the finalizer: its tags stay";
+    assert!(scene.message("a").ends_with(said), "{}", scene.message("a"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_doubt_keeps_the_object_and_begins_the_day_anew() {
     for doubt in ["a Node names it", "another VNIC", "subnet", "list"] {
         let scene = before().await;
