@@ -7,6 +7,8 @@ use std::process::Command;
 use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
 use ipam::{BootId, BootTime, Store};
 use netlink::LinkChange;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use vcn::Family;
 
@@ -96,6 +98,32 @@ fn an_add_that_is_slow_keeps_its_address_however_long_it_takes() {
     assert_eq!(code, 102, "{text}");
     assert_success(&add.wait_with_output().unwrap());
     assert!(slow.reaches("10.0.0.1"));
+}
+
+/// CHECK looks without lock: the record becomes a lasting one when CHECK has found none of that kind, and before it looks
+/// for a tentative one.
+#[test]
+fn a_check_that_comes_just_when_an_add_commits_finds_the_record() {
+    let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
+    let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
+    let (lasting, tentative) = (record.with_extension("json"), record.with_extension("tentative"));
+    fs::rename(&lasting, &tentative).unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut strace = Command::new("/usr/bin/strace");
+    strace.arg("-f").arg("-o").arg(log.path()).arg("-P").arg(&lasting);
+    strace.args(["-e", "trace=openat", "-e", "inject=openat:signal=SIGSTOP:when=1", PLUGIN]);
+    let check = node.start_by(strace, "CHECK", &pod, &conf);
+    let stopped = || {
+        let said = fs::read_to_string(log.path()).unwrap();
+        let line = said.lines().find(|line| line.contains("stopped by SIGSTOP"))?;
+        line.split(' ').next().map(str::to_owned)
+    };
+    assert!(within(PATIENCE, || stopped().is_some()));
+    fs::rename(&tentative, &lasting).unwrap();
+    kill(Pid::from_raw(stopped().unwrap().parse().unwrap()), Signal::SIGCONT).unwrap();
+    assert_success(&check.wait_with_output().unwrap());
 }
 
 #[test]
