@@ -1,6 +1,11 @@
 //! The installer's stage: when to run it, and its report in our words.
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use installer::{Answers, Conflist, Note, Report, Signal, Signals, Snapshot};
@@ -25,6 +30,8 @@ pub(super) struct Installation {
     last: Option<Last>,
     /// Plugins are asked beside the passes: one that hangs must not keep a repair.
     answers: Answers,
+    /// Set when one has answered otherwise than the last look was told: what was found then holds no longer.
+    corrected: Arc<AtomicBool>,
 }
 
 /// Whose a node's pod network is.
@@ -55,7 +62,13 @@ struct Last {
 impl Installation {
     /// That of an agent that has just started; `told` is told when another look is worth while.
     pub(super) fn new(told: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { last: None, answers: Answers::beside(chance, told) }
+        let corrected = Arc::new(AtomicBool::new(false));
+        let correction = corrected.clone();
+        let answers = Answers::beside(chance, move || {
+            correction.store(true, Ordering::Release);
+            told();
+        });
+        Self { last: None, answers, corrected }
     }
 
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
@@ -91,12 +104,16 @@ impl Installation {
             && last.was_asked(settings, &signals)
             && last.usable == usable
             && last.state.install == ours
-            && (cause == Cause::Kernel || last.still_holds(settings))
+            && (cause == Cause::Kernel || !self.corrected.load(Ordering::Acquire) && last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
         let found = looked_at(settings);
+        if cause != Cause::Preview {
+            // Before it looks: what comes meanwhile is for the next look.
+            self.corrected.store(false, Ordering::Release);
+        }
         let report = match cause {
             Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &self.answers),
             _ => installer::reconcile(&settings.installer, &signals, usable, &self.answers),

@@ -1,0 +1,97 @@
+//! A node of ours, one of whose plugins becomes another.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::sync::mpsc;
+
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::*;
+use crate::args::Args;
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Node {
+    directory: TempDir,
+    settings: Settings,
+    installation: Installation,
+    tellings: mpsc::Receiver<()>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = vec!["oke-node-agent".to_owned()];
+        command.extend(["--pod-network", "vcn-native", "--chain", "portmap"].map(str::to_owned));
+        let named = |option: &str| option.trim_start_matches("--").to_owned();
+        for option in ["--state-dir", "--data-dir", "--cni-bin-dir", "--cni-conf-dir", "--source-dir"] {
+            fs::create_dir(directory.path().join(named(option))).unwrap();
+            command.extend([option.to_owned(), directory.path().join(named(option)).display().to_string()]);
+        }
+        for option in ["--cni-cache-dir", "--oke-state-dir"] {
+            command.extend([option.to_owned(), directory.path().join(named(option)).display().to_string()]);
+        }
+        let settings = Settings::new(Args::try_parse_from(command).unwrap().options).unwrap();
+        let (told, tellings) = mpsc::channel();
+        let installation = Installation::new(move || told.send(()).unwrap());
+        Self { directory, settings, installation, tellings }
+    }
+
+    fn plugin(&self, path: &str, before: &str, versions: &str) {
+        let script = format!("#!/bin/sh\n{before}\necho '{{\"supportedVersions\":[{versions}]}}'\n");
+        sandbox::write_program(&self.directory.path().join(path), script.as_bytes()).unwrap();
+    }
+
+    /// Plugins that read a line from there wait until there is one.
+    fn pipe(&self) -> File {
+        let path = self.directory.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        OpenOptions::new().read(true).write(true).open(path).unwrap()
+    }
+
+    /// One look; how much it changed.
+    fn look(&mut self, cause: Cause) -> usize {
+        let mut findings = Findings::default();
+        self.installation.stage(&self.settings, &World::default(), (true, true, cause), &mut findings);
+        findings.changes.len()
+    }
+
+    fn promises(&self, version: &str) -> bool {
+        let conflist = self.settings.installer.cni_conf_dir.join(vcn::CONFLIST_FILE);
+        fs::read_to_string(conflist).is_ok_and(|text| text.contains("portmap") && text.contains(version))
+    }
+
+    fn holds(&self) -> bool {
+        self.installation.last.as_ref().is_some_and(|last| last.still_holds(&self.settings))
+    }
+
+    /// Looks when a plugin has answered, or as a timer would, until that is so.
+    fn look_until(&mut self, mut is_so: impl FnMut(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so(self) {
+            assert!(Instant::now() < end, "{:?}", self.installation);
+            let _ = self.tellings.recv_timeout(Duration::from_millis(50));
+            self.look(Cause::Retry);
+        }
+    }
+}
+
+#[test]
+fn what_a_plugin_answers_after_the_look_is_gone_by_although_no_file_has_changed_since() {
+    let mut node = Node::new();
+    let mut pipe = node.pipe();
+    node.plugin("source-dir/vcn-native", "", r#""1.0.0","1.1.0""#);
+    node.plugin("cni-bin-dir/portmap", "", r#""1.0.0","1.1.0""#);
+    node.look_until(|node| node.promises("1.1.0") && node.holds());
+
+    node.plugin("cni-bin-dir/portmap", "read line <${0%/*}/../pipe", r#""1.0.0""#);
+    assert_eq!(node.look(Cause::Timer), 0);
+    assert!(node.promises("1.1.0") && node.holds(), "what the binary before answered stands meanwhile");
+    pipe.write_all(b"\n").unwrap();
+    node.tellings.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(node.look(Cause::Kernel), 0);
+    assert_ne!(node.look(Cause::Preview), 0, "it tells what is to be done, and the next look does it");
+    node.look_until(|node| !node.promises("1.1.0") && node.holds());
+}
