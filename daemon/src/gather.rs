@@ -1,6 +1,9 @@
 //! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays
 //! nobody: whoever needs the world takes it as it is.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -77,18 +80,22 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     let mut patience = FIRST_ANSWER;
     while !worlds.is_closed() {
         let settings = configurations.borrow_and_update().settings.clone();
-        // Copied at once: whoever holds what is in there keeps others from writing it.
-        let known = async { oke_cni.wait_for(Option::is_some).await.ok().and_then(|known| *known) };
-        let known = tokio::time::timeout(patience, known);
+        let found = oke_cni.clone();
+        let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
         let asked = tokio::time::Instant::now();
         let recalled = Some(world.clone()).filter(|world| !patience.is_zero() && world.is_recalled());
-        let answers = async { tokio::join!(ask(&mut world, &metadata, &npns, &settings, &metrics), known) };
-        let (_, known) = tokio::select! {
-            answers = answers => answers,
-            never = meanwhile(recalled, &npns, &worlds) => match never {},
+        let answers = async {
+            let asked = ask(&mut world, &metadata, &npns, &settings, &metrics);
+            // What is in there is let go at once: whoever holds it keeps others from writing it.
+            tokio::join!(asked, async { drop(known.await) })
         };
+        tokio::select! {
+            _ = answers => {}
+            never = meanwhile(recalled, &npns, found, &worlds) => match never {},
+        }
         patience = Duration::ZERO;
-        world.oke_daemonset = known.ok().flatten().unwrap_or(world.oke_daemonset);
+        // As it is by now: the sources may have taken far longer than its answer was waited for.
+        world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
         remember(&mut seen, &world);
         worlds.send_replace(world.clone());
@@ -121,18 +128,29 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
 }
 
 /// Publishes what an agent before this one knew: silence may last half a minute before it is an error, and things may be
-/// broken that were repaired within a second all the time.
+/// broken that were repaired within a second all the time. Whether OKE's own CNI is in the cluster was not kept, so it is
+/// waited for here, too, and published whenever it is learnt.
 async fn meanwhile<N: NativePodNetworks>(
     recalled: Option<World>,
     npns: &N,
+    mut oke_cni: watch::Receiver<oke_cni::Found>,
     worlds: &watch::Sender<World>,
 ) -> Infallible {
-    if let Some(mut world) = recalled {
+    let Some(mut world) = recalled else { return std::future::pending().await };
+    let silence = async {
         sleep(SILENCE).await;
         ask_npn(&mut world, npns).await;
-        worlds.send_replace(world);
+    };
+    // Together: the first pass does not wait for both.
+    let known = tokio::time::timeout(FIRST_ANSWER, oke_cni.wait_for(Option::is_some));
+    tokio::join!(silence, async { drop(known.await) });
+    loop {
+        world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
+        worlds.send_replace(world.clone());
+        if oke_cni.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
-    std::future::pending().await
 }
 
 /// The world as an agent before this one left it. Where that is of another machine, perhaps, little of it counts: which

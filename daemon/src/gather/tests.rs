@@ -1,0 +1,93 @@
+//! A start during the metadata service's silence, by what an agent before this one kept.
+
+use clap::Parser;
+use imds::FakeMetadata;
+use installer::Seen;
+use vcn::Instance;
+
+use super::*;
+use crate::args::Args;
+use crate::fixture::{instance, vm_vnics};
+use crate::npn::FakeNativePodNetworks;
+
+/// How long the metadata service is silent until that is an error.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct Silent(FakeMetadata);
+
+impl Metadata for Silent {
+    async fn instance(&self) -> Result<Instance, imds::Error> {
+        sleep(DEADLINE).await;
+        self.0.instance().await
+    }
+
+    async fn vnics(&self) -> Result<VnicList, imds::Error> {
+        sleep(DEADLINE).await;
+        self.0.vnics().await
+    }
+}
+
+fn configuration(data_dir: &std::path::Path) -> Configuration {
+    let command = ["oke-node-agent", "--data-dir", data_dir.to_str().unwrap()];
+    let settings = Settings::new(Args::try_parse_from(command).unwrap().options).unwrap();
+    Configuration { settings: Arc::new(settings), conditions: Vec::new() }
+}
+
+/// When each world was published, in milliseconds, and what it says of OKE's DaemonSet, if the answer, that it is there,
+/// comes after `delay`.
+async fn told(delay: Duration) -> Vec<(u128, Seen)> {
+    let folder = tempfile::tempdir().unwrap();
+    let vnics = vm_vnics();
+    let kept = Last {
+        vnics: vnics[1..].to_vec(),
+        primary: vnics.first().cloned(),
+        instance: Some(instance()),
+        boot_id: Some(BootId::current().unwrap()),
+        asked_unix_millis: 0,
+    };
+    VnicsSeen::new(folder.path()).note(kept).unwrap();
+    let metadata = FakeMetadata::new(instance(), vnics);
+    metadata.set_failing(Some(500));
+    let (_configurations, configuration) = watch::channel(configuration(folder.path()));
+    let (answer, oke_cni) = watch::channel(None);
+    let (worlds, mut published) = watch::channel(World::default());
+    let outlets = Outlets { worlds, plugged: Arc::default(), published: Arc::default(), oke_cni };
+    let begun = tokio::time::Instant::now();
+    let watched = async {
+        let mut told = Vec::new();
+        while begun.elapsed() < DEADLINE && published.changed().await.is_ok() {
+            told.push((begun.elapsed().as_millis(), published.borrow_and_update().oke_daemonset));
+        }
+        told
+    };
+    let answered = async {
+        sleep(delay).await;
+        answer.send_replace(Some(Seen::Present));
+        std::future::pending::<Infallible>().await
+    };
+    let npns = FakeNativePodNetworks::default();
+    tokio::select! {
+        told = watched => told,
+        () = run(Silent(metadata), npns, configuration, Arc::new(Metrics::default()), outlets) => panic!("it ended"),
+        never = answered => match never {},
+    }
+}
+
+/// The timer counts whole milliseconds.
+fn rounded(told: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
+    told.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is_in_the_cluster() {
+    for (delay, first) in [(100, 500), (700, 700)] {
+        let told = rounded(told(Duration::from_millis(delay)).await);
+        assert_eq!(told, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_okes_own_cni_that_comes_later_is_published_while_the_metadata_service_is_silent() {
+    let told = rounded(told(Duration::from_secs(5)).await);
+    assert_eq!(told, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
+}
