@@ -200,8 +200,9 @@ fn all_that_a_gc_freed_is_forgotten_though_its_record_names_one() {
     tell(&node, "GC", &["10.0.33.33"]);
     forgotten(&node, &agent, 2);
     assert_eq!(count_out(&node, "10.0.33.35"), 1, "somebody has it");
+    // Counted after the connections are.
     let done = "oke_node_agent_aftercare_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
-    assert!(node.get("/metrics").1.contains(done), "{}", node.get("/metrics").1);
+    wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
 }
 
 fn forgotten(node: &Node, agent: &Agent, count: u32) {
