@@ -55,6 +55,8 @@ pub struct Live<S> {
     start: Values,
     /// What was said last, be it right or wrong.
     last: (Values, Vec<String>),
+    /// What was said when it was right last.
+    right: Values,
     /// Whether there was a file.
     had_file: bool,
     /// The last that was right.
@@ -81,7 +83,15 @@ impl<S: Configured> Live<S> {
     pub fn new(layers: Layers, start: Values, settings: S) -> Self {
         let current = Configuration::new(Arc::new(settings));
         let had_file = start.values().any(|said| matches!(said.place, Place::File { .. }));
-        Self { keys: Keys::of::<S::Options>(), layers, last: (start.clone(), Vec::new()), start, had_file, current }
+        Self {
+            keys: Keys::of::<S::Options>(),
+            layers,
+            last: (start.clone(), Vec::new()),
+            right: start.clone(),
+            start,
+            had_file,
+            current,
+        }
     }
 
     /// What to go by now.
@@ -110,10 +120,11 @@ impl<S: Configured> Live<S> {
         if said == self.last {
             return None;
         }
-        let before = std::mem::replace(&mut self.last, said).0;
+        self.last = said;
         let late = self.keep_places(&mut values);
+        // Not since what was wrong: a file that is there again as it was changes nothing.
         let changed: BTreeSet<&str> =
-            self.keys.iter().filter(|key| differ(key, &before, &self.last.0)).map(Key::name).collect();
+            self.keys.iter().filter(|key| differ(key, &self.right, &self.last.0)).map(Key::name).collect();
         let changed = changed.into_iter().collect::<Vec<_>>().join(", ");
         match (Read { values, problems, has_file }).settings(&self.keys) {
             Ok(settings) => {
@@ -124,6 +135,7 @@ impl<S: Configured> Live<S> {
                         late.join(", ")
                     ))
                 });
+                self.right.clone_from(&self.last.0);
                 self.current = Configuration { settings: Arc::new(settings), trouble };
             }
             Err(problems) => {
@@ -300,6 +312,31 @@ mod tests {
         assert_eq!(said(Some("")), right("none"), "an empty one takes back");
         assert_eq!(said(None), Some(("none".to_owned(), gone())));
         assert!(start(&layers).read_again().is_none(), "a start knows of none");
+    }
+
+    #[test]
+    fn a_file_that_is_there_again_as_it_was_is_said_to_change_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let layers = Layers { file: directory.path().join("program.conf"), ..Layers::default() };
+        let (keys, file, log) = (Keys::of::<Options>(), layers.file.clone(), directory.path().join("log"));
+        std::fs::write(&file, "WORD=one\n").unwrap();
+        let read = layers.read(&keys);
+        let mut live = Live::<Word>::new(layers, read.values.clone(), read.settings(&keys).unwrap());
+        let to = std::fs::File::create(&log).unwrap();
+        let subscriber = tracing_subscriber::fmt().json().with_writer(Arc::new(to)).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for text in [None, Some("WORD=one\n"), Some("WORT=two\n"), Some("WORD=two\n")] {
+                match text {
+                    Some(text) => std::fs::write(&file, text).unwrap(),
+                    None => std::fs::remove_file(&file).unwrap(),
+                }
+                assert!(live.read_again().is_some());
+            }
+        });
+        let log = std::fs::read_to_string(log).unwrap();
+        let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let changed: Vec<_> = lines.map(|line| line["fields"]["changed"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(changed, ["", "WORD"]);
     }
 
     #[tokio::test(start_paused = true)]
