@@ -30,6 +30,7 @@ use crate::run::Exit;
 use crate::settings::Settings;
 use crate::show::preview;
 use crate::status::{AgentState, Status};
+use crate::verbs::Recent;
 use archive::{Archive, Replacing};
 
 /// What an agent is asked, and what its answer is called.
@@ -124,7 +125,12 @@ fn told_without<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>
     either(archive, "agent/pools.json", usage)?;
     let all = attachments::read(&settings.state_dir, &settings.sysctl_root, &boot);
     either(archive, "agent/attachments.json", all)?;
-    let runs = telemetry::read_log(&settings.state_dir).map_err(|error| error.to_string());
+    // As many as an agent tells of: all of them may be too long for a document, and the log itself is there, too.
+    let runs = telemetry::read_log(&settings.state_dir).map_err(|error| error.to_string()).map(|all| {
+        let recent = Recent::default();
+        all.iter().for_each(|run| recent.note(run));
+        recent.runs()
+    });
     either(archive, "agent/verbs.json", runs)
 }
 

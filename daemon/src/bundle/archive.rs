@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use serde::de::IgnoredAny;
+use telemetry::LINE_LIMIT;
 
+use super::files::is_configuration;
 use super::redact::{self, Redacted};
 
 /// The most of one entry, in bytes; a text that is longer is cut and said to be.
@@ -32,6 +35,17 @@ pub(super) fn too_long(length: usize) -> String {
     format!("it is {length} bytes long, too long for a bundle")
 }
 
+/// How far it is looked for a line that is a record. A log's first may be cut: the disk was full.
+const LOOKED_AT: usize = 4;
+
+/// Whether a text is one document, by its name or, as one that was set aside, by how it begins. A log of records is none, whose
+/// lines begin the same way: it is not taken apart.
+fn is_document(name: &str, text: &str) -> bool {
+    let is_record = |line: &str| line.starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok();
+    let is_log = || text.lines().take(LOOKED_AT).any(|line| line.len() <= LINE_LIMIT && is_record(line));
+    is_configuration(name) || text.trim_start().starts_with(['{', '[']) && !is_log()
+}
+
 /// A file that takes its name when it is whole.
 pub(super) struct Replacing {
     file: File,
@@ -47,7 +61,7 @@ impl<W: Write> Archive<W> {
     /// A text: its beginning if it is long, and of a long document nothing.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
         let length = text.len();
-        if length > LONGEST_DOCUMENT && text.trim_start().starts_with(['{', '[']) {
+        if length > LONGEST_DOCUMENT && is_document(name, text) {
             self.missing(name, &too_long(length));
             return Ok(());
         }
@@ -167,6 +181,25 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    #[test]
+    fn a_long_log_of_records_is_taken_though_its_lines_begin_as_documents_do() {
+        let record = format!("{{\"verb\":\"ADD\",\"message\":\"{}\"}}\n", "x".repeat(200));
+        let log = record.repeat(LONGEST_DOCUMENT / record.len() + 2);
+        let cut = format!("{{\"verb\":\"AD\n{log}");
+        let one = format!("{{\"a\":\"{}\"}}\n", "x".repeat(LONGEST_DOCUMENT));
+        let pretty = format!("{{\n{}}}\n", "  \"a\": {},\n".repeat(LONGEST_DOCUMENT / 8));
+        let taken = |name: &str, text: &str| {
+            let mut archive = Archive::new(Vec::new());
+            archive.text(name, text).unwrap();
+            assert_eq!(archive.names.len() + archive.missing.len(), 1, "{:?}", archive.missing);
+            archive.missing.is_empty()
+        };
+        for (text, expected) in [(&log, true), (&cut, true), (&one, false), (&pretty, false)] {
+            assert_eq!(taken("state/verbs.log", text), expected, "{}", &text[..40]);
+            assert!(!taken("agent/verbs.json", text), "{}", &text[..40]);
+        }
+    }
 
     #[test]
     fn of_a_long_text_the_first_whole_lines_are_taken_and_of_a_long_document_nothing_and_it_is_said() {

@@ -87,7 +87,8 @@ fn digest(path: &Path) -> String {
     }
 }
 
-fn is_configuration(name: &str) -> bool {
+/// Whether a file is a document, by its name.
+pub(super) fn is_configuration(name: &str) -> bool {
     let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| CONFIGURATIONS.contains(&extension))
 }

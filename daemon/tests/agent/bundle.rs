@@ -162,6 +162,26 @@ fn a_node_that_knows_nothing_yet_has_a_bundle_that_says_what_is_not_there() {
 }
 
 #[test]
+fn without_an_agent_the_plugins_runs_are_there_however_many_there_were() {
+    let node = Node::new();
+    node.metadata.set_status(400);
+    fs::create_dir_all(node.path("run")).unwrap();
+    let fine = VerbRecord::begin("vcn-native", "0.1.0", "ADD");
+    let failed = VerbRecord { code: 11, message: "no address is free".to_owned(), ..fine.clone() };
+    let line = |record| format!("{}\n", serde_json::to_string(record).unwrap());
+    let log =
+        line(&failed) + &line(&fine).repeat(usize::try_from(telemetry::LOG_LIMIT).unwrap() / line(&fine).len() + 1);
+    for name in ["verbs.log", "verbs.log.1"] {
+        fs::write(node.path("run").join(name), &log).unwrap();
+    }
+    let all = bundle(&node);
+    let runs = json(&all, "agent/verbs.json");
+    let failures = runs.as_array().unwrap().iter().filter(|run| run["message"] == "no address is free").count();
+    assert_eq!((runs.as_array().unwrap().len(), failures), (66, 2), "{}", all["README.txt"]);
+    assert_eq!((&all["state/verbs.log"], &all["state/verbs.log.1"]), (&log, &log), "{}", all["README.txt"]);
+}
+
+#[test]
 fn an_agent_that_hangs_is_asked_once() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
