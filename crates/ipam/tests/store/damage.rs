@@ -251,6 +251,24 @@ fn what_killed_verbs_left_on_record_is_swept_up() {
     assert!(files(dir.path()).iter().all(|file| !file.ends_with(".new")), "{:?}", files(dir.path()));
 }
 
+/// An ADD that was killed before anything had its place: nothing of it is on record, and its DEL changes nothing.
+#[test]
+fn what_an_add_staged_that_was_killed_before_it_was_on_record_goes_with_its_del() {
+    let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+    let store = worn(dir.path(), &pools);
+    let before = everything(dir.path());
+    // As it leaves them: the ADD is carried out elsewhere, and what it has made is put where it is staged.
+    let elsewhere = tempfile::tempdir().unwrap();
+    reserve(&Store::new(elsewhere.path(), boot()), &pools, "e").unwrap();
+    let made = record(elsewhere.path(), "tentative");
+    let staged = dir.path().join("allocations").join(made.with_extension("new").file_name().unwrap());
+    fs::copy(&made, staged).unwrap();
+    fs::copy(elsewhere.path().join("allocations.json"), dir.path().join("allocations.json.new")).unwrap();
+    let key = request("e").key;
+    assert_eq!(store.update_for(&key, |held| Ok::<_, Error>(held.release(&key, LATER))).unwrap(), None);
+    assert_eq!(everything(dir.path()), before);
+}
+
 #[test]
 fn one_damaged_record_hides_no_other() {
     let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
