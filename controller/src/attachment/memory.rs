@@ -53,6 +53,7 @@ struct Object {
     /// Since when the cloud refuses the token of the VNIC, and no VNIC of it was listed.
     spent_since: Option<Instant>,
     spent_address_tokens: u32,
+    as_asked: Option<i64>,
     refused: Option<Refused>,
     absent_since: Option<Instant>,
     unlisted_since: Option<Instant>,
@@ -132,6 +133,7 @@ impl Memory {
         let of = |object: &Object| Remembered {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
+            as_asked: object.as_asked,
             refused: object.refused.clone(),
             unseen_looks: object.unseen_looks,
             forgotten: match object.forgotten {
@@ -206,6 +208,13 @@ impl Memory {
     /// Several were refused.
     pub(super) fn refused_addresses(&mut self, uid: &str) {
         self.objects.entry(uid.to_owned()).or_default().bulk_refused = true;
+    }
+
+    /// Its VNIC is as this generation asks, but maybe for its addresses.
+    pub(super) fn is_as_asked(&mut self, uid: &str, generation: Option<i64>) {
+        if let Some(object) = self.objects.get_mut(uid) {
+            object.as_asked = generation;
+        }
     }
 
     /// It has the addresses that were asked for.

@@ -65,6 +65,8 @@ pub struct Plan {
     pub unseen: bool,
     /// Whether an object waits for the attach or detach that is among the steps.
     pub queued: bool,
+    /// Objects whose VNICs are as asked, but maybe for their addresses.
+    pub as_asked: BTreeSet<String>,
     /// VNICs with our tags whose objects are not there, or have another one.
     pub unclaimed: Vec<Uid>,
 }

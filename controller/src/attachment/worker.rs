@@ -236,6 +236,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
         memory.unclaimed = planned.unclaimed.len();
         for object in objects {
+            if planned.as_asked.contains(&object.name_any()) {
+                memory.is_as_asked(&object.uid().unwrap_or_default(), object.metadata.generation);
+            }
             let facts = planned.verdicts.get(&object.name_any()).map(|verdict| &verdict.facts);
             let wanted = (Some(object.spec.vnic.ipv4_count.into()), Some(object.spec.vnic.ipv6_count.into()));
             if facts.is_some_and(|facts| facts.ipv4_count >= wanted.0 && facts.ipv6_count >= wanted.1) {

@@ -25,6 +25,8 @@ pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: 
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
         ready = Some(Said::new(Reason::ChangePending, "the VNIC is being changed as the spec says"));
         plan.push(case, Action::Update(version, Box::new(change)));
+    } else {
+        plan.as_asked.insert(case.name.clone());
     }
     let template = &case.object.spec.vnic;
     for (family, count) in [(Family::Ipv4, template.ipv4_count), (Family::Ipv6, template.ipv6_count)] {
@@ -56,10 +58,12 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
 }
 
 /// The tags that it should have: the spec's and ours. Others, a tenancy's own tools', stay once it was as asked: until then there may be
-/// some that left the spec.
+/// some that left the spec. That it lacks an address since, or cannot be changed back, makes no difference to others'.
 fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     let own = wish::tags(case, mark);
-    if !tidings::is_settled(case.object, case.object.status.as_ref()) {
+    let generation = case.object.metadata.generation;
+    let was_as_asked = generation.is_some() && case.remembered.as_asked == generation;
+    if !was_as_asked && !tidings::is_settled(case.object, case.object.status.as_ref()) {
         return own;
     }
     Mark::others(&vnic.freeform_tags).chain(own).collect()

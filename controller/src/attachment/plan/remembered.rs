@@ -14,6 +14,8 @@ pub struct Remembered {
     /// How many tokens of VNICs the cloud refused for so long that what was made by them is gone. Nothing else may count here:
     /// another process, which has not heard of it, must come to the same token.
     pub spent_tokens: u32,
+    /// The generation of the spec that its VNIC was last seen to be as, but for its addresses.
+    pub as_asked: Option<i64>,
     /// How many tokens of addresses it found spent.
     pub spent_address_tokens: u32,
     /// For how long no VNIC of it was listed, since one was asked for.
@@ -36,6 +38,7 @@ impl Default for Remembered {
     fn default() -> Self {
         Self {
             spent_tokens: 0,
+            as_asked: None,
             spent_address_tokens: 0,
             absent_for: Duration::ZERO,
             unlisted_for: Duration::ZERO,

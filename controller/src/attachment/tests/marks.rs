@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::{CLUSTER_TAG, OnDelete, RELEASED_TAG};
 use oci::{CloudView, FreeformTags, UpdateVnic};
+use vcn::Family;
 
 use super::scene::{CLUSTER, Scene};
 use crate::attachment::mark::Mark;
@@ -42,6 +43,29 @@ async fn others_tags_are_left_on_a_vnic_that_is_in_order() {
     scene.look().await;
     scene.settle().await;
     assert_eq!(scene.vnic().await.freeform_tags, Mark::new(CLUSTER).tags("uid-a", "a", &FreeformTags::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_tags_are_left_on_a_vnic_that_lacks_an_address_since() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
+    scene.settle().await;
+    let own = scene.vnic().await.freeform_tags;
+    let billed: FreeformTags = own.clone().into_iter().chain([("cost-center".to_owned(), "1".to_owned())]).collect();
+    tag(&scene, billed.clone()).await;
+    let all = scene.cloud.addresses(&scene.vnic().await.id, Family::Ipv4).await.unwrap();
+    scene.cloud.delete_behind(all.iter().find(|address| !address.is_primary).unwrap().ip_address);
+    (0..100).for_each(|_| scene.cloud.fail_next("CreateAddress", (400, "LimitExceeded"), false));
+    for _ in 0..3 {
+        scene.look().await;
+    }
+    assert_eq!(scene.told("a")[1], "False LimitReached");
+    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (billed, 1), "theirs alone");
+    // What left the spec leaves the VNIC all the same.
+    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+    scene.look().await;
+    assert_eq!((scene.vnic().await.freeform_tags, scene.count("UpdateVnic")), (own, 2));
 }
 
 #[tokio::test(start_paused = true)]
