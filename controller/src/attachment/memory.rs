@@ -97,7 +97,9 @@ impl Memory {
             }
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
-            if own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
+            // Of an instance that is answered 404 no list is asked for, so none has told that it is missing.
+            let is_unasked = observed.machine == Machine::NotSeen;
+            if is_unasked || own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
                 (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
             } else {
                 if object.spent_since.take_if(|since| asked.saturating_duration_since(*since) >= proof).is_some() {

@@ -92,22 +92,27 @@ async fn a_token_whose_vnic_is_gone_from_all_lists_is_replaced_when_they_have_to
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_token_is_forgotten_when_nothing_could_be_read_meanwhile() {
-    let scene = Scene::with(6);
-    scene.wants("a");
-    scene.cloud.lag_lists(40);
-    scene.cloud.refuse_other_wishes(REFUSALS[1]);
-    scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
-    scene.look().await;
-    scene.cloud.settle();
-    change_tags(&scene);
-    for _ in 0..6 {
-        sleep(Duration::from_secs(5)).await;
+async fn a_refusal_of_a_token_is_forgotten_when_no_list_could_be_read_meanwhile() {
+    // Of an instance that is answered 404, no list is asked for.
+    let failures =
+        [("ListVnicAttachments", (503, "ServiceUnavailable")), ("GetInstance", (404, "NotAuthorizedOrNotFound"))];
+    for (operation, answer) in failures {
+        let scene = Scene::with(6);
+        scene.wants("a");
+        scene.cloud.lag_lists(40);
+        scene.cloud.refuse_other_wishes(REFUSALS[1]);
+        scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
         scene.look().await;
-        scene.cloud.fail_next("ListVnicAttachments", (503, "ServiceUnavailable"), false);
-        scene.look().await;
+        scene.cloud.settle();
+        change_tags(&scene);
+        for _ in 0..6 {
+            sleep(Duration::from_secs(5)).await;
+            scene.look().await;
+            scene.cloud.fail_next(operation, answer, false);
+            scene.look().await;
+        }
+        assert_eq!(scene.cloud.attachments().len(), 2, "{operation}: no two lists in turn lacked it for so long");
     }
-    assert_eq!(scene.cloud.attachments().len(), 2, "no two lists in turn lacked it for so long");
 }
 
 #[tokio::test(start_paused = true)]
