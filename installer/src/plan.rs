@@ -48,6 +48,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) observed: &'a Observed,
     pub(crate) record: &'a Record,
+    /// Whether that is all: a record that cannot be read at this moment may hold more.
+    pub(crate) remembers: bool,
     pub(crate) now: SystemTime,
 }
 

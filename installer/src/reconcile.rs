@@ -89,7 +89,8 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     if leaves {
         observed.leftover = Leftover::look(settings, &record, damage.first().map(chain));
     }
-    let plan = plan(Facts { settings, observed: &observed, record: &record, now }, &report.decision, usable);
+    let facts = Facts { settings, observed: &observed, record: &record, remembers: !file.is_sealed(), now };
+    let plan = plan(facts, &report.decision, usable);
     report.notes = plan.notes;
     report.conflist = plan.conflist;
     let inherited = observed.conf_files.iter().any(ConfFile::is_ours);

@@ -28,6 +28,10 @@ impl Plan {
             let (path, reason) = (settings.conflist(), reason.clone());
             return self.failures.push(Error::Unusable { path, reason });
         }
+        if !facts.remembers && present.is_some_and(has_main) {
+            // What is in it of ours could not be told from what others added, and would be theirs for ever.
+            return;
+        }
         let awaited = observed.chain.iter().filter(|binary| binary.answer == Answer::Awaited);
         let awaited: Vec<String> = awaited.map(|binary| binary.name.clone()).collect();
         if !awaited.is_empty() {

@@ -66,7 +66,7 @@ fn written(text: &str) -> Record {
 }
 
 fn plan_of(observed: &Observed, record: &Record, install: bool, usable: bool) -> Plan {
-    plan(Facts { settings: &settings(), observed, record, now: NOW }, &decision(install), usable)
+    plan(Facts { settings: &settings(), observed, record, remembers: true, now: NOW }, &decision(install), usable)
 }
 
 fn planned(observed: &Observed, usable: bool) -> (Vec<String>, Vec<&'static str>, Conflist) {
@@ -256,6 +256,22 @@ fn what_nobody_else_touched_is_written_anew_as_a_whole() {
     let chain = [Entry::main()];
     let versions = ALL.iter().map(|text| text.parse().unwrap()).collect();
     assert_eq!(writing(&plan).contents, conflist::text(&conflist::wanted(&chain, &versions)));
+}
+
+#[test]
+fn while_the_record_cannot_be_read_what_is_there_of_ours_stays_as_it_is() {
+    let record = Record::default();
+    let planned = |observed: &Observed| {
+        let (settings, decision) = (settings(), decision(true));
+        plan(Facts { settings: &settings, observed, record: &record, remembers: false, now: NOW }, &decision, true)
+    };
+    // An earlier wish of ours: by itself it looks like somebody's addition.
+    let (mut observed, text) = complete();
+    observed.conflist = conf(&text.replace("portmap", "bandwidth"));
+    let stays = planned(&observed);
+    assert!(stays.steps.is_empty() && stays.conflist == Conflist::InPlace, "{:?}", stays.steps);
+    observed.conflist = At::Nothing;
+    assert_eq!(planned(&observed).steps.len(), 1, "without one no pod starts");
 }
 
 #[test]

@@ -47,6 +47,11 @@ impl RecordFile {
         self.sealed = Some(error.raw_os_error().unwrap_or(EIO));
     }
 
+    /// Whether it was there and could not be read.
+    pub(crate) const fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
+    }
+
     /// Those that were damaged and put out of the way.
     pub(crate) fn aside(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.data_dir).into_iter().flatten().flatten();

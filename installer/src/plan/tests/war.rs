@@ -7,7 +7,7 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn plan_at(observed: &Observed, record: &Record, now: SystemTime) -> Plan {
-    plan(Facts { settings: &settings(), observed, record, now }, &decision(true), true)
+    plan(Facts { settings: &settings(), observed, record, remembers: true, now }, &decision(true), true)
 }
 
 #[test]
