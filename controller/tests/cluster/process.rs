@@ -9,6 +9,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
+/// For one answer of a controller on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A running controller; killed when dropped.
 pub(crate) struct Controller {
     child: Child,
@@ -63,8 +66,9 @@ impl Controller {
 
     /// Status and body of a GET; none where nobody answers.
     pub(crate) fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect_timeout(&self.listen, Duration::from_secs(2)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        // It refuses at once where it has ended.
+        let mut stream = TcpStream::connect_timeout(&self.listen, PATIENCE).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
