@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+
 /// For one answer of a controller on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,8 +57,13 @@ impl Controller {
     /// Stops it where it is, or lets it go on.
     pub(crate) fn freeze(&self, frozen: bool) {
         use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
-        let pid = i32::try_from(self.child.id()).unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), if frozen { SIGSTOP } else { SIGCONT }).unwrap();
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, if frozen { SIGSTOP } else { SIGCONT }).unwrap();
+        if frozen {
+            // The signal comes to one thread, which stops the others when it runs.
+            let stands = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(pid), stands).unwrap();
+        }
     }
 
     /// How it ended, if it has.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -56,9 +57,15 @@ impl Agent {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends it a signal. One that is told to stand still does: the signal comes to one thread, which stops the others when it
+    /// runs.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+        let id = Pid::from_raw(self.child.id().try_into().unwrap());
+        kill(id, signal).unwrap();
+        if signal == Signal::SIGSTOP {
+            let stands = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(id), stands).unwrap();
+        }
     }
 
     /// SIGTERM; how it ended and after which time.

@@ -94,16 +94,16 @@ fn one_that_hangs_is_awaited_beside_and_keeps_nobody_when_it_is_asked_again() {
         assert!(Instant::now() < end, "{answers:?}");
         thread::sleep(Duration::from_millis(5));
     }
-    while asked(&paths[0]) < 2 {
+    // What it is known for is said while it is being asked: had that been waited for, it would be over.
+    let under_way = || {
+        assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
+        answers.shared.known().values().filter(|known| known.asked.is_some()).count()
+    };
+    while asked(&paths[0]) < 2 || under_way() == 0 {
         assert!(Instant::now() < end, "{answers:?}");
         assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
         thread::sleep(Duration::from_millis(5));
     }
-    // It is being asked, for two seconds, and what it is known for is said meanwhile.
-    let begun = Instant::now();
-    assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
-    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
-    assert_eq!(asked(&paths[0]), 2);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use tokio::runtime::Runtime;
 
@@ -203,7 +204,9 @@ impl Running {
     fn signal(&self, signal: Signal) -> Result<()> {
         let doing = || format!("send {signal} to {}", self.name);
         let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;
-        kill(Pid::from_raw(pid), signal).map_err(std::io::Error::from).during(doing)
+        let pid = Pid::from_raw(pid);
+        let stands = |()| if signal == Signal::SIGSTOP { stopped(pid) } else { Ok(()) };
+        kill(pid, signal).and_then(stands).map_err(std::io::Error::from).during(doing)
     }
 
     fn must_run(&mut self) -> Result<()> {
@@ -221,6 +224,11 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits until all threads of a child stand still: the signal comes to one, which stops the others when it runs.
+fn stopped(pid: Pid) -> nix::Result<()> {
+    waitid(Id::Pid(pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).map(drop)
 }
 
 fn end_of(log: &Path) -> String {

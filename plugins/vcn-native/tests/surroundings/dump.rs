@@ -48,6 +48,7 @@ impl Dump {
             for command in LISTS {
                 let list: Value = serde_json::from_str(&text_of(command)).unwrap_or(Value::Null);
                 let Value::Array(mut entries) = list else { continue };
+                entries.retain(|entry| !is_passing(command, entry));
                 entries.iter_mut().for_each(without_timers);
                 lines.extend(entries.iter().map(|entry| format!("{command}: {entry}")));
             }
@@ -120,6 +121,29 @@ fn text_of(command: &str) -> String {
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// What comes and goes by itself: a neighbour for each multicast group that the host tells of, and what a bridge learns of
+/// its ports from that.
+fn is_passing(command: &str, entry: &Value) -> bool {
+    match command {
+        "ip -d -j neigh show nud noarp" => {
+            entry["dst"].as_str().is_some_and(|to| to.starts_with("ff02:") || to.starts_with("224."))
+        }
+        "bridge -d -j fdb show" => entry["state"] == "",
+        _ => false,
+    }
+}
+
+/// Whether all links that are up are ready, and no address is being checked for duplicates: the kernel sees to both later,
+/// and has more to show then.
+pub(crate) fn is_settled(node: &Node) -> bool {
+    let list = |command| serde_json::from_str::<Value>(&text_of(command)).unwrap();
+    let (links, tentative) = node.host.run(|| (list("ip -j link show up"), list("ip -j addr show tentative"))).unwrap();
+    // One that is not up is an empty object.
+    let is_ready = |link: &Value| matches!(link["operstate"].as_str(), None | Some("UP" | "UNKNOWN"));
+    let none = |of: &Value| of["addr_info"].as_array().is_none_or(Vec::is_empty);
+    links.as_array().unwrap().iter().all(is_ready) && tentative.as_array().unwrap().iter().all(none)
 }
 
 /// A bridge tells the time of its timers.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use vcn::Family;
 
 use crate::crowd::crowd;
-use crate::dump::{Dump, Ours};
-use crate::node::{Families, Node, Pod, assert_success, error_of, json_of, name};
+use crate::dump::{Dump, Ours, is_settled};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, json_of, name, within};
 
 /// A crowded host, and what it was like before.
 struct Crowded {
@@ -23,6 +23,7 @@ impl Crowded {
     fn new() -> Self {
         let node = Node::new(Families::Dual);
         crowd(&node);
+        assert!(within(PATIENCE, || is_settled(&node)));
         let before = Dump::of(&node);
         Self { node, before, ours: Ours::default() }
     }
