@@ -135,7 +135,8 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
-    let client = kubernetes().await?;
+    // Pauses that nobody sees, and that double, outlast the lease.
+    let client = kubernetes(Refused::IsTold).await?;
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
@@ -220,11 +221,21 @@ async fn connected(settings: &Settings, board: &Board, chance: fn() -> f64) -> a
     }
 }
 
-pub(crate) async fn kubernetes() -> anyhow::Result<Client> {
-    client(kube::Config::infer().await.context("finding the API server")?)
+/// What is done about a request that the API server has no time for (429, 503, 504).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It is told at once: who asked counts it, and tries again when it likes.
+    IsTold,
+    /// It is made again, ever later, for as long as whoever asked waits.
+    IsRepeated,
 }
 
-fn client(mut config: kube::Config) -> anyhow::Result<Client> {
+pub(crate) async fn kubernetes(refused: Refused) -> anyhow::Result<Client> {
+    client(kube::Config::infer().await.context("finding the API server")?, refused)
+}
+
+fn client(mut config: kube::Config, refused: Refused) -> anyhow::Result<Client> {
+    config.default_retry = refused == Refused::IsRepeated;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(KUBERNETES_TIMEOUT);
@@ -247,30 +258,53 @@ mod tests {
     use kube::Api;
     use kube::api::ListParams;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinHandle;
     use tokio::time::{Instant, timeout};
 
     use super::*;
 
-    /// Answers the first request, and no other.
-    async fn answer_once(port: TcpListener) -> std::io::Result<()> {
-        let list = r#"{"apiVersion":"v1","kind":"NodeList","metadata":{},"items":[]}"#;
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}", list.len());
+    const LIST: &str = r#"{"apiVersion":"v1","kind":"NodeList","metadata":{},"items":[]}"#;
+    const TOO_MANY: &str = r#"{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no time","code":429}"#;
+
+    /// Gives these answers to the first requests, on one connection, and to others none.
+    async fn answer(port: TcpListener, answers: &[(&str, &str)]) -> std::io::Result<()> {
         let (mut stream, _) = port.accept().await?;
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") {
-            request.push(stream.read_u8().await?);
+        for (status, body) in answers {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await?);
+            }
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
+            stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await?;
         }
-        stream.write_all(format!("{head}\r\n\r\n{list}").as_bytes()).await?;
         std::future::pending().await
+    }
+
+    /// Nodes of a server that gives these answers.
+    async fn nodes(answers: &'static [(&str, &str)], refused: Refused) -> (Api<Node>, JoinHandle<std::io::Result<()>>) {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let config = kube::Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
+        (Api::all(client(config, refused).unwrap()), tokio::spawn(answer(port, answers)))
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
+        let answers: &[(&str, &str)] = &[("429 Too Many Requests", TOO_MANY), ("200 OK", LIST)];
+        for (refused, asked) in [(Refused::IsTold, Err(429)), (Refused::IsRepeated, Ok(()))] {
+            let (nodes, _server) = nodes(answers, refused).await;
+            let told = match nodes.list(&ListParams::default()).await {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) => Err(status.code),
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(told, asked, "{refused:?}");
+        }
     }
 
     #[tokio::test]
     async fn a_list_that_is_never_answered_ends() {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = kube::Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
-        let nodes: Api<Node> = Api::all(client(config).unwrap());
-        let server = tokio::spawn(answer_once(port));
+        let (nodes, server) = nodes(&[("200 OK", LIST)], Refused::IsTold).await;
         nodes.list(&ListParams::default()).await.unwrap();
         // From here there is a connection, and nothing but the clock to wait for.
         tokio::time::pause();
