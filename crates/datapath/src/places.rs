@@ -63,9 +63,9 @@ impl Places {
         Ok(self)
     }
 
-    /// Whether the host has a link of this name.
+    /// Whether the host has a link of this name: it has unless the kernel says no.
     pub fn has_link(&mut self, name: &IfName) -> bool {
-        self.host.index_of(name).is_ok()
+        !self.host.index_of(name).is_err_and(|error| error.is_not_found())
     }
 
     /// The socket of a place; `None` for the pod when there is none (any more).

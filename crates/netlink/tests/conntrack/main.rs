@@ -2,57 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod tracked;
+
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, UdpSocket};
 
-use ipnetwork::IpNetwork;
 use netlink::conntrack::{Deleted, Socket};
-use netlink::nft::{Chain, ChainKind, CtStates, Expression, Hook, Rule, Table};
-use netlink::{Address, LinkChange, Netns, nft};
+use tracked::{deliver, flood, fresh, ip, talk};
 use vcn::IfName;
-
-/// A namespace that tracks connections over its loopback, which has some addresses.
-fn fresh(addresses: &[&str]) -> Netns {
-    let netns = Netns::create().unwrap();
-    let mut socket = netlink::Socket::open_in(&netns).unwrap();
-    let lo = socket.index_of(&IfName::new("lo").unwrap()).unwrap();
-    socket.change_link(lo, &[LinkChange::Up]).unwrap();
-    for address in addresses {
-        let network: IpNetwork = address.parse().unwrap();
-        socket.add_address(&Address { nodad: true, ..Address::new(lo, network) }).unwrap();
-    }
-    // The kernel tracks only where some rule asks for a connection's state.
-    let rules = vec![Rule::new("track", [Expression::CtState(CtStates::NEW), Expression::Accept])];
-    let chain = Chain { name: "out".to_owned(), hook: Hook::Output, kind: ChainKind::Filter, priority: 0, rules };
-    let table = Table { name: "track".to_owned(), chains: vec![chain] };
-    nft::Socket::open_in(&netns).unwrap().replace_table(&table).unwrap();
-    netns
-}
-
-fn talk(netns: &Netns, from: &'static str, to: &'static str) {
-    netns
-        .run(|| {
-            let receiver = UdpSocket::bind((to, 0)).unwrap();
-            let sender = UdpSocket::bind((from, 0)).unwrap();
-            deliver(&sender, receiver.local_addr().unwrap(), &receiver);
-        })
-        .unwrap();
-}
-
-/// Sends until it arrives: what is sent right after a link was raised may be lost.
-fn deliver(sender: &UdpSocket, to: SocketAddr, receiver: &UdpSocket) {
-    receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let arrives = || {
-        sender.send_to(b"hello", to).unwrap();
-        receiver.recv(&mut [0; 8]).is_ok()
-    };
-    assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
-}
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
 
 #[test]
 fn an_addresss_connections_go_and_others_stay() {
@@ -83,39 +40,6 @@ fn many_addresses_of_both_families_are_forgotten_together() {
     assert_eq!(delete(&[].into()), all(0));
     let others = ["10.0.1.9", "fd00::9"].map(ip).into();
     assert_eq!(delete(&others), all(2), "the others' own stayed");
-}
-
-/// So many connections of one address, each to a port of its own of another.
-fn flood(netns: &Netns, from: &'static str, to: &'static str, connections: u16) {
-    let send = || {
-        let sender = UdpSocket::bind((from, 9)).unwrap();
-        // Nobody listens: the kernel's word that it is so fails the next call, and the packet after it goes out.
-        let told = |port| (0..3).any(|_| sender.send_to(b"hello", (ip(to), port)).is_ok());
-        assert!((1000..1000 + connections).all(told));
-    };
-    netns.run(send).unwrap();
-}
-
-/// The most memory that this process has ever had.
-fn memory_peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-}
-
-#[test]
-fn forgetting_many_connections_needs_memory_for_a_few() {
-    let netns = fresh(&["10.0.1.7/32", "10.0.1.8/32", "10.0.1.9/32"]);
-    flood(&netns, "10.0.1.7", "10.0.1.8", 40_000);
-    talk(&netns, "10.0.1.8", "10.0.1.9");
-    let before = memory_peak();
-    let deleted = Socket::open_in(&netns).unwrap().delete_by_address(ip("10.0.1.7")).unwrap();
-    assert!(deleted >= 40_000, "{deleted}");
-    // As keys they are 10 MB; other tests of this process take some, too.
-    let taken = memory_peak().saturating_sub(before);
-    assert!(taken < 4 << 20, "{taken} bytes");
-    let others = Socket::open_in(&netns).unwrap().delete_by_address(ip("10.0.1.9")).unwrap();
-    assert_eq!(others, 1, "another's stayed");
 }
 
 #[test]
