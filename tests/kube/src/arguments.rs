@@ -98,6 +98,8 @@ pub(crate) fn kube_apiserver(folder: &Path, listen: &Listen) -> Vec<String> {
         format!("--service-account-key-file={}", path(file::ACCOUNTS_PUBLIC)),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
         "--allow-privileged=true".into(),
+        // A minute by default; a busy machine may take it for what takes milliseconds, and then requests are refused.
+        "--request-timeout=10m".into(),
         "--profiling=false".into(),
     ]
 }

@@ -2,6 +2,7 @@
 //! server starts.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -10,6 +11,8 @@ use crate::error::{During, Result};
 
 const PREFIX: &str = "oke-kube-harness.";
 const LOCK: &str = "lock";
+/// What it is called until it is locked.
+const UNLOCKED: &str = "lock.new";
 
 /// A folder of this process's own.
 #[derive(Debug)]
@@ -32,14 +35,21 @@ impl Folder {
         remove_dead(parent);
         let doing = || format!("make a folder in {}", parent.display());
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).during(doing)?;
-        let lock = File::create(folder.path().join(LOCK)).during(doing)?;
-        lock.lock().during(doing)?;
-        Ok(Self { folder, _lock: lock })
+        Ok(Self { _lock: locked(folder.path()).during(doing)?, folder })
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Its lock is there only when it is locked: whoever removes the dead meanwhile would take one that is not for a dead one's.
+fn locked(folder: &Path) -> io::Result<File> {
+    let (new, path) = (folder.join(UNLOCKED), folder.join(LOCK));
+    let lock = File::create(&new)?;
+    lock.lock()?;
+    fs::rename(new, path)?;
+    Ok(lock)
 }
 
 /// Removes the folders that nobody holds any more. Somebody else's are passed over.
@@ -56,7 +66,30 @@ fn remove_dead(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    #[test]
+    fn a_folder_that_is_being_made_is_never_taken_for_a_dead_ones() {
+        let parent = TempDir::new().unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    remove_dead(parent.path());
+                }
+            });
+            for _ in 0..2000 {
+                let folder = Folder::new(parent.path()).map(|folder| folder.path().join(LOCK).exists());
+                if !matches!(folder, Ok(true)) {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("{folder:?}");
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn a_dead_owners_folder_goes_and_a_living_ones_stays() {

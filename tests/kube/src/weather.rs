@@ -80,7 +80,7 @@ impl Drop for Throttle {
     }
 }
 
-/// Posts an object that never comes, again and again: the server gives up waiting after a minute.
+/// Posts an object that never comes, again and again: the server gives up waiting after ten minutes.
 async fn occupy(config: kube::Config) {
     let Ok(connector) = config.rustls_https_connector() else { return };
     let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
