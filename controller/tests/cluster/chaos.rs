@@ -87,8 +87,8 @@ async fn killed_until(scene: &Scene, size: &Size, what: &str, mut done: impl Asy
         // The first one soon: nobody is through before.
         let until = Instant::now() + if kills == 0 { size.life / 4 } else { size.life };
         while Instant::now() < until {
-            if done().await {
-                assert!(kills > 0, "nobody was killed before {what}");
+            // Where this thread stood still, all may be through before the first is killed: then it is killed afterwards.
+            if done().await && kills > 0 {
                 return kills;
             }
             // Who could not renew its lease in time, on a busy machine, ends, and a kubelet starts it again.

@@ -85,7 +85,7 @@ async fn a_controller_that_is_killed_over_and_over_serves_a_profile_without_doub
 #[tokio::test]
 async fn a_profile_is_served_across_restarts_of_the_api_server_and_watches_that_expire() {
     let mut scene = Scene::with(3, 8, OciSettings::default()).await;
-    scene.environment.insert("LEASE_SECONDS".to_owned(), "120".to_owned());
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
     let mut controller = scene.controller("one");
     scene.put_into_pool(0..1).await;
     scene.profile("pods", &["one"]).await;

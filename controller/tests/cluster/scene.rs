@@ -79,7 +79,7 @@ impl Scene {
             ("OCI_ENDPOINT", self.cloud.url()),
             ("OCI_REQUESTS_PER_SECOND", "1000".to_owned()),
             // Who is alone does not lose it because the machine is busy. Another of the same name takes it over at once.
-            ("LEASE_SECONDS", "60".to_owned()),
+            ("LEASE_SECONDS", "120".to_owned()),
             ("POLL_SECONDS", "0.1".to_owned()),
             ("RESYNC_SECONDS", "1".to_owned()),
             ("RETRY_MOST_SECONDS", "1".to_owned()),

@@ -9,7 +9,7 @@ use crate::scene::{Scene, manifest, wait_for};
 
 /// So that the weather does not cost the lease.
 fn patient(scene: &mut Scene) {
-    scene.environment.insert("LEASE_SECONDS".to_owned(), "120".to_owned());
+    scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use serde_json::json;
 use oke_node_controller::profile::apply::apply;
 use oke_node_controller::profile::plan::{Step, Target};
 use oke_node_controller::profile::removal::Why;
-use scene::{GRACE, Scene, ocid};
+use scene::{GRACE, Scene, WITHIN, ocid};
 
 #[tokio::test]
 async fn a_profile_stamps_its_nodes_and_its_deletion_takes_the_objects_away() {
@@ -261,10 +261,11 @@ async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
     for number in 0..200 {
         scene.node(&format!("mistake-{number}"), json!({})).await;
     }
+    let (stands, go_on) = scene.stop_in_the_midst_of("mistake");
     scene.profile("mistake", json!({})).await;
-    let some = async || (!scene.made_from("mistake").await.is_empty()).then_some(());
-    scene.wait_for("some are made", some).await;
+    stands.await.expect("some are made");
     scene.merge::<VnicProfile>("mistake", json!({ "spec": { "paused": true } })).await;
+    drop(go_on);
     scene.profile_says("mistake", "Paused").await;
     let made = scene.made_from("mistake").await.len();
     println!("{made} of 200 were made");
@@ -294,7 +295,7 @@ async fn an_object_that_somebody_made_his_own_since_it_was_read_is_not_deleted()
         let object = Target { name: "takes".to_owned(), uid: metadata.uid, version: metadata.resource_version };
         let step = Step::Remove { object, why: Why::ProfileDeleted("takes".to_owned()) };
         let client = scene.api::<VnicAttachment>().into_client();
-        let end = tokio::time::Instant::now() + GRACE;
+        let end = tokio::time::Instant::now() + WITHIN;
         assert!(apply(&client, &[&step], end).await.iter().all(|(_, outcome)| outcome.is_ok()));
         scene.api::<VnicAttachment>().get_opt("takes").await.unwrap()
     };

@@ -2,7 +2,7 @@
 //! its own, by a label.
 
 use std::fmt::Debug;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use api::{PROFILE_LABEL, VnicAttachment, VnicProfile};
@@ -19,18 +19,20 @@ use oke_node_controller::store::{Store, follow_attachments, follow_nodes, follow
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
 
 /// How long a node that lost its label keeps its VNICs here.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 /// For how long a plan is carried out here: long enough for some objects.
 const ROUND: Duration = Duration::from_millis(20);
-const WITHIN: Duration = Duration::from_secs(180);
+pub(crate) const WITHIN: Duration = Duration::from_secs(180);
 
 /// The controller, on a thread of its own with a runtime of its own: tests come and go.
 struct Running {
     store: Arc<Store>,
     metrics: Arc<Metrics>,
+    runtime: Handle,
 }
 
 static RUNNING: OnceLock<Running> = OnceLock::new();
@@ -48,18 +50,17 @@ pub(crate) fn ocid(name: &str) -> String {
 fn running() -> &'static Running {
     RUNNING.get_or_init(|| {
         let (store, metrics): (Arc<Store>, Arc<Metrics>) = Default::default();
-        let (ready, is_ready) = std::sync::mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
         let its = (store.clone(), metrics.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(controller(its.0, its.1, ready));
-        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let handle = runtime.handle().clone();
+        std::thread::spawn(move || runtime.block_on(controller(its.0, its.1, ready)));
         is_ready.recv_timeout(WITHIN).expect("the controller starts");
-        Running { store, metrics }
+        Running { store, metrics, runtime: handle }
     })
 }
 
-async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: std::sync::mpsc::Sender<()>) {
+async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: mpsc::Sender<()>) {
     let server = ApiServer::shared().unwrap();
     for crd in api::crd::all() {
         server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
@@ -244,6 +245,24 @@ impl Scene {
             })
         })
         .await
+    }
+
+    /// Stops the controller as soon as something was made from a profile, and says when it stands; it goes on when the sender goes.
+    pub(crate) fn stop_in_the_midst_of(&self, profile: &str) -> (oneshot::Receiver<()>, mpsc::Sender<()>) {
+        let (go_on, goes_on) = mpsc::channel();
+        let (stops, stands) = oneshot::channel();
+        let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
+        running().runtime.spawn(async move {
+            let server = ApiServer::shared().unwrap();
+            let api: Api<VnicAttachment> = Api::all(server.client(server.admin()).unwrap());
+            while api.list(&params).await.unwrap().items.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            stops.send(()).unwrap();
+            // On the only thread that the controller has.
+            let _ = goes_on.recv();
+        });
+        (stands, go_on)
     }
 
     /// How often the controller has looked.
