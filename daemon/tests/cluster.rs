@@ -23,6 +23,8 @@ mod node;
 mod pod;
 #[path = "agent/running.rs"]
 mod running;
+#[path = "cluster/served.rs"]
+mod served;
 #[path = "cluster/uninstaller.rs"]
 mod uninstaller;
 
@@ -32,6 +34,7 @@ use kube_harness::{ApiServer, Bound, ServiceAccount};
 use metadata::vnic;
 use node::{Agent, Node, native_pod_network, wait_for};
 use serde_json::{Value, json};
+use served::{GET_OKES, LIST_NPNS, WATCH_NPNS};
 
 /// A node with two VNICs for pods in a cluster of its own.
 struct Cluster {
@@ -65,11 +68,15 @@ impl Cluster {
     /// One as OKE makes it, with the agent's manifest applied.
     fn new() -> Self {
         let cluster = Self::bare();
-        cluster.do_(async |server| {
-            server.apply(&ApiServer::native_pod_networks()).await.unwrap();
-            server.apply(&manifest()).await.unwrap();
-        });
+        cluster.do_(async |server| server.apply(&ApiServer::native_pod_networks()).await.unwrap());
+        cluster.grant();
         cluster
+    }
+
+    /// Gives the agent the rights of its manifest.
+    fn grant(&self) {
+        self.do_(async |server| server.apply(&manifest()).await.unwrap());
+        [LIST_NPNS, WATCH_NPNS, GET_OKES].into_iter().for_each(|right| self.wait_may(right, true));
     }
 
     /// Works with the API server, which is on the node's loopback.
@@ -212,7 +219,7 @@ fn an_api_server_that_stands_still_keeps_nothing_waiting() {
 #[test]
 fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_missing() {
     let cluster = Cluster::bare();
-    cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
+    cluster.grant();
     let mut agent = cluster.node.agent(&[]);
     cluster.wait_conditions(&agent, &["NativePodNetworkPending"]);
     assert_eq!(agent.events("npn.watch_lost"), [] as [Value; 0]);
@@ -221,6 +228,7 @@ fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_mi
     cluster.do_(async |server| server.apply(&ApiServer::native_pod_networks()).await.unwrap());
     cluster.publish("SUCCESS", &[("pods", 33)]);
     cluster.delete("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/oke-node-agent");
+    cluster.wait_may(LIST_NPNS, false);
     let mut agent = cluster.node.agent(&[]);
     cluster.wait_conditions(&agent, &["NativePodNetworkUnreadable"]);
     let message = cluster.message("NativePodNetworkUnreadable");
@@ -239,11 +247,15 @@ fn a_cluster_without_the_kind_has_none_and_one_without_the_right_says_what_is_mi
 fn each_verb_of_its_role_is_needed_and_missed_by_name() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    for (granted, missed) in [("list", "watch"), ("watch", "list")] {
+    for ((granted, has), (missed, lacks)) in
+        [(("list", LIST_NPNS), ("watch", WATCH_NPNS)), (("watch", WATCH_NPNS), ("list", LIST_NPNS))]
+    {
         cluster.apply(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "oke-node-agent"},
             "rules": [{"apiGroups": ["oci.oraclecloud.com"], "resources": ["nativepodnetworks"], "verbs": [granted]}],
         }));
+        cluster.wait_may(has, true);
+        cluster.wait_may(lacks, false);
         let mut agent = cluster.node.agent(&[]);
         let lost = || {
             agent.events("npn.watch_lost").iter().any(|event| {
@@ -283,6 +295,7 @@ fn decided(agent: &Agent) -> Vec<(bool, String)> {
 fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     let cluster = Cluster::new();
     cluster.apply(okes_daemonset());
+    cluster.wait_remembered(OKES, true);
     cluster.publish("SUCCESS", &[("pods", 33)]);
     let installed = || ["bin", "net.d"].map(|below| std::fs::read_dir(cluster.node.path(below)).unwrap().count());
     let mut agent = cluster.node.agent(&[]);
@@ -300,6 +313,7 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     }
 
     cluster.delete(OKES);
+    cluster.wait_remembered(OKES, false);
     let mut agent = cluster.node.agent(&[]);
     cluster.node.wait_ready(&mut agent);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())]);
@@ -315,6 +329,7 @@ fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_u
     cluster.node.wait_ready(&mut agent);
     agent.stop();
     cluster.apply(okes_daemonset());
+    cluster.wait_remembered(OKES, true);
 
     let mut agent = cluster.node.agent(&[]);
     cluster.node.wait_ready(&mut agent);
@@ -345,6 +360,7 @@ fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": "oke-node-agent", "namespace": "kube-system"}, "rules": [],
     }));
+    cluster.wait_may(GET_OKES, false);
     let mut agent = cluster.node.agent(&[]);
     cluster.node.wait_ready(&mut agent);
     let [told] = &agent.events("oke_cni.unknown")[..] else { panic!("{}", agent.log()) };

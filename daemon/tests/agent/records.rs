@@ -111,7 +111,7 @@ fn an_agent_that_hangs_holds_no_plugin_up_and_misses_nothing() {
     (0..1000).for_each(|number| assert_ne!(sink.send(&record("ADD", number)), Delivery::Lost));
     println!("all of 1000 took {:?}", begun.elapsed());
     // Far less than if each waited for as little as a tenth of a second.
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
     assert!(log_path(&node.path("run")).exists(), "the queue must have filled");
     agent.signal(Signal::SIGCONT);
     wait_for_adds(&node, &agent, 1000);
@@ -124,11 +124,13 @@ fn a_flood_of_runs_is_counted_whole_and_logged_in_part() {
     std::fs::create_dir(node.path("run")).unwrap();
     let sink = Sink::new(node.path("run"));
     assert!((0..3000).all(|number| sink.send(&record("ADD", number)) == Delivery::Log));
+    let begun = Instant::now();
     let agent = node.agent(&[]);
     wait_for_adds(&node, &agent, 3000);
     let lines = || agent.events("cni.done").len();
     let all = || metric(&node, "cni_lines_dropped_total") + lines() as u64 == 3000;
     wait_for("the last", all, || format!("{} lines", lines()));
     // 20 more for each second that it takes.
-    assert!((1000..2000).contains(&lines()), "{} lines", lines());
+    let (lines, most) = (lines() as u64, 1000 + 20 * (begun.elapsed().as_secs() + 1));
+    assert!((1000..=most).contains(&lines), "{lines} lines, {most} at most");
 }

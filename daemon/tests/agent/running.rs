@@ -11,8 +11,8 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Far beyond what anything here takes, even where four programs want each processor.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far beyond what anything here takes, even where four programs want each processor and each stands still now and then.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the agent promises of repairs.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

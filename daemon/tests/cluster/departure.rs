@@ -16,12 +16,16 @@ use serde_json::{Value, json};
 use crate::Cluster;
 use crate::node::{Agent, Node, name, wait_for};
 use crate::pod::Pod;
+use crate::served::GET_OWN;
 use crate::uninstaller::uninstall;
 
 const OWN: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
 
 /// How long Kubernetes waits before it kills. The agent waits for an answer for 4 s of it.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// What it says of an API server that took longer.
+const SILENT: &str = "no answer within 4 s";
 
 /// Every file with its mode and owner, and its content; sockets are nobody's files.
 const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf '%p %y %m %U\\n' | sort && \
@@ -36,6 +40,8 @@ const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip nei
 struct Scene {
     cluster: Cluster,
     before: String,
+    /// What the last agent was told that was started here.
+    options: RefCell<Vec<&'static str>>,
 }
 
 impl Scene {
@@ -56,12 +62,13 @@ impl Scene {
             fs::create_dir_all(cluster.node.path("host").join(directory)).unwrap();
         }
         let before = looks(&cluster.node);
-        Self { cluster, before }
+        Self { cluster, before, options: RefCell::default() }
     }
 
     /// An agent that has nothing left to write: it is ready by what it saw itself, not by what one before it saw.
-    fn ready_agent(&self, more: &[&str]) -> Agent {
+    fn ready_agent(&self, more: &[&'static str]) -> Agent {
         let _ = fs::remove_file(self.cluster.node.path("lib/nativepodnetwork-seen.json"));
+        self.options.replace(more.to_vec());
         self.agent(more)
     }
 
@@ -75,9 +82,13 @@ impl Scene {
     fn stop(&self, agent: &mut Agent) -> (String, String) {
         let mut before = looks(&self.cluster.node);
         let mut stopped = agent.stop();
-        // On a busy machine a look at everything may take longer than the agent waits for it, and then it rather leaves all.
-        while agent.events("agent.uninstall_refused").iter().any(|refused| refused["reason"] == "busy") {
-            *agent = self.ready_agent(&[]);
+        // On a busy machine a look at everything, or the API server's answer, may take longer than the agent waits for it, and
+        // then it rather leaves all.
+        let busy = |agent: &Agent| agent.events("agent.uninstall_refused").iter().any(|it| it["reason"] == "busy");
+        let silent = |agent: &Agent| agent.events("agent.returning").iter().any(|it| it["why"] == SILENT);
+        while busy(agent) || silent(agent) {
+            let options = self.options.take();
+            *agent = self.ready_agent(&options);
             before = looks(&self.cluster.node);
             stopped = agent.stop();
         }
@@ -230,6 +241,7 @@ fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everythi
     let mut agent = scene.ready_agent(&[]);
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-agent");
+    scene.cluster.wait_may(GET_OWN, false);
     scene.stays(&mut agent, "forbidden");
 
     let mut agent = scene.ready_agent(&[]);
@@ -255,7 +267,7 @@ fn an_api_server_that_says_nothing_keeps_the_agent_waiting_for_four_seconds_and_
     assert!(took < GRACE, "{took:?}");
     same(&looks(&scene.cluster.node), &before, &agent);
     assert_eq!(words(&agent, "agent.returning"), ["unreachable"]);
-    assert_eq!(agent.events("agent.returning")[0]["why"], "no answer within 4 s");
+    assert_eq!(agent.events("agent.returning")[0]["why"], SILENT);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::Cluster;
 use crate::metadata::vnic;
 use crate::node::{Agent, wait_for};
 use crate::running::{SECOND, in_time};
+use crate::served::CREATE_EVENTS;
 
 /// As the DaemonSet's controller would call it; `Container::node_agent` says the same.
 const POD: &str = "oke-node-agent-7k2xp";
@@ -192,6 +193,7 @@ fn described(scene: &Scene) -> String {
 fn without_the_right_to_tell_all_else_is_done_and_with_it_what_stands_is_told() {
     let scene = Scene::new();
     scene.cluster.delete(BINDING);
+    scene.cluster.wait_may(CREATE_EVENTS, false);
     let agent = scene.agent();
     scene.vnic_gone();
     wait_for("a refusal", || scene.counted("error") > 1, || agent.log());
@@ -218,7 +220,7 @@ fn while_the_api_server_stands_still_or_is_down_nothing_waits_and_afterwards_onl
     scene.let_pass(&agent);
     scene.repairs(&agent);
     wait_for("a deadline", || scene.counted("error") >= 1, || agent.log());
-    scene.cluster.server.thaw().unwrap();
+    // From where it stands: were it to go on before, it might still take what was told meanwhile.
     scene.cluster.server.stop().unwrap();
     node.plug("ens8", 36);
     scene.cluster.wait_conditions(&agent, &[]);
