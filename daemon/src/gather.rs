@@ -46,6 +46,10 @@ const APART: Duration = Duration::from_secs(2);
 /// How long the first world waits for whether OKE's own CNI is in the cluster: less than the first pass waits for the world.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
+/// The same where no agent has worked before: until the question has ended, however that was. Nothing there is ours yet, and
+/// OKE's pod takes most of a minute to leave anything on a new node by which it would be found.
+const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_secs(1));
+
 /// After what time of silence an agent that starts goes by what the one before it knew: with what the NativePodNetwork
 /// takes, less than the first pass waits for the world.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -77,7 +81,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     let mut eager = 0u32;
     let mut unsettled = 0u32;
     // At the start, whose the pod network is shall not be decided without it.
-    let mut patience = FIRST_ANSWER;
+    let mut patience = if seen.is_known() { FIRST_ANSWER } else { FIRST_ON_A_NODE };
     while !worlds.is_closed() {
         let settings = configurations.borrow_and_update().settings.clone();
         let found = oke_cni.clone();

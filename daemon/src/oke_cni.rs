@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(300);
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: LOOK };
 
 /// How long the answer may take, connecting included.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// What is known; nothing before the first question has ended, however that was.
 pub type Found = Option<Seen>;

@@ -48,7 +48,12 @@ async fn told(delay: Duration) -> Vec<(u128, Seen)> {
     VnicsSeen::new(folder.path()).note(kept).unwrap();
     let metadata = FakeMetadata::new(instance(), vnics);
     metadata.set_failing(Some(500));
-    let (_configurations, configuration) = watch::channel(configuration(folder.path()));
+    told_by(Silent(metadata), folder.path(), delay).await
+}
+
+/// The same of this metadata service, and of what is kept in a folder.
+async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
+    let (_configurations, configuration) = watch::channel(configuration(folder));
     let (answer, oke_cni) = watch::channel(None);
     let (worlds, mut published) = watch::channel(World::default());
     let outlets = Outlets { worlds, plugged: Arc::default(), published: Arc::default(), oke_cni };
@@ -68,7 +73,7 @@ async fn told(delay: Duration) -> Vec<(u128, Seen)> {
     let npns = FakeNativePodNetworks::default();
     tokio::select! {
         told = watched => told,
-        () = run(Silent(metadata), npns, configuration, Arc::new(Metrics::default()), outlets) => panic!("it ended"),
+        () = run(metadata, npns, configuration, Arc::new(Metrics::default()), outlets) => panic!("it ended"),
         never = answered => match never {},
     }
 }
@@ -90,4 +95,15 @@ async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is
 async fn an_answer_about_okes_own_cni_that_comes_later_is_published_while_the_metadata_service_is_silent() {
     let told = rounded(told(Duration::from_secs(5)).await);
     assert_eq!(told, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question_for_okes_own_cni_has_ended() {
+    for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = FakeMetadata::new(instance(), vm_vnics());
+        let told = rounded(told_by(metadata, folder.path(), Duration::from_millis(delay)).await);
+        let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
+        assert_eq!(told.first(), Some(&(at, seen)), "{delay}");
+    }
 }
