@@ -27,8 +27,9 @@ const LOCK: &str = "allocations.lock";
 const ATTACHMENTS: &str = "attachments.lock";
 
 /// The longest wait for the lock. It is held for file updates alone, less than a millisecond each: 250 pods at once are
-/// through in a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// through in a fraction of a second. Where hundreds of programs want each processor, whoever is next waits some 50 ms for
+/// one, and the last of 250 for more than ten seconds; a pod that fails for that only begins anew. A kubelet waits for minutes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The allocations of a node.
 #[derive(Clone, Debug)]

@@ -11,10 +11,13 @@ use serde_json::Value;
 
 use crate::node::{boot, everything, pools, record, request, reserve};
 
+/// Of whoever waits for another thread of a test: that may stand still for longer than plugins wait.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 #[test]
 fn fifty_writers_at_once_get_fifty_addresses() {
     let dir = tempfile::tempdir().unwrap();
-    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    let (store, pools) = (Store::new(dir.path(), boot()).with_patience(PATIENCE), pools("10.9.1.0/26"));
     std::thread::scope(|scope| {
         for id in 0..50 {
             let (store, pools) = (store.clone(), &pools);
@@ -31,7 +34,7 @@ fn fifty_writers_at_once_get_fifty_addresses() {
 #[test]
 fn a_lock_that_somebody_keeps_is_waited_for_and_then_named() {
     let dir = tempfile::tempdir().unwrap();
-    let (store, pools) = (Store::new(dir.path(), boot()), pools("10.9.1.0/26"));
+    let (store, pools) = (Store::new(dir.path(), boot()).with_patience(PATIENCE), pools("10.9.1.0/26"));
     reserve(&store, &pools, "a").unwrap();
     let kept = fs::File::options().write(true).open(dir.path().join("allocations.lock")).unwrap();
     kept.lock().unwrap();
@@ -249,7 +252,7 @@ fn verbs_of_one_attachment_wait_for_each_other_and_for_no_other_ones() {
     let error = store.attachment(&a).unwrap_err();
     assert!(matches!(&error, Error::Lock { source, .. } if source.kind() == ErrorKind::TimedOut), "{error}");
     std::thread::scope(|scope| {
-        let patient = store.clone().with_patience(Duration::from_secs(10));
+        let patient = store.clone().with_patience(PATIENCE);
         let waiting = scope.spawn(move || patient.attachment(&request("a").key).map(drop));
         drop(acting);
         waiting.join().unwrap().unwrap();

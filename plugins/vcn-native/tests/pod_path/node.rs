@@ -154,11 +154,28 @@ impl Node {
     }
 
     pub(crate) fn add(&self, pod: &Pod) -> Value {
-        json_of(&self.cni("ADD", pod, &self.conf("1.0.0")))
+        json_of(&self.patiently("ADD", pod, &self.conf("1.0.0")))
     }
 
     pub(crate) fn del(&self, pod: &Pod) {
-        assert_success(&self.cni("DEL", pod, &self.conf("1.0.0")));
+        assert_success(&self.patiently("DEL", pod, &self.conf("1.0.0")));
+    }
+
+    /// Runs the plugin as a runtime does that tries again what waited too long for other runs: they may stand still.
+    pub(crate) fn patiently(&self, verb: &str, pod: &Pod, conf: &Value) -> Output {
+        let mut output = self.cni(verb, pod, conf);
+        let waited = |output: &Output| {
+            let error: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            !output.status.success() && (&error["code"], &error["details"]) == (&json!(11), &json!("timed out"))
+        };
+        within(PATIENCE, || {
+            let again = waited(&output);
+            if again {
+                output = self.cni(verb, pod, conf);
+            }
+            !again
+        });
+        output
     }
 
     /// Runs the plugin as a runtime does.
@@ -262,7 +279,7 @@ impl Pod {
 }
 
 /// Far beyond what anything here takes, on a busy machine, too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether something becomes true in time.
 pub(crate) fn within(time: Duration, mut condition: impl FnMut() -> bool) -> bool {

@@ -12,7 +12,7 @@ use crate::call::{Answer, Machine, VERBS, ended, fed};
 use crate::node::{Families, Node, Pod};
 
 /// Reading stdin must be over by then (the plugin gives up after 5 s, and a busy machine takes its time).
-const STDIN_BOUND: Duration = Duration::from_secs(40);
+const STDIN_BOUND: Duration = Duration::from_secs(100);
 
 /// Address space, in KiB: what the plugin may use for any input whatever.
 const MEMORY: u32 = 192 << 10;

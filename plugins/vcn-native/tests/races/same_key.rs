@@ -39,7 +39,7 @@ fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
         let pod = Pod::new(&format!("r{round}"));
         let mut add = node.start("ADD", &pod, &conf);
         thread::sleep(Duration::from_micros(round * 53 % 7100));
-        assert_success(&node.cni("DEL", &pod, &conf));
+        assert_success(&node.patiently("DEL", &pod, &conf));
         add.wait().unwrap();
         node.del(&pod);
         assert_eq!(node.snapshot(), before, "round {round}");
