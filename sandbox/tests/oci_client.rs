@@ -36,10 +36,10 @@ impl Observer for Seen {
 
 fn quick() -> Policy {
     Policy {
-        timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(60),
         attempts: 8,
         backoff: Backoff { first: Duration::from_millis(5), cap: Duration::from_millis(50) },
-        deadline: Duration::from_secs(20),
+        deadline: Duration::from_secs(240),
     }
 }
 
@@ -140,7 +140,7 @@ async fn a_refused_call_says_what_it_was_about_and_its_number() {
 
 #[tokio::test]
 async fn a_busy_instance_is_waited_for_a_little_and_then_told() {
-    let slow = OciSettings { attaching: Duration::from_secs(60), ..OciSettings::default() };
+    let slow = OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() };
     let weather = Weather::new(two_nodes(), slow, quick(), swift());
     weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap();
     let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("b")).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn nobody_there_is_told_as_not_sent() {
 async fn the_budget_learns_from_429_and_obeys_retry_after() {
     let strict = OciSettings { per_second: Some(20.0), retry_after: Some(1), ..OciSettings::default() };
     let budget = Budget::new(Rates { most: 200.0, least: 2.0, burst: 50.0 });
-    let weather = Weather::new(two_nodes(), strict, Policy { deadline: Duration::from_secs(60), ..quick() }, budget);
+    let weather = Weather::new(two_nodes(), strict, quick(), budget);
     let vnic = weather.vcn.node("node-a").unwrap().vnics()[0].id.clone();
     let calls: Vec<_> = (0..100)
         .map(|_| {

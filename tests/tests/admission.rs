@@ -8,6 +8,7 @@ mod events;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -44,7 +45,7 @@ async fn prepare(server: &ApiServer) {
     }
     server.create_account(&agent()).await.unwrap();
     let who = json!({ "kind": "ServiceAccount", "name": agent().name, "namespace": NAMESPACE });
-    grant(server, "agent-everything", "cluster-admin", who).await;
+    grant(server, "agent-everything", "cluster-admin", who, anything()).await;
     // A policy takes a moment to be enforced.
     make_node(server, "probe", json!({})).await;
     let agent = server.client(&server.token(&agent(), &Bound::Nothing).await.unwrap()).unwrap();
@@ -57,12 +58,14 @@ async fn prepare(server: &ApiServer) {
     .await;
 }
 
-/// Another value each time: what changes nothing is refused by nobody.
+/// By a policy. Another value each time: what changes nothing is refused by nobody.
 async fn wait_until_refused<T>(what: &str, attempt: impl AsyncFn(&str) -> kube::Result<T>) {
     let deadline = Instant::now() + WITHIN;
     for number in 0_u32.. {
-        if attempt(&format!("a-{number}")).await.is_err() {
-            return;
+        match attempt(&format!("a-{number}")).await {
+            Err(kube::Error::Api(status)) if status.message.contains("denied request") => return,
+            Err(error) => panic!("{what}: {error}"),
+            Ok(_) => {}
         }
         assert!(Instant::now() < deadline, "{what} is not enforced");
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -81,7 +84,21 @@ fn user(server: &ApiServer, name: &str) -> Client {
     server.client(&server.user(name, None).unwrap()).unwrap()
 }
 
-async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value) {
+fn anything() -> Value {
+    json!({ "verb": "*", "group": "*", "resource": "*" })
+}
+
+fn use_of(profile: &str) -> Value {
+    json!({ "verb": "use", "group": api::GROUP, "resource": "vnicprofiles", "name": profile })
+}
+
+/// Gives somebody a role, and waits until he may do this by it: the API server hears of it a moment later.
+async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value, may: Value) {
+    let word = |key: &str| subject[key].as_str().unwrap().to_owned();
+    let user = match word("kind").as_str() {
+        "ServiceAccount" => format!("system:serviceaccount:{}:{}", word("namespace"), word("name")),
+        _ => word("name"),
+    };
     if subject["kind"] != "ServiceAccount" {
         subject["apiGroup"] = json!("rbac.authorization.k8s.io");
     }
@@ -91,6 +108,14 @@ async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value) {
         "subjects": [subject],
     });
     server.apply_object(binding).await.unwrap();
+    let review = json!({ "spec": { "user": user, "resourceAttributes": may } });
+    let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(admin(server));
+    let deadline = Instant::now() + WITHIN;
+    while !reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed {
+        assert!(Instant::now() < deadline, "{user} may not {may}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// Lets a user write Nodes, as a cluster's autoscaler may, and nothing else.
@@ -100,7 +125,8 @@ async fn grant_nodes(server: &ApiServer, name: &str) {
         "rules": [{ "apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"] }],
     });
     server.apply_object(role).await.unwrap();
-    grant(server, &format!("nodes-{name}"), "nodes-writer", json!({ "kind": "User", "name": name })).await;
+    let may = json!({ "verb": "patch", "resource": "nodes", "subresource": "status" });
+    grant(server, &format!("nodes-{name}"), "nodes-writer", json!({ "kind": "User", "name": name }), may).await;
 }
 
 async fn make_node(server: &ApiServer, name: &str, annotations: Value) {
@@ -164,7 +190,8 @@ async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
     for name in ["operator", "bystander"] {
         grant_nodes(server, name).await;
     }
-    grant(server, "operator-vnics", "oke-vnic-admin", json!({ "kind": "User", "name": "operator" })).await;
+    let who = json!({ "kind": "User", "name": "operator" });
+    grant(server, "operator-vnics", "oke-vnic-admin", who, use_of("storage")).await;
     let (operator, bystander) = (user(server, "operator"), user(server, "bystander"));
     let take_back = vnics(Value::Null);
     annotate(&operator, "used-1", "storage").await.unwrap();
@@ -189,7 +216,8 @@ async fn who_may_use_one_profile_by_its_name_may_not_ask_for_it() {
     let role = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": { "name": "uses-storage" }, "rules": [rule] });
     server.apply_object(role).await.unwrap();
-    grant(server, "narrow-storage", "uses-storage", json!({ "kind": "User", "name": "narrow" })).await;
+    let who = json!({ "kind": "User", "name": "narrow" });
+    grant(server, "narrow-storage", "uses-storage", who, use_of("storage")).await;
     assert_refused(annotate(&user(server, "narrow"), "named-1", "storage").await, NO_USE);
 }
 
@@ -197,8 +225,10 @@ async fn who_may_use_one_profile_by_its_name_may_not_ask_for_it() {
 async fn a_kubelet_cannot_ask_for_vnics_whatever_it_was_granted() {
     let server = server().await;
     make_node(server, "kubelet-1", json!({})).await;
-    grant(server, "kubelet-1-all", "cluster-admin", json!({ "kind": "User", "name": "system:node:kubelet-1" })).await;
-    grant(server, "kubelet-2-all", "cluster-admin", json!({ "kind": "User", "name": "system:node:kubelet-2" })).await;
+    for name in ["kubelet-1", "kubelet-2"] {
+        let who = json!({ "kind": "User", "name": format!("system:node:{name}") });
+        grant(server, &format!("{name}-all"), "cluster-admin", who, anything()).await;
+    }
     let kubelet = |name: &str| server.client(&server.node(name).unwrap()).unwrap();
     assert_refused(annotate(&kubelet("kubelet-1"), "kubelet-1", "storage").await, KUBELET);
     assert_refused(patch_status(&kubelet("kubelet-1"), "kubelet-1", &vnics("storage")).await, KUBELET);
@@ -365,7 +395,7 @@ async fn others_write_as_before() {
     let account = ServiceAccount::new("default", "oke-node-agent");
     server.create_account(&account).await.unwrap();
     let who = json!({ "kind": "ServiceAccount", "name": account.name, "namespace": account.namespace });
-    grant(server, "namesake", "cluster-admin", who).await;
+    grant(server, "namesake", "cluster-admin", who, anything()).await;
     let client = server.client(&server.token(&account, &Bound::Nothing).await.unwrap()).unwrap();
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "others" } })).unwrap();
     Api::<ConfigMap>::namespaced(client, NAMESPACE).create(&PostParams::default(), &map).await.unwrap();

@@ -168,6 +168,8 @@ impl Cluster {
             .env("OCI_ENDPOINT", &endpoint)
             .env("OCI_AUTH_ENDPOINT", &endpoint)
             .env("POLL_SECONDS", "1")
+            // Who is alone does not lose it because the machine is busy.
+            .env("LEASE_SECONDS", "120")
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
