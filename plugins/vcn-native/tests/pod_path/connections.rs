@@ -16,7 +16,7 @@ use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, ip, json_of, within};
 const MANY: u16 = 4000;
 
 /// A verb's patience, four times, and what the rest of it may take here.
-const FOUR_TRIES: Duration = Duration::from_secs(40);
+const FOUR_TRIES: Duration = Duration::from_secs(60);
 
 fn on_host(node: &Node, line: &str) {
     let output = node.host.run(|| Command::new("sh").args(["-ec", line]).output().unwrap()).unwrap();

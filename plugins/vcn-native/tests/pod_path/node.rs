@@ -37,6 +37,9 @@ pub(crate) struct Pod {
 /// Everything an ADD could change on the host, in a comparable form.
 pub(crate) type Snapshot = Vec<String>;
 
+/// Who made a route, as the kernel calls itself.
+const KERNEL: u8 = 2;
+
 impl Node {
     pub(crate) fn new(families: Families) -> Self {
         let node = Self {
@@ -227,13 +230,13 @@ impl Node {
             lines.extend(socket.addresses(None).unwrap().iter().map(|a| format!("addr {} {}", a.index, a.address)));
             for family in Family::ALL {
                 let routes = socket.routes(&RouteFilter::all(family)).unwrap();
-                lines.extend(routes.iter().map(|r| format!("route {r:?}")));
+                lines.extend(routes.iter().filter(|r| !is_the_kernels(r)).map(|r| format!("route {r:?}")));
                 lines.extend(socket.rules(family).unwrap().iter().map(|r| format!("rule {r:?}")));
             }
             let proxies = netlink::NeighbourFilter { family: None, index: None, proxy: true };
             lines.extend(socket.neighbours(&proxies).unwrap().iter().map(|n| format!("proxy {n:?}")));
             // The kernel gives each link an address of its own, when it has checked that for duplicates.
-            lines.retain(|line| !line.contains("fe80:") || line.contains("fe80::1"));
+            lines.retain(|line| !line.contains("fe80:") || is_of_fe80_1(line));
             lines.sort();
             lines
         })
@@ -247,6 +250,16 @@ impl Node {
     pub(crate) fn allocations(&self) -> Allocations {
         Store::new(self.state.path(), BootId::current().unwrap()).read().unwrap()
     }
+}
+
+/// Routes of an IPv6 address and of multicast, which the kernel makes some time after the address, or after the link was raised.
+fn is_the_kernels(route: &Route) -> bool {
+    route.destination.is_ipv6() && route.protocol == KERNEL && route.table == TableId::LOCAL
+}
+
+/// Whether a line is about `fe80::1`, and not about an address that begins so, as a link's own may.
+pub(crate) fn is_of_fe80_1(line: &str) -> bool {
+    line.split("fe80::1").skip(1).any(|rest| !rest.starts_with(|next: char| next.is_ascii_hexdigit() || next == ':'))
 }
 
 impl Pod {
