@@ -59,6 +59,7 @@ pub(crate) fn link(name: &str, last: u8) -> Link {
         master: None,
         vlan: None,
         loopback: false,
+        accept_ra: None,
     }
 }
 

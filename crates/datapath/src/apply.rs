@@ -76,6 +76,8 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
         LinkKind::VethPeer | LinkKind::Device => return change_link(place, link, places),
         LinkKind::Veth(peer) => {
             add_pair(link, peer, places)?;
+            // From its first packet on.
+            heed_no_router(place, &link.name, places)?;
             // What the kernel gives no end at birth, and the peer of a pair not. A hardened host forwards nothing from new links.
             let mut changes = changes(&LinkSpec { mac: None, mtu: None, ..link.clone() });
             changes.push(LinkChange::ForwardIpv4);
@@ -108,6 +110,16 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
     let mut inside = NewLink::new(peer.name.clone(), netlink::LinkKind::Veth(outside));
     (inside.mac, inside.mtu, inside.up) = (Some(peer.mac), link.mtu, true);
     socket.add_link(&inside)
+}
+
+/// A kernel without IPv6 has no such setting, and heeds nobody.
+fn heed_no_router(place: Place, link: &IfName, places: &Places) -> Result<()> {
+    let SysctlSpec { key, value } = SysctlSpec::heeds_no_router(link);
+    let key: Vec<&str> = key.iter().map(String::as_str).collect();
+    match places.sysctl(place, |sysctls| sysctls.overwrite(&key, &value)) {
+        Err(error) if error.is_not_found() => Ok(()),
+        written => written,
+    }
 }
 
 fn change_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {

@@ -14,7 +14,8 @@ use vcn::{
 use crate::object::metadata_address;
 use crate::pod::everything;
 use crate::{
-    AddressSpec, LinkKind, LinkSpec, NftRule, NftRuleKind, Object, Place, RouteSpec, RuleSpec, SysctlSpec, Transport,
+    AddressSpec, LinkKind, LinkSpec, NftRule, NftRuleKind, Object, Place, RouteSpec, RouterMessage, RuleSpec,
+    SysctlSpec, Transport,
 };
 
 mod links;
@@ -219,7 +220,10 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
     let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
     // In the order of the table's chains, which is the order they are observed in.
+    // Whatever families pods have: the kernel may know IPv6.
+    let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
     let source = pods.families().filter(|_| !pods.may_spoof).map(|family| NftRuleKind::DropForeignSource { family });
+    let source = routers.chain(source);
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
     let forward = pods.families().flat_map(|family| {

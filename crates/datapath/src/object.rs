@@ -11,7 +11,7 @@ use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanT
 mod nft;
 
 pub(crate) use nft::metadata_address;
-pub use nft::{NftRule, NftRuleKind, Transport};
+pub use nft::{NftRule, NftRuleKind, RouterMessage, Transport};
 
 /// One object of a namespace's network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,6 +143,14 @@ pub struct SysctlSpec {
     pub key: Vec<String>,
     /// The value wanted or found.
     pub value: String,
+}
+
+impl SysctlSpec {
+    /// That a link believes no router advertisements.
+    pub(crate) fn heeds_no_router(link: &IfName) -> Self {
+        let key = ["net", "ipv6", "conf", link.as_str(), "accept_ra"].map(str::to_owned).to_vec();
+        Self { key, value: "0".into() }
+    }
 }
 
 impl Object {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkKind, Object, Place};
+use crate::{LinkKind, Object, Place, SysctlSpec};
 
 /// One change in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,11 +56,18 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
         .filter(|(place, _)| !(pod_end_dies && *place == Place::Pod))
         .map(|(place, object)| Step { place: *place, change: Change::Delete(object.clone()) });
     let found = |place: Place, object: &Object| observed.iter().find(|(p, o)| *p == place && o.same_slot(object));
-    // With the pair, raised: see `apply`.
-    let pod_end_is_born = desired.iter().any(|(place, object)| is_pair(object) && found(*place, object).is_none());
+    // With the pair, which is raised then: see `apply`.
+    let born = desired.iter().find_map(|(place, object)| match object {
+        Object::Link(link) if is_pair(object) && found(*place, object).is_none() => Some(link),
+        _ => None,
+    });
+    let comes_with_it = |object: &Object| match object {
+        Object::Sysctl(setting) => born.is_some_and(|pair| *setting == SysctlSpec::heeds_no_router(&pair.name)),
+        other => born.is_some() && is_pod_end(other),
+    };
     let additions = desired.iter().filter_map(|(place, object)| {
         let change = match found(*place, object) {
-            None if pod_end_is_born && is_pod_end(object) => return None,
+            None if comes_with_it(object) => return None,
             None => Change::Add(object.clone()),
             Some((_, found)) if object.satisfied_by(found) => return None,
             Some((_, found)) => Change::Replace { from: found.clone(), to: object.clone() },

@@ -24,6 +24,7 @@ mod observed;
 mod owners;
 
 pub use carrier::{Carrier, needed, observe_needed};
+pub(crate) use observed::heeds_routers;
 pub use observed::{misleading, observe, recorded};
 pub use owners::{Owner, owners};
 
@@ -110,6 +111,9 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
             }),
         ),
     ];
+    // Where the kernel knows IPv6, and nobody has told it to forward, whoever advertises himself on a link is a router: without
+    // this, any pod could have all that the host sends over IPv6, with whatever addresses it came.
+    objects.push((Place::Host, Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host))));
     if addresses.iter().any(|a| a.address.is_ipv6()) {
         // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host.
         for (place, link) in [(Place::Host, &ends.host), (Place::Pod, &ends.pod)] {

@@ -25,6 +25,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     links: HashMap<IfName, LinkSpec>,
+    /// Links that believe router advertisements, and how much.
+    heeding: HashMap<IfName, i32>,
     /// Host ends that hold the pods' IPv6 gateway.
     gateways: HashSet<IfName>,
     routes: HashMap<IpNetwork, RouteSpec>,
@@ -60,11 +62,13 @@ impl Observed {
         let socket = &mut places.host;
         let all = socket.links().map_err(during("links"))?;
         let names: HashMap<u32, IfName> = all.iter().map(|link| (link.index, link.name.clone())).collect();
+        let heeding = all.iter().filter_map(|link| Some((link.name.clone(), link.accept_ra?)));
+        let heeding = heeding.filter(|(_, accept_ra)| *accept_ra != 0).collect();
         let links = all.into_iter().map(|link| {
             let netlink::Link { name, mac, mtu, up, alias, .. } = link;
             (name.clone(), LinkSpec { name, kind: LinkKind::Device, mac, mtu: Some(mtu), up, alias })
         });
-        let mut found = Self { links: links.collect(), ..Self::default() };
+        let mut found = Self { links: links.collect(), heeding, ..Self::default() };
         let addresses = socket.addresses(None).map_err(during("addresses"))?;
         let gateways = addresses.into_iter().filter(|address| address.address == LINK_LOCAL_GATEWAY);
         found.gateways = gateways.filter_map(|address| names.get(&address.index).cloned()).collect();
@@ -104,14 +108,18 @@ impl Observed {
         if link.alias.as_ref() != Some(&ends.alias) && !unnamed {
             return None;
         }
+        let deaf = Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host));
         let asks = |object: &Object| match object {
+            _ if *object == deaf => true,
             // Only where it shows: a file per pod is read for it.
             Object::Sysctl(_) => !self.gateways.contains(&ends.host),
             Object::Neighbour(proxy) => self.links.contains_key(&proxy.link),
             _ => true,
         };
         let wanted: Vec<Object> = desired(network, mtu).into_iter().filter(asks).collect();
-        let observed: Vec<Object> = wanted.iter().flat_map(|object| self.there_is(object, places)).collect();
+        let heeds = pod::heeds_routers(&ends.host, self.heeding.get(&ends.host).copied());
+        let others = wanted.iter().filter(|object| **object != deaf).flat_map(|object| self.there_is(object, places));
+        let observed: Vec<Object> = others.chain([Object::Sysctl(heeds)]).collect();
         let placed = |objects: Vec<Object>| objects.into_iter().map(|object| (Place::Host, object)).collect::<Vec<_>>();
         Some(plan(&placed(wanted), &placed(observed)))
     }

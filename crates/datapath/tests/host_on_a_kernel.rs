@@ -153,6 +153,8 @@ fn the_nft_table_reads_as_the_plan_does() {
             "ct direction reply ct mark & 0x00001046 == 0x00001004 meta mark set meta mark & 0xffffffbd | 0x00001004",
             "iifname \"vcn*\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
             "type filter hook prerouting priority raw; policy accept;",
+            "iifname \"vcn*\" icmpv6 type nd-router-advert counter packets 0 bytes 0 drop",
+            "iifname \"vcn*\" icmpv6 type nd-redirect counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip saddr != 0.0.0.0 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 saddr != fe80::/10 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",

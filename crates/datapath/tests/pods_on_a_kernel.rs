@@ -144,6 +144,17 @@ fn ipv6_that_was_switched_off_on_a_host_end_comes_back_with_what_it_took() {
     assert!(said.iter().any(|step| step.starts_with("addr add fe80::1/128")), "{said:#?}");
 }
 
+/// A pod could have the host's IPv6 traffic, and one of an older version's still can.
+#[test]
+fn a_host_end_that_believes_whoever_says_he_is_a_router_believes_nobody_again() {
+    let said = mended(|_, pod| {
+        let key = ["net", "ipv6", "conf", pod.ends.host.as_str(), "accept_ra"];
+        assert!(Sysctls::default().write(&key, "1").unwrap(), "it is made with 0");
+    });
+    let host = pod_number(0).ends.host;
+    assert_eq!(said, [format!("sysctl net/ipv6/conf/{host}/accept_ra=0 (was 1)")]);
+}
+
 #[test]
 fn proxies_of_the_pods_address_and_of_its_gateway_come_back() {
     let said = mended(|socket, pod| {

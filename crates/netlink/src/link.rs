@@ -20,6 +20,10 @@ pub(crate) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const IFLA_VLAN_ID: u16 = 1;
+const AF_INET6: u16 = 10;
+const IFLA_INET6_CONF: u16 = 2;
+/// The place of a setting in IFLA_INET6_CONF, an array of 32-bit numbers (linux/ipv6.h).
+const DEVCONF_ACCEPT_RA: usize = 3;
 
 /// A link, as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Link {
     pub vlan: Option<VlanTag>,
     /// Whether it is a loopback link.
     pub loopback: bool,
+    /// Its `net/ipv6/conf/…/accept_ra`: 0 is not to believe router advertisements. Nothing where it knows no IPv6.
+    pub accept_ra: Option<i32>,
 }
 
 impl Link {
@@ -79,6 +85,7 @@ impl Link {
             master: None,
             vlan: None,
             loopback,
+            accept_ra: None,
         };
         for attribute in attributes::after(payload, header.buffer_len()) {
             match attribute? {
@@ -91,6 +98,7 @@ impl Link {
                 (libc::IFLA_LINK_NETNSID, value) => link.peer_netns_id = Some(attributes::i32_of(value)?),
                 (libc::IFLA_MASTER, value) => link.master = Some(attributes::u32_of(value)?),
                 (libc::IFLA_LINKINFO, value) => link.decode_kind(value)?,
+                (libc::IFLA_AF_SPEC, value) => link.decode_settings(value)?,
                 _ => {}
             }
         }
@@ -111,6 +119,19 @@ impl Link {
             for attribute in attributes::within(data) {
                 if let (IFLA_VLAN_ID, value) = attribute? {
                     self.vlan = VlanTag::new(attributes::u16_of(value)?).ok();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_settings(&mut self, value: &[u8]) -> Result<(), Cause> {
+        for family in attributes::within(value) {
+            let (AF_INET6, value) = family? else { continue };
+            for attribute in attributes::within(value) {
+                if let (IFLA_INET6_CONF, settings) = attribute? {
+                    let accept_ra = settings.chunks_exact(4).nth(DEVCONF_ACCEPT_RA);
+                    self.accept_ra = accept_ra.map(attributes::i32_of).transpose()?;
                 }
             }
         }

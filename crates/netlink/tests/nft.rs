@@ -39,6 +39,7 @@ fn sample() -> Table {
             ],
         ),
         Rule::new("go back the way in", [E::Iifname(pods()), E::CtMark(mark), E::SetMark(mark)]),
+        Rule::new("a router's", [E::L4proto(Protocol::Icmpv6), E::Icmpv6Type(134), E::Drop]),
         Rule::new("whole mark", [E::CtDirection(Direction::Reply), E::SetMark(Masked::new(5, u32::MAX))]),
     ];
     let forward = vec![
@@ -76,6 +77,7 @@ const LISTED: &str = r#"table inet vcn-test {
 		type filter hook prerouting priority dstnat - 1; policy accept;
 		iifname "ens3" ct state new ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
 		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
+		icmpv6 type nd-router-advert drop comment "a router's"
 		ct direction reply meta mark set 0x00000005 comment "whole mark"
 	}
 

@@ -50,7 +50,7 @@ impl Stage {
         match kind {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
             NftRuleKind::MarkPackets { .. } => Self::WayBack,
-            NftRuleKind::DropForeignSource { .. } => Self::Source,
+            NftRuleKind::DropRouters { .. } | NftRuleKind::DropForeignSource { .. } => Self::Source,
             NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::DropLinkLocal | NftRuleKind::DropMetadataV6 => {
                 Self::Forward
             }
@@ -100,6 +100,13 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
         NftRuleKind::DropMetadataV6 => {
             vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
         }
+        NftRuleKind::DropRouters { message } => vec![
+            from_pods,
+            Expression::L4proto(Protocol::Icmpv6),
+            Expression::Icmpv6Type(message.icmpv6_type()),
+            Expression::Counter,
+            Expression::Drop,
+        ],
         NftRuleKind::DropForeignSource { family } => {
             // Who has no address yet asks for one from these; they are not forwarded.
             let none_yet = match family {

@@ -168,6 +168,7 @@ mod tests {
             master: None,
             vlan: vlan.map(|tag| VlanTag::new(tag).unwrap()),
             loopback: false,
+            accept_ra: None,
         }
     }
 

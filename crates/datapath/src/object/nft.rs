@@ -62,6 +62,12 @@ pub enum NftRuleKind {
     DropLinkLocal,
     /// What else may answer at the IPv6 metadata address is not for pods either.
     DropMetadataV6,
+    /// No pod is a router. A host whose kernel does not forward IPv6 (it has IPv4 pods alone, say) believes whoever says so on a
+    /// link, and link-local sources are anybody's.
+    DropRouters {
+        /// What it says.
+        message: RouterMessage,
+    },
     /// A pod sends from its own addresses alone: the way back to where a packet claims to come from must be by the link
     /// that it came by. The fabric sees to it for what leaves the node, but not between this node's pods, nor for one that
     /// takes the address of another on the same VNIC. Asked of the routes to pods, so it is one rule for all of them.
@@ -69,6 +75,28 @@ pub enum NftRuleKind {
         /// Of which addresses.
         family: Family,
     },
+}
+
+/// What routers alone send (RFC 4861).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouterMessage {
+    /// Who the default router is, and the prefixes of its link.
+    Advertisement,
+    /// A better next hop.
+    Redirect,
+}
+
+impl RouterMessage {
+    pub(crate) const ALL: [Self; 2] = [Self::Advertisement, Self::Redirect];
+
+    /// Its ICMPv6 type.
+    pub(crate) const fn icmpv6_type(self) -> u8 {
+        match self {
+            Self::Advertisement => 134,
+            Self::Redirect => 137,
+        }
+    }
 }
 
 /// A transport protocol with ports.
@@ -123,6 +151,12 @@ impl fmt::Display for NftRuleKind {
             Self::MarkPackets { mark, answers: false } => write!(f, "in connections of mark {mark}: mark {mark}"),
             Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
             Self::DropMetadataV6 => write!(f, "{HOST_LINK_PREFIX}* to other ports of {METADATA_ADDRESS_V6}: drop"),
+            Self::DropRouters { message: RouterMessage::Advertisement } => {
+                write!(f, "{HOST_LINK_PREFIX}* router advertisements: drop")
+            }
+            Self::DropRouters { message: RouterMessage::Redirect } => {
+                write!(f, "{HOST_LINK_PREFIX}* IPv6 redirects: drop")
+            }
             Self::DropForeignSource { family } => {
                 write!(f, "{HOST_LINK_PREFIX}* from {family} addresses that are not its own: drop")
             }

@@ -26,8 +26,9 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
     let mut found = Vec::new();
     let owners = owners(places)?;
     held.retain(|address| !owners.iter().any(|owner| owner.address == *address && owner.link != ends.host));
-    if let Some((index, link)) = host_end(ends, &mut places.host)? {
+    if let Some(HostEnd { index, accept_ra, link }) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
+        found.push((Place::Host, Object::Sysctl(heeds_routers(&ends.host, accept_ra))));
         found.extend(switched_off(Place::Host, &ends.host, places));
         let on_host = carried(&ends.host, index, PODS_TABLE, &[], &mut places.host)?;
         for object in &on_host {
@@ -69,11 +70,22 @@ pub fn recorded(network: &PodNetwork, places: &mut Places) -> Result<Vec<(Place,
         let owners = owners(places)?;
         network.addresses.retain(|pod| owners.iter().all(|owner| owner.address != pod.address));
     }
-    let link = link.map(|(_, link)| (Place::Host, Object::Link(link)));
+    let link = link.map(|end| (Place::Host, Object::Link(end.link)));
     Ok(link.into_iter().chain(desired(&network).into_iter().filter(stays)).collect())
 }
 
-fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpec)>, Error> {
+struct HostEnd {
+    index: u32,
+    accept_ra: Option<i32>,
+    link: LinkSpec,
+}
+
+/// What the kernel says of a link's `accept_ra`, as the setting. A link without IPv6 heeds nobody.
+pub(crate) fn heeds_routers(link: &IfName, accept_ra: Option<i32>) -> SysctlSpec {
+    SysctlSpec { value: accept_ra.unwrap_or_default().to_string(), ..SysctlSpec::heeds_no_router(link) }
+}
+
+fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Error> {
     let link = match socket.link(&ends.host) {
         Ok(link) => link,
         Err(error) if error.is_not_found() => return Ok(None),
@@ -87,7 +99,7 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<(u32, LinkSpe
         return Err(Error::Collision { name: link.name, found: link.alias, wanted: ends.alias.clone() });
     }
     let kind = LinkKind::Veth(VethPeer { name: ends.pod.clone(), mac: ends.pod_mac });
-    Ok(Some((link.index, seen(link, kind))))
+    Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: seen(link, kind) }))
 }
 
 /// The pod end and what it carries of ours. A link of that name that is not the other end of ours is somebody else's, and as

@@ -108,6 +108,10 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
             to.push(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2));
             to.push(compare(Operator::Equal, port.to_be_bytes().to_vec()));
         }
+        Expression::Icmpv6Type(number) => {
+            to.push(load_payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1));
+            to.push(compare(Operator::Equal, vec![*number]));
+        }
         Expression::Mark(mark) => {
             to.push(load_meta(MetaKey::Mark));
             match_masked(*mark, Operator::Equal, to);

@@ -28,6 +28,8 @@ pub enum Expression {
     DestinationNetNot(IpNetwork),
     /// Its destination port. An [`Expression::L4proto`] must come before.
     DestinationPort(u16),
+    /// Its ICMPv6 type. An [`Expression::L4proto`] must come before.
+    Icmpv6Type(u8),
     /// Its mark, under the mask, is this value.
     Mark(Masked),
     /// Its connection's mark, under the mask, is this value.

@@ -6,6 +6,7 @@
     reason = "a test may fail by panicking, its helper functions too"
 )]
 
+mod advertised;
 mod aftercare;
 mod chain;
 mod check;

@@ -1,0 +1,136 @@
+//! A pod that says it is a router: no host end believes it, and what the host sends over IPv6 goes where it went before.
+
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use datapath::host::{HostNetwork, PodServices, desired, placed};
+use datapath::{Object, Places, apply, plan};
+use netlink::{Address, Link, RouteFilter, Socket, Sysctls};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt};
+use nix::sys::socket::{bind, socket, sockopt};
+use vcn::{Family, TableId};
+
+use crate::node::{Families, Node, Pod, assert_success, error_of, ip, name};
+
+const IMPOSTOR: &str = "fe80::bad";
+/// As far as the host's own kind of router says it: type, code, checksum (the kernel's), hop limit, flags, a lifetime of 1800 s,
+/// reachable and retransmission times; and 2001:db8:666::/64 as a prefix to take an address from.
+const ADVERTISEMENT: [u8; 48] = [
+    134, 0, 0, 0, 64, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 64, 0xc0, 0, 1, 0x51, 0x80, 0, 0, 0x38, 0x40, 0,
+    0, 0, 0, 0x20, 0x01, 0x0d, 0xb8, 0x06, 0x66, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+/// Sends an ICMPv6 message to all nodes on the pod's link as a neighbour would, and sees that the host has taken up what was sent.
+fn says(pod: &Pod, message: &[u8]) {
+    let send = || {
+        let mut own = Socket::open().unwrap();
+        let index = own.index_of(&name("eth0")).unwrap();
+        let impostor: Ipv6Addr = IMPOSTOR.parse().unwrap();
+        own.replace_address(&Address { nodad: true, ..Address::new(index, format!("{impostor}/64").parse().unwrap()) })
+            .unwrap();
+        let raw = socket(AddressFamily::Inet6, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::IcmpV6).unwrap();
+        setsockopt(&raw, sockopt::Ipv6MulticastHops, &255).unwrap();
+        let address = |it| SockaddrIn6::from(SocketAddrV6::new(it, 0, 0, index));
+        bind(raw.as_raw_fd(), &address(impostor)).unwrap();
+        sendto(raw.as_raw_fd(), message, &address("ff02::1".parse().unwrap()), MsgFlags::empty()).unwrap();
+    };
+    // The link drops what it is given until its queue is attached: so it is sent again behind what arrived.
+    for _ in 0..2 {
+        pod.netns.run(send).unwrap();
+        assert!(pod.reaches("10.0.0.2"), "the host answers what came behind it");
+    }
+}
+
+fn set(node: &Node, setting: &str, value: &str) {
+    let key: Vec<&str> = setting.split('/').collect();
+    node.host.run(|| Sysctls::default().write(&key, value)).unwrap().unwrap();
+}
+
+/// Where the host's default route goes, and the addresses it made itself of what was advertised.
+fn believed(node: &Node) -> Vec<String> {
+    node.in_host(|socket| {
+        let main = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(Family::Ipv6) };
+        let routes = socket.routes(&main).unwrap();
+        let defaults = routes.iter().filter(|it| it.destination.prefix() == 0).map(|it| format!("{:?}", it.gateway));
+        let addresses = socket.addresses(None).unwrap();
+        let made = addresses.iter().map(|it| it.address.to_string()).filter(|it| it.starts_with("2001:db8:666:"));
+        defaults.chain(made).collect()
+    })
+}
+
+/// The host end, which every pod here has one of.
+fn host_end(node: &Node) -> Link {
+    let links = node.in_host(|socket| socket.links().unwrap());
+    links.into_iter().find(|it| it.name.as_str().starts_with("vcn")).unwrap()
+}
+
+/// A node whose kernel knows IPv6 and, as far as `settings` say, takes what routers advertise.
+fn host(families: Families, settings: &[(&str, &str)]) -> Node {
+    let node = Node::new(families);
+    settings.iter().for_each(|(setting, value)| set(&node, setting, value));
+    node
+}
+
+#[test]
+fn a_pod_that_advertises_itself_as_a_router_gets_nothing_of_the_hosts_traffic() {
+    let ipv4_only: &[_] = &[("net/ipv6/conf/all/forwarding", "0"), ("net/ipv6/conf/default/forwarding", "0")];
+    for (families, settings) in [
+        (Families::V4, ipv4_only),
+        // The host forwards, and new links do not: what a hardening drop-in does to a node that is at work.
+        (Families::Dual, &[("net/ipv6/conf/default/forwarding", "0")]),
+        // What a host is told that is to have its default route by advertisements and to forward nevertheless.
+        (Families::Dual, &[("net/ipv6/conf/default/accept_ra", "2")]),
+    ] {
+        let node = host(families, settings);
+        let pod = Pod::new("a");
+        let mut conf = node.conf("1.0.0");
+        conf["prevResult"] = node.add(&pod);
+        says(&pod, &ADVERTISEMENT);
+        assert_eq!(believed(&node), [""; 0], "{settings:?}");
+        assert_success(&node.cni("CHECK", &pod, &conf));
+
+        // The test would tell: it is this setting that keeps the host from it, and CHECK names it.
+        let end = host_end(&node).name;
+        set(&node, &format!("net/ipv6/conf/{end}/accept_ra"), "2");
+        says(&pod, &ADVERTISEMENT);
+        assert!(believed(&node).contains(&format!("{:?}", Some(ip(IMPOSTOR)))), "{:?}", believed(&node));
+        let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
+        assert!(code == 107 && text.contains(&format!("sysctl net/ipv6/conf/{end}/accept_ra=0 (was 2)")), "{text}");
+    }
+}
+
+/// Where a plugin of an older version made the link, say, or somebody gave it another setting.
+#[test]
+fn the_agents_table_drops_what_only_routers_send_whatever_families_pods_have() {
+    let node = host(Families::V4, &[("net/ipv6/conf/all/forwarding", "0"), ("net/ipv6/conf/default/forwarding", "0")]);
+    let pod = Pod::new("a");
+    node.add(&pod);
+    set(&node, &format!("net/ipv6/conf/{}/accept_ra", host_end(&node).name), "1");
+    let pods = Some(PodServices { may_use_metadata: true, may_spoof: true, ipv6: false });
+    let wanted = desired(&HostNetwork { primary: name("ens5"), vnics: Vec::new(), pods });
+    let table: Vec<_> = wanted.into_iter().filter(|object| matches!(object, Object::NftTable(_))).collect();
+    let apply = || apply(&plan(&placed(table), &[]), &mut Places::host("/proc/sys".as_ref()).unwrap()).unwrap();
+    node.host.run(apply).unwrap();
+    says(&pod, &ADVERTISEMENT);
+    // Type, code, checksum, reserved; the better next hop; where to.
+    let mut redirect = [0; 40];
+    redirect[0] = 137;
+    says(&pod, &redirect);
+    assert_eq!(believed(&node), [""; 0]);
+    let nft = |arguments: &[&str]| {
+        let output = node.host.run(|| Command::new("nft").args(arguments).output().unwrap()).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let listed = nft(&["list", "table", "inet", vcn::NFT_TABLE]);
+    let dropped = |comment: &str| {
+        let rule = listed.lines().find(|line| line.contains(comment)).unwrap();
+        !rule.contains("counter packets 0 ")
+    };
+    assert!(dropped("vcn* router advertisements: drop") && dropped("vcn* IPv6 redirects: drop"), "{listed}");
+
+    nft(&["delete", "table", "inet", vcn::NFT_TABLE]);
+    says(&pod, &ADVERTISEMENT);
+    assert!(believed(&node).contains(&format!("{:?}", Some(ip(IMPOSTOR)))), "the table kept it away: {listed}");
+}
