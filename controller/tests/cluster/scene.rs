@@ -70,6 +70,11 @@ impl Scene {
     }
 
     pub(crate) fn controller(&self, name: &str) -> Controller {
+        self.controller_with(name, &[])
+    }
+
+    /// One that is told something more.
+    pub(crate) fn controller_with(&self, name: &str, more: &[(&str, String)]) -> Controller {
         let path = |file: &str| self.folder.path().join(file).display().to_string();
         let said = [
             ("KUBECONFIG", path("kubeconfig")),
@@ -86,6 +91,7 @@ impl Scene {
         ];
         let mut all: BTreeMap<String, String> = said.map(|(key, value)| (key.to_owned(), value)).into();
         all.extend(self.environment.clone());
+        all.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
         let all: Vec<(String, String)> = all.into_iter().collect();
         Controller::start(&all, self.folder.path().join(format!("{name}.log")))
     }
