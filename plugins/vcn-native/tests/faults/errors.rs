@@ -204,22 +204,22 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
     });
 }
 
-/// A node whose two addresses are held by ADDs that were killed long ago; nobody has sent a DEL.
-fn full_of_halves() -> Node {
+/// A node whose two addresses are held by ADDs that were killed long ago; nobody has sent a DEL. And their pods: with a namespace
+/// the kernel takes its links, when it has time.
+fn full_of_halves() -> (Node, [Pod; 2]) {
     let node = Node::new(Families::V4);
     let mut vnics = node.pools().vnics;
     vnics.truncate(1);
     vnics[0].families.ipv4.as_mut().unwrap().addresses = vec!["10.0.0.8/31".parse().unwrap()];
     node.write_pools(vnics);
-    for id in ["a", "b"] {
-        node.add(&Pod::new(id));
-    }
+    let pods = ["a", "b"].map(Pod::new);
+    pods.iter().for_each(|pod| drop(node.add(pod)));
     let killed = Store::new(node.state.path(), BootId::current().unwrap()).update(|held| {
         held.allocations.iter_mut().for_each(|held| held.tentative_until = Some(BootTime(1)));
         Ok::<_, ipam::Error>(())
     });
     killed.unwrap();
-    node
+    (node, pods)
 }
 
 fn removes_a_link(call: &str) -> bool {
@@ -236,11 +236,11 @@ fn one_killed_add_that_resists_keeps_nobody_from_what_another_left() {
     }
     let next = Pod::new("next");
     let resisted = || {
-        let node = full_of_halves();
+        let (node, _pods) = full_of_halves();
         let calls = add(&node, &next).calls(None);
         node.del(&next);
         let removal = calls.iter().find(|call| removes_a_link(&call.line))?;
-        let node = full_of_halves();
+        let (node, _pods) = full_of_halves();
         let outcome = add(&node, &next).with(removal, Fault::Error("EPERM"));
         let resisted = removes_a_link(&outcome.struck);
         if !resisted {
