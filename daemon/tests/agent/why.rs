@@ -45,7 +45,7 @@ fn what_blocks_is_told_with_since_when_and_what_to_do() {
     wait_for("another pass", || node.passes("timer") > passes, || agent.log());
     assert_eq!(since(), first, "since it began, not since it was last seen");
     let began = UNIX_EPOCH + Duration::from_millis(first);
-    assert!(SystemTime::now().duration_since(began).unwrap() < Duration::from_secs(60));
+    assert!(SystemTime::now().duration_since(began).unwrap() < Duration::from_mins(10));
 
     let (status, why) = why(&node);
     assert_eq!((status, reasons(&why["blocking"])), (1, vec!["NativePodNetworkPending".to_owned()]));

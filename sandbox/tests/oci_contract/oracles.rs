@@ -12,7 +12,7 @@ use crate::client::{Client, Complaint, Reply};
 use crate::scene::Scene;
 
 /// Loading the SDK takes seconds on a busy machine.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_secs(180);
 
 pub(crate) struct Oracles {
     child: Child,
