@@ -149,19 +149,23 @@ impl Config {
         field::decode("", &self.raw)
     }
 
-    /// The attachments that GC must keep: those under either key. An empty list means that none is valid; no list
-    /// at all is refused, because it would mean the same by accident.
-    pub(crate) fn valid_attachments(&self) -> Result<BTreeSet<AttachmentKey>, Error> {
-        let mut valid = BTreeSet::new();
-        let mut given = false;
+    /// The attachments that GC must keep: those under either key. An empty list means that none is valid. `None` where the list
+    /// is null, which Go writes for one that was never made: by a runtime without pods (CRI-O), or by mistake. No list at all is
+    /// refused.
+    pub(crate) fn valid_attachments(&self) -> Result<Option<BTreeSet<AttachmentKey>>, Error> {
+        let mut valid = None::<BTreeSet<AttachmentKey>>;
+        let mut null = false;
         for key in VALID_ATTACHMENTS {
             let items = match self.raw.get(key) {
-                // Go writes a list that was never made as null: as likely forgotten as meant to be empty.
-                None | Some(Value::Null) => continue,
+                None => continue,
+                Some(Value::Null) => {
+                    null = true;
+                    continue;
+                }
                 Some(Value::Array(items)) => items,
                 Some(other) => return Err(field::wrong_type(key, other, "an array")),
             };
-            given = true;
+            let valid = valid.get_or_insert_default();
             for (index, item) in items.iter().enumerate() {
                 let path = format!("{key}[{index}]");
                 let Value::Object(item) = item else { return Err(field::wrong_type(&path, item, "an object")) };
@@ -177,7 +181,7 @@ impl Config {
                 }
             }
         }
-        if given {
+        if valid.is_some() || null {
             return Ok(valid);
         }
         Err(invalid(format!(

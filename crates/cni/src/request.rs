@@ -73,8 +73,9 @@ pub struct StatusRequest<C> {
 /// Free what belongs to no valid attachment of this network.
 #[derive(Clone, Debug)]
 pub struct GcRequest<C> {
-    /// The attachments to keep; all of one network, `config.name`. Others' are not ours to judge.
-    pub valid: BTreeSet<AttachmentKey>,
+    /// The attachments to keep; all of one network, `config.name`. Others' are not ours to judge. `None` where the caller did not
+    /// say which: then all are to be kept.
+    pub valid: Option<BTreeSet<AttachmentKey>>,
     /// The protocol's part of the configuration.
     pub config: Config,
     /// The plugin's own part, or why it cannot be read.

@@ -22,11 +22,13 @@ use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Route
 mod carrier;
 mod observed;
 mod owners;
+mod strays;
 
 pub use carrier::{Carrier, needed, observe_needed};
 pub(crate) use observed::heeds_routers;
 pub use observed::{misleading, observe, recorded};
 pub use owners::{Owner, owners};
+pub use strays::strays;
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

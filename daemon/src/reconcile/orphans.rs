@@ -7,11 +7,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use datapath::{Change, NeighbourSpec, Object, Place, Places, RuleSpec, Step, dismantle};
+use datapath::{Change, Place, Places, Step, dismantle, pod};
 use ipam::{Allocations, BootId, Store};
-use netlink::{NeighbourFilter, RouteFilter, Socket};
 use resident::logging::chain;
-use vcn::{Family, HOST_LINK_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use super::{Findings, stages};
 use crate::condition::{Condition, Reason};
@@ -57,8 +55,11 @@ impl Orphans {
         let unknown = |error: &(dyn std::error::Error + 'static)| {
             Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("what is about no pod")
         };
-        let found = about_pods().and_then(|found| Ok((found, Places::host(&self.sysctl_root)?)));
-        let (found, mut places) = match found {
+        let mut places = match Places::host(&self.sysctl_root) {
+            Ok(places) => places,
+            Err(error) => return findings.conditions.push(unknown(&error)),
+        };
+        let found = match pod::strays(&mut places) {
             Ok(found) => found,
             Err(error) => return findings.conditions.push(unknown(&error)),
         };
@@ -95,32 +96,4 @@ impl Orphans {
 
 fn is_held(address: IpAddr, held: &Allocations) -> bool {
     held.allocations.iter().flat_map(|allocation| &allocation.addresses).any(|assigned| assigned.address == address)
-}
-
-/// What is ours about single addresses to which no route to a pod leads: those of pods whose record was lost are theirs.
-fn about_pods() -> Result<Vec<(IpAddr, Object)>, netlink::Error> {
-    let mut socket = Socket::open()?;
-    let links: HashMap<u32, vcn::IfName> = socket.links()?.into_iter().map(|link| (link.index, link.name)).collect();
-    let mut found = Vec::new();
-    for proxy in socket.neighbours(&NeighbourFilter { proxy: true, ..NeighbourFilter::default() })? {
-        let link = links.get(&proxy.index).filter(|link| !link.as_str().starts_with(HOST_LINK_PREFIX));
-        if let (Some(link), Some(PROTOCOL)) = (link, proxy.protocol) {
-            let spec = NeighbourSpec { link: link.clone(), address: proxy.address, mac: None };
-            found.push((proxy.address, Object::Neighbour(spec)));
-        }
-    }
-    for family in Family::ALL {
-        for rule in socket.rules(family)? {
-            let narrower = rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.unmodelled;
-            let netlink::Rule { priority, from, table, protocol, .. } = rule;
-            if let (Some(net), RulePriorities::FROM_POD, PROTOCOL, false) = (from, priority, protocol, narrower) {
-                let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table };
-                found.push((net.ip(), Object::Rule(spec)));
-            }
-        }
-        let filter = RouteFilter { family, table: Some(PODS_TABLE), protocol: None, oif: None };
-        let routed: Vec<IpAddr> = socket.routes(&filter)?.into_iter().map(|route| route.destination.ip()).collect();
-        found.retain(|(address, _)| !routed.contains(address));
-    }
-    Ok(found)
 }

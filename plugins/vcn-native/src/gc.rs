@@ -19,24 +19,28 @@ pub(crate) fn gc(request: &GcRequest<Conf>, conf: &Conf, report: &mut Report) ->
     }
     let node = Node::open(&conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     // What a killed run freed by half has no record, and so no attachment that the runtime could call dead.
-    node.sweep(None, report)?;
-    let held = node.store.read().map_err(|error| failure::of_ipam(&error))?;
+    let mut outcome = node.sweep(None, report);
+    let (held, unreadable) = node.store.read_sound().map_err(|error| failure::of_ipam(&error))?;
+    if let Some(error) = unreadable {
+        outcome = both(outcome, Err(failure::of_ipam(&error)));
+    }
     let dead = |held: &&Allocation| {
         held.key.network == request.config.name
-            && !request.valid.contains(&held.key)
+            && request.valid.as_ref().is_some_and(|valid| !valid.contains(&held.key))
             && node.now.since(held.since) >= SPARED
     };
-    let mut outcome = Ok(());
+    // One that resists must not keep the others.
     for allocation in held.allocations.iter().filter(dead) {
-        let freed = free(&allocation.key, dead, &node, report);
-        // One that resists must not keep the others.
-        outcome = match (outcome, freed) {
-            (outcome, Ok(_)) => outcome,
-            (Ok(()), Err(error)) => Err(error),
-            (Err(first), Err(error)) => Err(first.with_details(error)),
-        };
+        outcome = both(outcome, free(&allocation.key, dead, &node, report));
     }
-    outcome
+    both(outcome, node.end_strays(report))
+}
+
+fn both(outcome: Result<(), Error>, next: Result<(), Error>) -> Result<(), Error> {
+    match (outcome, next) {
+        (Err(first), Err(error)) => Err(first.with_details(error)),
+        (outcome, next) => outcome.and(next),
+    }
 }
 
 /// As DEL does, if it is still dead when no other verb acts on it any more.

@@ -1,17 +1,19 @@
 //! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::slice;
 
 use cni::{AttachmentKey, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
-use datapath::{Object, Place, Places, pod};
+use datapath::{Change, Object, Place, Places, Step, dismantle, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use vcn::Mtu;
 
 use crate::conf::Conf;
 use crate::del;
-use crate::failure;
+use crate::failure::{self, code};
 use crate::report::Report;
 
 /// Where the kernel's settings are, from a plugin's point of view.
@@ -104,6 +106,34 @@ impl<'a> Node<'a> {
         del::take_down(key, Some(&left), self, report)?;
         self.release(key, &[], report).map_err(wrap)?;
         Ok(true)
+    }
+
+    /// Removes rules and proxies of ours that are about nobody's address: they would lead its next owner astray.
+    pub(crate) fn end_strays(&self, report: &mut Report) -> Result<(), Error> {
+        let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+        let strays = pod::strays(&mut places).map_err(|error| failure::of_datapath(&error))?;
+        if strays.is_empty() {
+            return Ok(());
+        }
+        // Read after the kernel: what an ADD has made was on record before.
+        let held = self.held()?;
+        for (address, object) in strays.into_iter().filter(|(address, _)| !held.contains(address)) {
+            let step = Step { place: Place::Host, change: Change::Delete(object) };
+            if let Some(failure) = dismantle(slice::from_ref(&step), &mut places).first() {
+                return Err(Error::new(code::LEFT_OVER, "something is left of a pod that is gone").caused_by(failure));
+            }
+            // Somebody got the address just now, and would have made the same.
+            match self.held()?.contains(&address) {
+                true => drop(dismantle(&[step.undo()], &mut places)),
+                false => report.note(format!("of no pod: {step}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// All addresses that somebody holds, be his record readable or not.
+    fn held(&self) -> Result<HashSet<IpAddr>, Error> {
+        Ok(self.store.read_sound().map_err(|error| failure::of_ipam(&error))?.0.in_use().collect())
     }
 
     /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their

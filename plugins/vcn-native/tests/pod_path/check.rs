@@ -5,6 +5,7 @@ use std::process::Command;
 use crate::node::{Families, Node, Pod, assert_success, error_of, name};
 use netlink::Netns;
 use serde_json::Value;
+use vcn::Mtu;
 
 /// A dual-stack pod on a node, and what CHECK is asked with.
 struct Checked {
@@ -45,6 +46,18 @@ fn broken(inside: bool, command: &str, named: &str) {
     let text = checked.refusal();
     assert!(text.contains(&named.replace("VETH", &checked.host_link)), "{command}\n{text}");
     assert!(text.contains("in 1 respect(s)"), "{command} breaks one thing\n{text}");
+}
+
+/// A pod keeps the MTU that it was added with: what new pods get is another matter.
+#[test]
+fn another_mtu_of_the_vnic_since_add_is_nothing_to_a_pod_that_runs() {
+    let mut checked = Checked::new();
+    let mut vnics = checked.node.pools().vnics;
+    vnics.iter_mut().for_each(|vnic| vnic.mtu = Mtu(1500));
+    checked.node.write_pools(vnics);
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    checked.conf["mtu"] = 1400.into();
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
 }
 
 #[test]

@@ -2,14 +2,16 @@
 //! is not harmed by what its last owner's verbs still do.
 
 use std::fs;
-use std::process::{Child, Command};
+use std::path::Path;
+use std::process::{Child, Command, Output};
 
 use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
 use ipam::{BootId, BootTime, Store};
 use netlink::LinkChange;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 use vcn::Family;
 
 fn with_one_address(node: &Node) {
@@ -34,6 +36,38 @@ fn injected(call: &str, what: &str) -> Command {
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject, PLUGIN]);
     command
+}
+
+/// The plugin, stopped.
+struct Stopped {
+    strace: Child,
+    plugin: Pid,
+    _log: NamedTempFile,
+}
+
+impl Stopped {
+    /// When it opens this file for the n-th time, and before it has.
+    fn at_open(node: &Node, (path, nth): (&Path, usize), verb: &str, pod: &Pod, conf: &Value) -> Self {
+        let log = NamedTempFile::new().unwrap();
+        let mut strace = Command::new("/usr/bin/strace");
+        strace.arg("-f").arg("-o").arg(log.path()).arg("-P").arg(path);
+        // glibc opens by the one call, musl by the other.
+        let inject = format!("inject=open,openat:signal=SIGSTOP:when={nth}");
+        strace.args(["-e", "trace=open,openat", "-e", &inject, PLUGIN]);
+        let strace = node.start_by(strace, verb, pod, conf);
+        let stopped = || {
+            let said = fs::read_to_string(log.path()).unwrap();
+            let line = said.lines().find(|line| line.contains("stopped by SIGSTOP"))?;
+            line.split(' ').next().map(|pid| Pid::from_raw(pid.parse().unwrap()))
+        };
+        assert!(within(PATIENCE, || stopped().is_some()));
+        Self { plugin: stopped().unwrap(), strace, _log: log }
+    }
+
+    fn go_on(self) -> Output {
+        kill(self.plugin, Signal::SIGCONT).unwrap();
+        self.strace.wait_with_output().unwrap()
+    }
 }
 
 /// Whether it is under way: it holds the lock of its attachment.
@@ -137,21 +171,30 @@ fn a_check_that_comes_just_when_an_add_commits_finds_the_record() {
     let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
     let (lasting, tentative) = (record.with_extension("json"), record.with_extension("tentative"));
     fs::rename(&lasting, &tentative).unwrap();
-    let log = tempfile::NamedTempFile::new().unwrap();
-    let mut strace = Command::new("/usr/bin/strace");
-    strace.arg("-f").arg("-o").arg(log.path()).arg("-P").arg(&lasting);
-    // glibc opens by the one call, musl by the other.
-    strace.args(["-e", "trace=open,openat", "-e", "inject=open,openat:signal=SIGSTOP:when=1", PLUGIN]);
-    let check = node.start_by(strace, "CHECK", &pod, &conf);
-    let stopped = || {
-        let said = fs::read_to_string(log.path()).unwrap();
-        let line = said.lines().find(|line| line.contains("stopped by SIGSTOP"))?;
-        line.split(' ').next().map(str::to_owned)
-    };
-    assert!(within(PATIENCE, || stopped().is_some()));
+    let check = Stopped::at_open(&node, (&lasting, 1), "CHECK", &pod, &conf);
     fs::rename(&tentative, &lasting).unwrap();
-    kill(Pid::from_raw(stopped().unwrap().parse().unwrap()), Signal::SIGCONT).unwrap();
-    assert_success(&check.wait_with_output().unwrap());
+    assert_success(&check.go_on());
+}
+
+/// An ADD on a full node has seen that another's lease ran out, and that one commits before it is taken back.
+#[test]
+fn an_add_that_commits_just_when_a_full_node_takes_it_for_dead_is_not_taken_down() {
+    let node = Node::new(Families::V4);
+    with_one_address(&node);
+    let (late, next) = (Pod::new("late"), Pod::new("next"));
+    node.add(&late);
+    let record = fs::read_dir(node.state.path().join("allocations")).unwrap().next().unwrap().unwrap().path();
+    change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
+    let tentative = record.with_extension("tentative");
+    assert!(tentative.exists() && !record.exists());
+    // The first time it opens the file for its own attachment's lock.
+    let locks = node.state.path().join("attachments.lock");
+    let add = Stopped::at_open(&node, (&locks, 2), "ADD", &next, &node.conf("1.0.0"));
+    fs::rename(&tentative, &record).unwrap();
+    let (code, text) = error_of(&add.go_on());
+    assert_eq!(code, 102, "{text}");
+    assert!(late.reaches("10.0.0.1"));
+    assert_eq!(node.allocations().allocations.len(), 1);
 }
 
 #[test]

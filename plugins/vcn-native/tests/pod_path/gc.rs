@@ -52,21 +52,66 @@ fn either_name_of_the_list_of_attachments_is_understood() {
 }
 
 #[test]
-fn without_the_list_nothing_is_touched() {
+fn without_a_list_no_attachment_is_touched() {
     let node = Node::new(Families::V4);
     let pod = Pod::new("a");
     node.add(&pod);
     age(&node);
-    for conf in [node.conf("1.1.0"), {
-        let mut conf = node.conf("1.1.0");
-        conf["cni.dev/valid-attachments"] = Value::Null;
-        conf
-    }] {
-        let (code, text) = error_of(&node.call(&[("CNI_COMMAND", "GC")], &conf));
-        assert!(code == 7 && text.contains("cni.dev/valid-attachments"), "{code} {text}");
-        assert_eq!(held(&node).len(), 1);
-    }
+    let (code, text) = error_of(&node.call(&[("CNI_COMMAND", "GC")], &node.conf("1.1.0")));
+    assert!(code == 7 && text.contains("cni.dev/valid-attachments"), "{code} {text}");
+    // As a runtime without pods says it, or one that forgot: what is of no attachment goes.
+    stray(&node, "10.0.0.9");
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &Value::Null));
+    assert_eq!((held(&node).len(), node.pod_rules(Family::Ipv4).len()), (1, 1));
     assert!(pod.reaches("10.0.0.1"));
+}
+
+/// A rule as a killed verb leaves it: to a table that its address's next owner does not have.
+fn stray(node: &Node, address: &str) {
+    ip(node, &format!("rule add from {address} lookup 1002 pref 1536 proto 157"));
+}
+
+/// iproute2 on the host.
+fn ip(node: &Node, words: &str) {
+    let status = node.host.run(|| Command::new("ip").args(words.split(' ')).status().unwrap()).unwrap();
+    assert!(status.success(), "ip {words}");
+}
+
+#[test]
+fn what_is_ours_and_of_no_pod_goes_and_leads_nobody_astray() {
+    let node = Node::new(Families::Dual);
+    let alive = Pod::new("alive");
+    node.add(&alive);
+    let before = node.snapshot();
+    ip(&node, "rule add from 10.0.0.77 lookup 1002 pref 1536 proto 4");
+    ip(&node, "neighbour add proxy 10.0.0.78 dev ens5 protocol 4");
+    let others = node.snapshot();
+    stray(&node, "10.0.0.79");
+    ip(&node, "-6 rule add from 2603:c020:0:1::79 lookup 1002 pref 1536 proto 157");
+    ip(&node, "neighbour add proxy 10.0.0.79 dev ens5 protocol 157");
+    assert_ne!(node.snapshot(), others);
+    assert_success(&gc(&node, "cni.dev/valid-attachments", &json!([{"containerID": "alive", "ifname": "eth0"}])));
+    assert_eq!(node.snapshot(), others, "others' rules and proxies are theirs");
+    assert_ne!(others, before);
+    assert!(alive.reaches("10.0.0.1"));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_keeps_no_dead_pods_address() {
+    let node = Node::new(Families::V4);
+    let (odd, dead) = (Pod::new("odd"), Pod::new("dead"));
+    node.add(&odd);
+    let folder = node.state.path().join("allocations");
+    let record = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    node.add(&dead);
+    age(&node);
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(&record).unwrap();
+    let (code, text) =
+        error_of(&gc(&node, "cni.dev/valid-attachments", &json!([{"containerID": "odd", "ifname": "eth0"}])));
+    assert!(code == 101 && text.contains(record.to_str().unwrap()) && text.contains("dmesg"), "{code} {text}");
+    assert_eq!(node.pod_rules(Family::Ipv4).len(), 1, "the dead pod's went");
+    assert!(odd.reaches("10.0.0.1") && !dead.pings("10.0.0.1"));
 }
 
 #[test]

@@ -138,8 +138,12 @@ fn an_add_into_a_new_namespace_under_the_same_key_starts_afresh() {
     let node = Node::new(Families::V4);
     let first = node.add(&Pod::new("a"));
     let again = Pod::new("a");
-    assert_eq!(node.add(&again)["ips"], first["ips"]);
+    let result = node.add(&again);
+    assert_eq!(result["ips"], first["ips"]);
     assert!(again.reaches("10.0.0.1"));
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = result;
+    assert_success(&node.cni("CHECK", &again, &conf));
 }
 
 #[test]

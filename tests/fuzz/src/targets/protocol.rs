@@ -51,7 +51,7 @@ impl Plugin for Reader {
 
     fn gc(&self, request: &GcRequest<Conf>) -> Result<(), Error> {
         let ours = |key: &cni::AttachmentKey| key.network == request.config.name;
-        assert!(request.valid.iter().all(ours), "GC keeps attachments of its own network only");
+        assert!(request.valid.iter().flatten().all(ours), "GC keeps attachments of its own network only");
         Ok(())
     }
 }
