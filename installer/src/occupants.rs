@@ -62,6 +62,11 @@ impl Occupants {
     }
 }
 
+/// What shows on this host, by the kernel alone, that pods of another network live here; or why that cannot be told.
+pub(crate) fn kernel_shows() -> Option<String> {
+    kernel::pod().unwrap_or_else(|(what, why)| Some(format!("{what} cannot be looked at: {why}")))
+}
+
 /// What shows a pod; or what could not be looked at, and why.
 type Found = Result<Option<String>, (String, String)>;
 

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use vcn::{IfName, Mtu};
 
 use crate::place::{NewFile, place};
+use crate::uninstall::Others;
 use crate::{Error, Removal};
 
 /// The notes, in the data directory.
@@ -101,8 +102,9 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
 }
 
 /// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
-/// changed. Forwarding stays where the configuration of a `successor` is there: he found it set, and has no reason to set it.
-pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, successor: Option<&str>, removal: &mut Removal) {
+/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it. A link that
+/// others may live by stays as it is, and keeps IPv6, without which it would have no addresses of it.
+pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, others: &Others, removal: &mut Removal) {
     let notes = match read(&data_dir.join(FILE)) {
         Ok(Some(notes)) if notes.boot_id.is_some() && notes.boot_id == BootId::current().ok() => notes,
         Ok(_) => return,
@@ -110,35 +112,44 @@ pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, successor: Option<&st
     };
     let sysctls = Sysctls::new(sysctl_root);
     // A link that goes down takes nothing along that is set before.
-    let (links, others) = notes.settings.into_iter().partition(|(name, _)| name.starts_with(link::PREFIX));
-    let (links, others): (BTreeMap<_, _>, BTreeMap<_, _>) = (links, others);
-    for (name, Note { before, set, .. }) in others {
-        let key: Vec<&str> = name.split('/').collect();
-        if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
-            removal.left.push(format!("setting {name}: it is not one of the network's"));
-            continue;
-        }
-        let forwards = matches!(key.last(), Some(&("ip_forward" | "forwarding")));
-        if let (true, Some(successor)) = (forwards, successor) {
-            removal.left.push(format!("setting {name}: {successor} is another pod network's, which may live by it"));
-            continue;
-        }
-        match sysctls.read(&key) {
-            // With its link, for example.
-            Err(error) if error.is_not_found() => {}
-            Err(source) => removal.failures.push(Error::Network { what: format!("setting {name}"), source }),
-            Ok(now) if now.trim() == before => {}
-            Ok(now) if now.trim() != set => {
-                removal.left.push(format!("setting {name}: somebody made it {} since", now.trim()));
-            }
-            Ok(_) => removal.step(format!("set {name} to {before} again"), || {
-                let written = sysctls.write(&key, &before);
-                written.map(|_| ()).map_err(|source| Error::Network { what: format!("setting {name}"), source })
-            }),
-        }
+    let (links, plain): (Vec<_>, Vec<_>) =
+        notes.settings.into_iter().partition(|(name, _)| name.starts_with(link::PREFIX));
+    for (name, Note { before, set, .. }) in plain {
+        set_again(&name, (&before, &set), (&sysctls, others), removal);
     }
     for (name, Note { before, set, .. }) in links {
-        link::restore(&name, (&before, &set), removal);
+        link::restore(&name, (&before, &set), others, removal);
+    }
+}
+
+fn set_again(name: &str, (before, set): (&str, &str), (sysctls, others): (&Sysctls, &Others), removal: &mut Removal) {
+    let failed = |source| Error::Network { what: format!("setting {name}"), source };
+    let key: Vec<&str> = name.split('/').collect();
+    if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
+        return removal.left.push(format!("setting {name}: it is not one of the network's"));
+    }
+    let now = match sysctls.read(&key) {
+        // With its link, for example.
+        Err(error) if error.is_not_found() => return,
+        Err(source) => return removal.failures.push(failed(source)),
+        Ok(now) => now,
+    };
+    match now.trim() {
+        now if now == before => return,
+        now if now != set => return removal.left.push(format!("setting {name}: somebody made it {now} since")),
+        _ => {}
+    }
+    let used = match &key[..] {
+        [.., "ip_forward" | "forwarding"] => Ok(others.network()),
+        // Every IPv6 address of the link would go with it.
+        ["net", "ipv6", "conf", link, "disable_ipv6"] => link::user(link, others),
+        _ => Ok(None),
+    };
+    match used {
+        Err(source) => removal.failures.push(failed(source)),
+        Ok(Some(used)) => removal.left.push(format!("setting {name}: {used}")),
+        Ok(None) => removal
+            .step(format!("set {name} to {before} again"), || sysctls.write(&key, before).map(drop).map_err(failed)),
     }
 }
 

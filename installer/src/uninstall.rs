@@ -8,6 +8,7 @@
 
 mod files;
 mod network;
+mod others;
 mod refusal;
 mod state;
 mod unnamed;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub(crate) use files::is_ours;
+pub(crate) use others::Others;
 pub(crate) use refusal::pods;
 
 use crate::exclusive::Exclusive;
@@ -98,9 +100,9 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         return removal;
     }
     files::binaries(settings, &record, &mut removal);
-    network::take_back(&sysctl_root, &mut removal);
-    let successor = files::successor(settings);
-    settings_before::restore(&settings.data_dir, &sysctl_root, successor.as_deref(), &mut removal);
+    let others = Others::look(settings, &mut removal);
+    network::take_back(&sysctl_root, &others, &mut removal);
+    settings_before::restore(&settings.data_dir, &sysctl_root, &others, &mut removal);
     drop_ins::remove(&settings.data_dir, &host_root, force, &mut removal);
     if removal.failures.is_empty() {
         if let Ok(Some(none)) = &mut agent {

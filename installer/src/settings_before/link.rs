@@ -3,6 +3,7 @@
 use netlink::{Link, LinkChange, Socket};
 use vcn::{IfName, Mtu};
 
+use crate::uninstall::Others;
 use crate::{Error, Removal};
 
 /// How keys of links begin.
@@ -17,8 +18,8 @@ pub(super) fn key(link: &IfName, what: &str) -> String {
     format!("{PREFIX}{link}/{what}")
 }
 
-/// Makes it what it was, unless the link is gone or somebody changed it since.
-pub(super) fn restore(key: &str, (before, set): (&str, &str), removal: &mut Removal) {
+/// Makes it what it was, unless the link is gone, somebody changed it since, or others may live by the link.
+pub(super) fn restore(key: &str, (before, set): (&str, &str), others: &Others, removal: &mut Removal) {
     let failed = |source| Error::Network { what: format!("setting {key}"), source };
     let parts = key.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
     let parsed = parts.and_then(|(name, what)| Some((name.parse::<IfName>().ok()?, what)));
@@ -35,8 +36,25 @@ pub(super) fn restore(key: &str, (before, set): (&str, &str), removal: &mut Remo
     match value(what, &link) {
         now if now == before => {}
         now if now != set => removal.left.push(format!("setting {key}: somebody made it {now} since")),
-        _ => removal
-            .step(format!("set {key} to {before} again"), || socket.change_link(link.index, &[change]).map_err(failed)),
+        _ => match others.of_link(&mut socket, &link) {
+            Err(error) => removal.failures.push(failed(error)),
+            Ok(Some(used)) => removal.left.push(format!("setting {key}: {used}")),
+            Ok(None) => removal.step(format!("set {key} to {before} again"), || {
+                socket.change_link(link.index, &[change]).map_err(failed)
+            }),
+        },
+    }
+}
+
+/// Why the link of a name is left as it is.
+pub(super) fn user(name: &str, others: &Others) -> Result<Option<String>, netlink::Error> {
+    // One that is no name was never set by us.
+    let Ok(name) = name.parse::<IfName>() else { return Ok(None) };
+    let mut socket = Socket::open()?;
+    match socket.link(&name) {
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+        Ok(link) => others.of_link(&mut socket, &link),
     }
 }
 

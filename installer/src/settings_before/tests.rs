@@ -35,12 +35,12 @@ impl Node {
 
     /// The value after restoring, and what was left.
     fn restored(&self) -> (String, Vec<String>) {
-        self.restored_beside(None)
+        self.restored_beside(&Others::default())
     }
 
-    fn restored_beside(&self, successor: Option<&str>) -> (String, Vec<String>) {
+    fn restored_beside(&self, others: &Others) -> (String, Vec<String>) {
         let mut removal = Removal { applied: true, ..Removal::default() };
-        restore(&self.path("lib"), &self.path("sys"), successor, &mut removal);
+        restore(&self.path("lib"), &self.path("sys"), others, &mut removal);
         assert!(removal.failures.is_empty(), "{removal}");
         (fs::read_to_string(self.path("sys/net/ipv4/ip_forward")).unwrap().trim().to_owned(), removal.left)
     }
@@ -59,7 +59,10 @@ fn forwarding_is_left_to_the_next_pod_network() {
     let (node, boot) = (Node::new(), BootId::current().unwrap());
     node.note(&boot, "0", "2");
     let left = "setting net/ipv4/ip_forward: 10-flannel.conflist is another pod network's, which may live by it";
-    assert_eq!(node.restored_beside(Some("10-flannel.conflist")), ("2".to_owned(), vec![left.to_owned()]));
+    assert_eq!(
+        node.restored_beside(&Others::configured("10-flannel.conflist")),
+        ("2".to_owned(), vec![left.to_owned()])
+    );
     assert_eq!(node.restored(), ("0".to_owned(), vec![]));
 }
 

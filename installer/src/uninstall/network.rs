@@ -5,19 +5,19 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use datapath::{Place, Places, host};
+use datapath::{Object, Place, Places, host};
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use super::Removal;
+use super::{Others, Removal};
 use crate::Error;
 
 /// Takes all of it back.
-pub(super) fn take_back(sysctl_root: &Path, removal: &mut Removal) {
+pub(super) fn take_back(sysctl_root: &Path, others: &Others, removal: &mut Removal) {
     if let Err(error) = pods(removal) {
         removal.failures.push(error);
     }
-    if let Err(error) = hosts(sysctl_root, removal) {
+    if let Err(error) = hosts(sysctl_root, others, removal) {
         removal.failures.push(error);
     }
 }
@@ -63,11 +63,19 @@ fn pods(removal: &mut Removal) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is the host's: by the same planner that made it, with nothing wanted.
-fn hosts(sysctl_root: &Path, removal: &mut Removal) -> Result<(), Error> {
+/// What is the host's: by the same planner that made it, with nothing wanted. A VLAN link of ours that others
+/// live by stays, and an address that others' routes hang on.
+fn hosts(sysctl_root: &Path, others: &Others, removal: &mut Removal) -> Result<(), Error> {
     let mut places = Places::host(sysctl_root).map_err(|source| Error::Kernel { what: "links", source })?;
-    let observed = host::observe(&[], &mut places).map_err(|error| Error::Host(Box::new(error)))?;
+    let mut observed = host::observe(&[], &mut places).map_err(|error| Error::Host(Box::new(error)))?;
     debug_assert!(observed.iter().all(|(place, _)| *place == Place::Host));
+    observed.retain(|(_, object)| match kept(object, others) {
+        Some(why) => {
+            removal.left.push(why);
+            false
+        }
+        None => true,
+    });
     for step in datapath::plan(&[], &observed) {
         if !removal.applied {
             removal.steps.push(step.to_string());
@@ -82,6 +90,17 @@ fn hosts(sysctl_root: &Path, removal: &mut Removal) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Why something of ours stays.
+fn kept(object: &Object, others: &Others) -> Option<String> {
+    match object {
+        Object::Link(link) => Some(format!("link {}: {}", link.name, others.of_ours(&link.name)?)),
+        Object::Address(held) => {
+            Some(format!("address {} dev {}: {}", held.address, held.link, others.of_address(held)?))
+        }
+        _ => None,
+    }
 }
 
 /// What is gone already is fine: a link takes its routes along.

@@ -4,6 +4,7 @@
 mod drop_ins;
 mod forwarding;
 pub(crate) mod kernel;
+mod links;
 mod record;
 mod refused;
 

@@ -10,7 +10,7 @@ use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices};
 use datapath::{Places, plan};
 use installer::{SettingChange, note_settings};
 use ipam::BootId;
-use netlink::{LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
+use netlink::{Link, LinkChange, LinkKind, Neighbour, Netns, NewLink, Peer, Route, Rule, Socket};
 use vcn::{
     Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mtu, PODS_TABLE, PROTOCOL, PerFamily, RulePriorities, SubnetAddressing,
     TableId, Vnic,
@@ -72,14 +72,22 @@ impl Host {
         self.netns.run(work).unwrap()
     }
 
+    /// `ip`, on it.
+    pub(crate) fn ip(&self, arguments: &str) -> String {
+        self.inside(|| run(&format!("ip {arguments}")))
+    }
+
+    /// Another namespace, where a pod of somebody's may be.
+    pub(crate) fn beside(&self) -> Netns {
+        Netns::create().unwrap()
+    }
+
     /// All that agent and plugin make: a VNIC and a pod on it.
     pub(crate) fn populate(&self, data_dir: &Path) {
         let network = network();
         self.inside(|| {
-            let changes = SETTINGS.map(|(key, set)| {
-                let before = fs::read_to_string(format!("/proc/sys/{key}")).unwrap().trim().to_owned();
-                SettingChange { key: key.to_owned(), before, set: set.to_owned() }
-            });
+            let mut changes: Vec<SettingChange> = SETTINGS.iter().map(setting).collect();
+            changes.extend(raised(&Socket::open().unwrap().link(&name("ens5")).unwrap()));
             note_settings(data_dir, &BootId::current().unwrap(), &changes).unwrap();
             let mut places = Places::host(Path::new("/proc/sys")).unwrap();
             let desired = host::desired(&network);
@@ -115,14 +123,26 @@ impl Host {
 }
 
 /// What the agent sets, and to what.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv4/conf/ens5/rp_filter", "2"),
     ("net/ipv4/conf/ens3/rp_filter", "2"),
     ("net/ipv6/conf/ens3/accept_ra", "2"),
     ("net/ipv4/neigh/ens5/proxy_delay", "0"),
+    ("net/ipv6/conf/ens5/disable_ipv6", "0"),
 ];
+
+fn setting((key, set): &(&str, &str)) -> SettingChange {
+    let before = fs::read_to_string(format!("/proc/sys/{key}")).unwrap().trim().to_owned();
+    SettingChange { key: (*key).to_owned(), before, set: (*set).to_owned() }
+}
+
+/// What the agent is about to change of a link.
+fn raised(link: &Link) -> Vec<SettingChange> {
+    let mtu = (link.mtu != Mtu::VCN).then(|| SettingChange::mtu(&link.name, link.mtu, Mtu::VCN));
+    mtu.into_iter().chain((!link.up).then(|| SettingChange::raised(&link.name))).collect()
+}
 
 fn run(command: &str) -> String {
     let mut words = command.split(' ');

@@ -1,0 +1,110 @@
+//! A VNIC's link that we raised: lowered again where it is nobody else's, and never under somebody who uses it.
+
+use std::fs;
+
+use super::kernel::Host;
+use crate::node::Node;
+
+const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
+
+/// A host whose VNIC link is down, as a hot-plugged one is; ours after that.
+fn raised_by_us() -> (Node, Host, String) {
+    let (node, host) = (Node::installed(), Host::new());
+    host.ip("link set ens5 down mtu 1500");
+    let before = host.snapshot();
+    host.populate(&node.path("lib"));
+    assert_eq!(link(&host), "up 9000");
+    (node, host, before)
+}
+
+fn link(host: &Host) -> String {
+    let state = host.ip("-oneline link show ens5");
+    let mtu = state.split(' ').skip_while(|word| *word != "mtu").nth(1).unwrap();
+    format!("{} {mtu}", if state.contains(",UP") { "up" } else { "down" })
+}
+
+#[test]
+fn a_link_that_we_raised_is_what_it_was_before_where_nobody_else_uses_it() {
+    let (node, host, before) = raised_by_us();
+    let (code, said) = node.uninstall(&host, &["--force", "--dry-run"]);
+    let would = ["would: set link/ens5/mtu to 1500 again", "would: set link/ens5/state to down again"];
+    assert!(code == 0 && would.iter().all(|step| said.contains(step)), "{said}");
+    assert_eq!(link(&host), "up 9000");
+    let (code, said) = node.uninstall(&host, &["--force"]);
+    assert!(code == 0 && !said.contains("left: "), "{said}");
+    assert_eq!(host.snapshot(), before);
+}
+
+#[test]
+fn a_link_that_somebody_else_uses_stays_up_and_says_who() {
+    for (commands, why) in [
+        (&["addr add 10.0.32.9/24 dev ens5"][..], "10.0.32.9/24 on the link is not ours"),
+        (&["-6 addr add fe80::9/64 dev ens5 nodad"], "fe80::9/64 on the link is not ours"),
+        (&["link add link ens5 name theirs type macvlan"], "theirs stands on the link"),
+        (&["link add theirs type bridge", "link set ens5 master theirs"], "the link belongs to theirs"),
+        (&["route add 10.5.0.0/16 dev ens5 table 77"], "a route to 10.5.0.0/16 by the link is not ours"),
+    ] {
+        let (node, host, _) = raised_by_us();
+        commands.iter().for_each(|command| drop(host.ip(command)));
+        for how in [&["--force", "--dry-run"][..], &["--force"]] {
+            let (code, said) = node.uninstall(&host, how);
+            let left = ["mtu", "state"].map(|key| format!("left: setting link/ens5/{key}: {why}\n"));
+            assert!(code == 0 && left.iter().all(|line| said.contains(line)), "{why}: {said}");
+            assert!(said.contains("rule"), "what is ours goes all the same: {said}");
+        }
+        assert_eq!(link(&host), "up 9000", "{why}");
+        assert!(!host.ip("rule").contains("from 10.0.32.2"), "{}", host.ip("rule"));
+        // With a link's last address the kernel drops others' routes.
+        let kept = host.ip("route show table all").contains("10.5.0.0/16");
+        assert_eq!(host.ip("addr show ens5").contains("10.0.32.2/32"), kept, "{why}");
+        assert_eq!(kept, why.starts_with("a route"), "{why}");
+    }
+}
+
+/// Its pods' interfaces are where nobody can look.
+#[test]
+fn where_there_is_another_pod_network_no_link_is_lowered() {
+    let (node, host, _) = raised_by_us();
+    fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
+    let (code, said) = node.uninstall(&host, &["--force"]);
+    let left = "left: setting link/ens5/state: 10-flannel.conflist is another pod network's, which may live by it\n";
+    assert!(code == 0 && said.contains(left), "{said}");
+    assert_eq!(link(&host), "up 9000");
+
+    // Whose configuration went before its pods.
+    let (node, host, _) = raised_by_us();
+    let elsewhere = host.beside();
+    host.ip("link add theirs type veth peer name eth0");
+    host.inside(|| {
+        let mut socket = netlink::Socket::open().unwrap();
+        let index = socket.index_of(&"eth0".parse().unwrap()).unwrap();
+        socket.change_link(index, &[netlink::LinkChange::Netns(&elsewhere)]).unwrap();
+    });
+    host.ip("link set theirs up");
+    host.ip("route add 10.0.32.40/32 dev theirs");
+    let (code, said) = node.uninstall(&host, &["--force"]);
+    let left =
+        "left: setting link/ens5/state: pods of another network may live by it: a route to 10.0.32.40 by theirs\n";
+    assert!(code == 0 && said.contains(left), "{said}");
+    assert_eq!(link(&host), "up 9000");
+}
+
+/// A hardened host switches IPv6 off on new links; switched off again, every address of it would be gone.
+#[test]
+fn a_link_that_somebody_else_uses_keeps_ipv6() {
+    for used in [false, true] {
+        let (node, host) = (Node::installed(), Host::new());
+        let key = "/proc/sys/net/ipv6/conf/ens5/disable_ipv6";
+        host.inside(|| fs::write(key, "1").unwrap());
+        host.populate(&node.path("lib"));
+        if used {
+            host.ip("-6 addr add 2001:db8::9/64 dev ens5 nodad");
+        }
+        let (code, said) = node.uninstall(&host, &["--force"]);
+        assert_eq!(code, 0, "{said}");
+        let now = host.inside(|| fs::read_to_string(key).unwrap());
+        assert_eq!(now.trim(), if used { "0" } else { "1" }, "{said}");
+        let left = "left: setting net/ipv6/conf/ens5/disable_ipv6: 2001:db8::9/64 on the link is not ours\n";
+        assert_eq!(said.contains(left), used, "{said}");
+    }
+}
