@@ -83,7 +83,7 @@ impl Places {
         act: impl FnOnce(&Sysctls) -> Result<T, netlink::Error> + Send,
     ) -> Result<T, netlink::Error> {
         match (place, &self.pod) {
-            (Place::Pod, Some(pod)) => pod.netns.run(|| act(&Sysctls::new(Path::new("/proc/sys"))))?,
+            (Place::Pod, Some(pod)) => pod.netns.visit(&pod.home, || act(&Sysctls::new(Path::new("/proc/sys")))),
             _ => act(&Sysctls::new(&self.sysctl_root)),
         }
     }

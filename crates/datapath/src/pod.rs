@@ -117,8 +117,11 @@ pub fn desired(network: &PodNetwork) -> Vec<(Place, Object)> {
     // this, any pod could have all that the host sends over IPv6, with whatever addresses it came.
     objects.push((Place::Host, Object::Sysctl(SysctlSpec::heeds_no_router(&ends.host))));
     if addresses.iter().any(|a| a.address.is_ipv6()) {
-        // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host.
-        for (place, link) in [(Place::Host, &ends.host), (Place::Pod, &ends.pod)] {
+        // A fresh namespace may have IPv6 off by default (container engines do that), and so may a hardened host. What a pod
+        // sends to itself goes by its loopback link.
+        for (place, link) in
+            [(Place::Host, ends.host.as_str()), (Place::Pod, LOOPBACK), (Place::Pod, ends.pod.as_str())]
+        {
             objects.push((place, Object::Sysctl(SysctlSpec { key: disable_ipv6(link), value: "0".into() })));
         }
     }
@@ -146,8 +149,11 @@ pub const fn gateway(family: Family) -> IpAddr {
     }
 }
 
-fn disable_ipv6(link: &IfName) -> Vec<String> {
-    ["net", "ipv6", "conf", link.as_str(), "disable_ipv6"].map(str::to_owned).to_vec()
+/// Every namespace has it, by this name.
+const LOOPBACK: &str = "lo";
+
+fn disable_ipv6(link: &str) -> Vec<String> {
+    ["net", "ipv6", "conf", link, "disable_ipv6"].map(str::to_owned).to_vec()
 }
 
 fn inside(ends: &LinkEnds, address: IpAddr) -> impl Iterator<Item = Object> {

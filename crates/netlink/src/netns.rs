@@ -37,6 +37,18 @@ impl Home {
     }
 }
 
+/// Takes the thread home when it is dropped.
+struct WayBack<'a>(&'a Home);
+
+impl Drop for WayBack<'_> {
+    fn drop(&mut self) {
+        if setns(self.0, CloneFlags::CLONE_NEWNET).is_err() {
+            // Out of memory. A thread that goes on in the wrong network is worse than none.
+            std::process::abort();
+        }
+    }
+}
+
 impl AsFd for Home {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -106,22 +118,21 @@ impl Netns {
         .map_err(|cause| cause.during("work in network namespace", self.id))
     }
 
-    /// Opens a socket inside the namespace on this very thread, and comes back `home`: a thread for it costs as much as
-    /// several requests. Nothing else may be done there.
-    pub(crate) fn open_inside<T: Send>(&self, home: &Home, open: fn() -> Result<T>) -> Result<T> {
+    /// Does something short inside the namespace on this very thread (opens a socket that stays there, reads or writes a
+    /// setting) and comes back `home`, however it ends: a thread for it costs as much as several requests.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, and the work's own.
+    pub fn visit<T: Send>(&self, home: &Home, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         // Whoever may enter the namespace may still not be allowed to come back (a user namespace in the host's network);
         // entering one's own shows it beforehand.
         if setns(home, CloneFlags::CLONE_NEWNET).is_err() {
-            return self.run(open)?;
+            return self.run(work)?;
         }
         setns(&self.file, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Cause::from(errno).during("work in network namespace", self.id))?;
-        let opened = open();
-        if setns(home, CloneFlags::CLONE_NEWNET).is_err() {
-            // Out of memory. A thread that goes on in the wrong network is worse than none.
-            std::process::abort();
-        }
-        opened
+        let _way_back = WayBack(home);
+        work()
     }
 
     /// Makes the namespace reachable at a path, as container runtimes do: a new file with the namespace mounted on it.

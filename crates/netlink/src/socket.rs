@@ -66,7 +66,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::open_in`].
     pub fn open_in_from(netns: &Netns, home: &Home) -> Result<Self> {
-        netns.open_inside(home, Self::open)
+        netns.visit(home, Self::open)
     }
 
     /// A link's index. An ioctl, not a message: RTM_GETLINK right after a link was made waits for its carrier state to

@@ -6,7 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, MacAddr, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
 
-use super::{LINK_LOCAL_GATEWAY, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
+use super::{LINK_LOCAL_GATEWAY, LOOPBACK, LinkEnds, PodNetwork, desired, disable_ipv6, gateway, owners};
 use crate::{
     AddressSpec, Error, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec,
     VethPeer,
@@ -29,7 +29,7 @@ pub fn observe(ends: &LinkEnds, mut held: Vec<IpAddr>, places: &mut Places) -> R
     if let Some(HostEnd { index, accept_ra, link }) = host_end(ends, &mut places.host)? {
         found.push((Place::Host, Object::Link(link)));
         found.push((Place::Host, Object::Sysctl(heeds_routers(&ends.host, accept_ra))));
-        found.extend(switched_off(Place::Host, &ends.host, places));
+        found.extend(switched_off(Place::Host, ends.host.as_str(), places));
         let on_host = carried(&ends.host, index, PODS_TABLE, &[], &mut places.host)?;
         for object in &on_host {
             if let Object::Route(route) = object
@@ -135,11 +135,12 @@ fn pod_end(
     let gateways: Vec<IpAddr> = held.iter().map(|address| gateway(Family::of(*address))).collect();
     found.extend(carried(&ends.pod, index, TableId::MAIN, &gateways, &mut pod.socket)?);
     let found = found.into_iter().map(|object| (Place::Pod, object));
-    Ok(found.chain(switched_off(Place::Pod, &ends.pod, places)).collect())
+    let switched_off = |link| switched_off(Place::Pod, link, places);
+    Ok(found.chain([LOOPBACK, ends.pod.as_str()].into_iter().filter_map(switched_off)).collect())
 }
 
 /// Whether IPv6 is off on a link. A kernel without IPv6 has no such setting, and no IPv6 pods either.
-fn switched_off(place: Place, link: &IfName, places: &Places) -> Option<(Place, Object)> {
+fn switched_off(place: Place, link: &str, places: &Places) -> Option<(Place, Object)> {
     let key = disable_ipv6(link);
     let path: Vec<&str> = key.iter().map(String::as_str).collect();
     let value = places.sysctl(place, |sysctls| sysctls.read(&path)).ok()?.trim().to_owned();

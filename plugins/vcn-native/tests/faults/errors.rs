@@ -8,7 +8,7 @@ use crate::node::{Families, Node, Pod, assert_success};
 use crate::scene::{End, Scene, end};
 use crate::traced::{Call, Fault, Run, deletion, on_each, sample};
 
-/// What the thread that visits the pod writes.
+/// What is written in the pod.
 const IN_POD: &str = "/proc/sys/net/ipv6/conf/eth0/disable_ipv6";
 
 /// What talks to the kernel about the network.

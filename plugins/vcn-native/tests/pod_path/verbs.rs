@@ -54,8 +54,16 @@ fn ipv6_works_where_the_namespace_has_it_switched_off() {
     let off =
         |which| netlink::Sysctls::new("/proc/sys".as_ref()).write(&["net", "ipv6", "conf", which, "disable_ipv6"], "1");
     pod.netns.run(|| off("default").and_then(|_| off("all"))).unwrap().unwrap();
-    node.add(&pod);
+    let mut conf = node.conf("1.0.0");
+    conf["prevResult"] = node.add(&pod);
     assert!(pod.reaches("2001:db8::1"));
+    for own in ["2001:db8::8", "::1"] {
+        assert!(pod.reaches(own), "a pod reaches itself at {own}");
+    }
+    assert_success(&node.cni("CHECK", &pod, &conf));
+    pod.netns.run(|| off("lo")).unwrap().unwrap();
+    let (_, text) = error_of(&node.cni("CHECK", &pod, &conf));
+    assert!(text.contains("pod: sysctl net/ipv6/conf/lo/disable_ipv6=0 (was 1)"), "{text}");
 }
 
 #[test]
