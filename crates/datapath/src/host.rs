@@ -122,11 +122,16 @@ fn to_metadata(family: Family) -> Object {
     Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN })
 }
 
-/// What comes in by a VNIC may be a pod's. A hardened host says otherwise of links that come later, whatever `ip_forward` says;
-/// IPv6 knows no such setting of one link.
-fn forwards(vnic: &HostVnic) -> Option<Object> {
-    let name = vnic.placement.link();
-    vnic.vnic.addressing.ipv4.as_ref().map(|_| sysctl(&["net", "ipv4", "conf", name.as_str(), "forwarding"], "1"))
+/// What comes in by a VNIC may be a pod's. A hardened host says otherwise of links that come later, whatever `ip_forward` and
+/// `all/forwarding` say. Of IPv6 the kernel forwards all the same what comes in there, but it answers for no pod.
+fn forwards(vnic: &HostVnic) -> impl Iterator<Item = Object> {
+    vnic.vnic.addressing.iter().map(|(family, _)| {
+        let family = match family {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        };
+        sysctl(&["net", family, "conf", vnic.placement.link().as_str(), "forwarding"], "1")
+    })
 }
 
 /// Answers to what came in by a VNIC leave by it.

@@ -80,6 +80,7 @@ fn settings_that_somebody_wrote_are_put_back_within_a_second() {
         ("net/ipv4/conf/ens5/rp_filter", "1"),
         ("net/ipv4/conf/ens5/forwarding", "0"),
         ("net/ipv6/conf/all/forwarding", "0"),
+        ("net/ipv6/conf/ens5/forwarding", "0"),
         ("net/ipv6/conf/ens5/proxy_ndp", "0"),
     ] {
         let right = node.sysctl(setting);

@@ -42,9 +42,11 @@ impl Carrier {
                 setting(["net", "ipv4", "conf", pod_link.as_str(), "forwarding"], "1"),
                 setting(["net", "ipv4", "conf", link, RP_FILTER], "2"),
             ],
-            // Whether IPv6 forwards is decided for the host as a whole.
+            // Whether IPv6 forwards is decided for the host as a whole, but for its pods the kernel answers only on links whose own
+            // setting says so, too.
             Family::Ipv6 => vec![
                 setting(["net", "ipv6", "conf", "all", "forwarding"], "1"),
+                setting(["net", "ipv6", "conf", link, "forwarding"], "1"),
                 setting(["net", "ipv6", "conf", link, "proxy_ndp"], "1"),
             ],
         }

@@ -38,6 +38,10 @@ fn run(netns: &Netns, command: &str) {
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn succeeds(netns: &Netns, command: &str) -> bool {
+    netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap().status.success()
+}
+
 /// Breaks one thing by `command` (`VETH` is the host end) and wants CHECK to name it, alone.
 fn broken(inside: bool, command: &str, named: &str) {
     let checked = Checked::new();
@@ -119,10 +123,28 @@ fn everything_on_the_host_that_can_break_is_named() {
             "echo 0 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter",
             "sysctl net/ipv4/conf/ens5/rp_filter=2",
         ),
+        ("echo 0 >/proc/sys/net/ipv6/conf/ens5/forwarding", "sysctl net/ipv6/conf/ens5/forwarding=1"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
     ] {
         broken(false, command, named);
     }
+}
+
+/// The kernel answers for a pod by NDP only on a link that forwards itself, whatever the host as a whole does.
+#[test]
+fn a_vnic_that_does_not_forward_ipv6_cuts_its_pods_off_and_what_check_names_mends_it() {
+    let checked = Checked::new();
+    let setting = "net/ipv6/conf/ens5/forwarding";
+    run(
+        &checked.node.host,
+        &format!("echo 0 >/proc/sys/{setting}; [ $(cat /proc/sys/net/ipv6/conf/all/forwarding) = 1 ]"),
+    );
+    let from_subnet = || succeeds(&checked.node.routers[0], "ping -n -c 3 -i 0.3 -W 1 2001:db8::8");
+    assert!(!from_subnet(), "nobody answers for the pod");
+    assert!(checked.refusal().contains(&format!("sysctl {setting}=1 (was 0)")));
+    run(&checked.node.host, &format!("echo 1 >/proc/sys/{setting}"));
+    assert!(crate::node::reaches(&checked.node.routers[0], "2001:db8::8"));
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
 }
 
 #[test]
