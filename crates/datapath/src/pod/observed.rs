@@ -102,6 +102,15 @@ fn host_end(ends: &LinkEnds, socket: &mut Socket) -> Result<Option<HostEnd>, Err
     Ok(Some(HostEnd { index: link.index, accept_ra: link.accept_ra, link: seen(link, kind) }))
 }
 
+/// What is on a link: nothing where that has gone since it was looked up. A namespace that ends takes its links along, and the other
+/// ends with them, when the kernel has time.
+fn on_link<T>(listed: netlink::Result<Vec<T>>, what: impl FnOnce() -> String) -> Result<Vec<T>, Error> {
+    match listed {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        listed => listed.map_err(|source| Error::Observe { what: what(), source }),
+    }
+}
+
 /// The pod end and what it carries of ours. A link of that name that is not the other end of ours is somebody else's, and as
 /// good as absent: making ours will then fail for it.
 fn pod_end(
@@ -121,10 +130,7 @@ fn pod_end(
     }
     let index = link.index;
     let mut found = vec![Object::Link(seen(link, LinkKind::VethPeer))];
-    let addresses = pod
-        .socket
-        .addresses(Some(index))
-        .map_err(|source| Error::Observe { what: format!("addresses of {} in the pod", ends.pod), source })?;
+    let addresses = on_link(pod.socket.addresses(Some(index)), || format!("addresses of {} in the pod", ends.pod))?;
     let ours = |address: &netlink::Address| held.contains(&address.address.ip()) && !address.tentative;
     found.extend(
         addresses
@@ -155,19 +161,15 @@ fn answering(
     socket: &mut Socket,
 ) -> Result<impl Iterator<Item = Object>, Error> {
     let filter = NeighbourFilter { family: Some(Family::Ipv4), index: Some(index), proxy: true };
-    let proxies = socket
-        .neighbours(&filter)
-        .map_err(|source| Error::Observe { what: format!("proxy neighbours on {name}"), source })?;
-    let addresses = socket
-        .addresses(Some(index))
-        .map_err(|source| Error::Observe { what: format!("addresses of {name}"), source })?;
+    let proxies = on_link(socket.neighbours(&filter), || format!("proxy neighbours on {name}"))?;
+    let addresses = on_link(socket.addresses(Some(index)), || format!("addresses of {name}"))?;
     let proxy = |address| Object::Neighbour(NeighbourSpec { link: name.clone(), address, mac: None });
-    let on_link = |address| Object::Address(AddressSpec { link: name.clone(), address });
+    let on_host_end = |address| Object::Address(AddressSpec { link: name.clone(), address });
     let ours = |proxy: &netlink::Neighbour| proxy.protocol == Some(PROTOCOL);
     let proxies: Vec<_> = proxies.into_iter().filter(ours).map(|it| proxy(it.address)).collect();
     // Addresses bear no number, and a pod without IPv6 needs none.
     let wanted = |address: &IpNetwork| *address == LINK_LOCAL_GATEWAY && held.iter().any(IpAddr::is_ipv6);
-    let gateways: Vec<_> = addresses.into_iter().map(|it| it.address).filter(wanted).map(on_link).collect();
+    let gateways: Vec<_> = addresses.into_iter().map(|it| it.address).filter(wanted).map(on_host_end).collect();
     Ok(proxies.into_iter().chain(gateways))
 }
 
@@ -183,9 +185,7 @@ fn carried(
     let mut found = Vec::new();
     for family in Family::ALL {
         let filter = NeighbourFilter { family: Some(family), index: Some(index), proxy: false };
-        let neighbours = socket
-            .neighbours(&filter)
-            .map_err(|source| Error::Observe { what: format!("{family} neighbours on {name}"), source })?;
+        let neighbours = on_link(socket.neighbours(&filter), || format!("{family} neighbours on {name}"))?;
         found.extend(
             neighbours
                 .into_iter()
@@ -193,9 +193,7 @@ fn carried(
                 .map(|n| Object::Neighbour(NeighbourSpec { link: name.clone(), address: n.address, mac: n.mac })),
         );
         let filter = RouteFilter { family, table: Some(table), protocol: Some(PROTOCOL), oif: Some(index) };
-        let routes = socket
-            .routes(&filter)
-            .map_err(|source| Error::Observe { what: format!("{family} routes on {name}"), source })?;
+        let routes = on_link(socket.routes(&filter), || format!("{family} routes on {name}"))?;
         found.extend(routes.into_iter().map(|route| {
             let link = name.clone();
             Object::Route(RouteSpec { destination: route.destination, via: route.gateway, link, table: route.table })
