@@ -59,13 +59,7 @@ pub(crate) struct Facts<'a> {
 /// else; nothing else has changed.
 pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan {
     let Facts { settings, observed, .. } = facts;
-    let mut plan = Plan {
-        steps: Vec::new(),
-        notes: Vec::new(),
-        conflist: Conflist::NotWanted,
-        failures: Vec::new(),
-        adopted: None,
-    };
+    let mut plan = Plan::nothing();
     plan.steps.extend(observed.missing_directories.iter().cloned().map(Step::CreateDirectory));
     plan.steps.extend(observed.stale.iter().cloned().map(Step::RemoveStale));
     for binary in &observed.binaries {
@@ -88,6 +82,17 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
 }
 
 impl Plan {
+    /// To do, to say, or to want.
+    const fn nothing() -> Self {
+        Self {
+            steps: Vec::new(),
+            notes: Vec::new(),
+            conflist: Conflist::NotWanted,
+            failures: Vec::new(),
+            adopted: None,
+        }
+    }
+
     fn binary(&mut self, binary: &Binary, facts: Facts<'_>) {
         let Binary { source, target, digest, found } = binary;
         let (target, digest) = (target.clone(), *digest);

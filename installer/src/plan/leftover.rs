@@ -40,20 +40,13 @@ fn is_another(file: &ConfFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Conflist;
 
     fn file(name: &str, kind: &str) -> ConfFile {
         ConfFile { name: name.to_owned(), contents: Contents::Plugins(vec![kind.to_owned()]) }
     }
 
     fn planned(files: Vec<ConfFile>, stays: Option<&str>, decision: &Decision) -> (Vec<Step>, Vec<Note>) {
-        let mut plan = Plan {
-            steps: Vec::new(),
-            notes: Vec::new(),
-            conflist: Conflist::NotWanted,
-            failures: Vec::new(),
-            adopted: None,
-        };
+        let mut plan = Plan::nothing();
         let stays = stays.map(str::to_owned);
         let path = "/net.d/05-vcn-native.conflist";
         let leftover = Leftover { path: path.into(), target: path.into(), found: b"{}".into(), stays };
