@@ -92,7 +92,7 @@ impl Reconciler {
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
         let answered = Arc::new(Notify::new());
-        let (told, heard) = (answered.clone(), answered.clone());
+        let (by_plugin, by_router) = (answered.clone(), answered.clone());
         Ok(Self {
             pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
             dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
@@ -108,8 +108,8 @@ impl Reconciler {
             devices: Devices::default(),
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
-            installation: installation::Installation::new(move || told.notify_one()),
-            routers: Routers::new(move || heard.notify_one()),
+            installation: installation::Installation::new(move || by_plugin.notify_one()),
+            routers: Routers::new(move || by_router.notify_one()),
             answered,
             failed: Vec::new(),
             since: Instant::now(),
