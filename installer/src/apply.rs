@@ -207,18 +207,24 @@ impl Applier<'_> {
     /// Binaries stay: a runtime that read the configuration a moment ago may start one for a pod that it was starting.
     fn take_out(&mut self, leaving: &Leaving, failures: &mut Vec<Error>) -> Result<(), Error> {
         let Leaving { path, target, found, .. } = leaving;
-        if At::look(target).file().is_none_or(|now| now.contents != *found) {
+        let now = At::look(path);
+        let same = match found {
+            Some(found) => now.file().is_some_and(|now| now.target == *target && now.contents == *found),
+            None => now.leads_nowhere(path),
+        };
+        if !same {
             return Err(Error::Raced { target: target.clone() });
         }
         let before = self.record.configurations.get(vcn::CONFLIST_FILE).and_then(|known| known.before.as_ref());
         match before {
             Some(before) => before.give_back(target, self.file.directory())?,
             None => {
-                fs::remove_file(target).map_err(|source| Error::Remove { path: target.clone(), source })?;
-                // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them.
-                if path.is_symlink() {
-                    fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;
+                // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them. So
+                // the file takes the place of the link before it goes; whoever is stopped in between leaves what can go.
+                if target != path {
+                    fs::rename(target, path).map_err(|source| Error::Remove { path: target.clone(), source })?;
                 }
+                fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;
             }
         }
         let known = self.record.configurations.remove(vcn::CONFLIST_FILE);

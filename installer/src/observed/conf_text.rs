@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -95,6 +95,14 @@ impl At {
             Self::Link(to) => Some(format!("it is a link to {}, which is not there", to.display())),
             Self::Unread(why) => Some(why.clone()),
         }
+    }
+
+    /// Whether it is a link to a name of the directory of `path`, where it was found, that nothing has.
+    pub(crate) fn leads_nowhere(&self, path: &Path) -> bool {
+        let Self::Link(to) = self else { return false };
+        let within = matches!(to.components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
+        let there = fs::symlink_metadata(path.with_file_name(to));
+        within && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     fn through(link: &Path) -> io::Result<Self> {

@@ -13,8 +13,8 @@ pub(crate) struct Leftover {
     pub(crate) path: PathBuf,
     /// The file; of a link within the directory, what it leads to.
     pub(crate) target: PathBuf,
-    /// What it holds.
-    pub(crate) found: Vec<u8>,
+    /// What it holds; nothing where it is a link to nothing.
+    pub(crate) found: Option<Vec<u8>>,
     /// Why it cannot go now.
     pub(crate) stays: Option<String>,
 }
@@ -25,17 +25,20 @@ impl Leftover {
         let path = settings.conflist();
         let known = record.configurations.get(vcn::CONFLIST_FILE);
         let found = At::look(&path);
-        let Some(file) = found.file() else {
-            let why = found.unread().filter(|_| known.is_some())?;
-            let stays = Some(format!("it is not what we put there, {why}: look at it and remove it"));
-            return Some(Self { target: path.clone(), path, found: Vec::new(), stays });
+        let (target, found) = match found.file() {
+            Some(file) if uninstall::is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
+            Some(_) => return None,
+            // Somebody moved ours, left a link to it, and it went: a runtime refuses every configuration for such a link.
+            None if known.is_some() && found.leads_nowhere(&path) => (path.clone(), None),
+            None => {
+                let why = found.unread().filter(|_| known.is_some())?;
+                let stays = Some(format!("it is not what we put there, {why}: look at it and remove it"));
+                return Some(Self { target: path.clone(), path, found: None, stays });
+            }
         };
-        if !uninstall::is_ours(file, known) {
-            return None;
-        }
         let pods = uninstall::pods(settings);
         let unnamed = uninstall::unnamed(settings, record);
         let stays = Some(pods.join("; ")).filter(|pods| !pods.is_empty()).or(damaged).or(unnamed);
-        Some(Self { path, target: file.target.clone(), found: file.contents.clone(), stays })
+        Some(Self { path, target, found, stays })
     }
 }

@@ -49,7 +49,7 @@ mod tests {
         let mut plan = Plan::nothing();
         let stays = stays.map(str::to_owned);
         let path = "/net.d/05-vcn-native.conflist";
-        let leftover = Leftover { path: path.into(), target: path.into(), found: b"{}".into(), stays };
+        let leftover = Leftover { path: path.into(), target: path.into(), found: Some(b"{}".into()), stays };
         plan.leftover(&leftover, &Observed::of(files), decision);
         (plan.steps, plan.notes)
     }
@@ -68,7 +68,7 @@ mod tests {
                 let decided_by = decision.decided_by;
                 let path = "/net.d/05-vcn-native.conflist";
                 let (path, target) = (path.into(), path.into());
-                let leaving = Leaving { path, target, found: b"{}".into(), first: true, decided_by };
+                let leaving = Leaving { path, target, found: Some(b"{}".into()), first: true, decided_by };
                 assert_eq!(steps, [Step::TakeOut(Box::new(leaving))]);
                 Ok(())
             }

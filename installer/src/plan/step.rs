@@ -85,8 +85,8 @@ pub struct Leaving {
     pub path: PathBuf,
     /// The file: another one where a link leads to it.
     pub target: PathBuf,
-    /// What it held when it was looked at; it goes only if it still does.
-    pub found: Vec<u8>,
+    /// What it held when it was looked at; it goes only if it still does. Nothing where only a link to nothing is left.
+    pub found: Option<Vec<u8>>,
     /// Whether the runtime takes it before all others.
     pub first: bool,
     /// What decided that the pod network is another.

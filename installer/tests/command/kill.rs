@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::time::SystemTime;
@@ -267,6 +268,33 @@ fn where_somebodys_configuration_could_not_be_replaced_an_uninstall_asks_nobody_
     let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
     assert_eq!(code, 0, "{text}");
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
+}
+
+/// A node that became another network's, and whose configuration of ours is a link.
+fn linked() -> Node {
+    let node = Node::new();
+    let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain="]);
+    assert_eq!(code, 0, "{text}");
+    fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
+    symlink("real", node.conflist()).unwrap();
+    fs::write(node.path("net.d/10-flannel.conflist"), r#"{"name":"cbr0","plugins":[{"type":"flannel"}]}"#).unwrap();
+    node
+}
+
+#[test]
+fn killed_while_a_link_to_our_configuration_goes_it_leaves_none_that_leads_nowhere_and_the_next_completes_it() {
+    const NONE: [&str; 2] = ["--pod-network", "none"];
+    let changes = ["rename", "unlink", "unlinkat", "fsync"];
+    let calls = calls_of(traced(&linked(), linked().agents(), &[], &NONE));
+    for call in calls.iter().filter(|call| changes.contains(&call.name.as_str())) {
+        let node = linked();
+        let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
+        let (output, _) = traced(&node, node.agents(), &[format!("--trace={}", call.name), inject], &NONE);
+        assert_eq!(output.status.signal(), Some(9), "{}", call.line);
+        assert!(!node.conflist().is_symlink() || node.conflist().exists(), "{}: it leads nowhere", call.line);
+        let (code, text) = node.run(&NONE);
+        assert_eq!((code, node.entries("net.d")), (0, vec!["10-flannel.conflist".to_owned()]), "{}: {text}", call.line);
+    }
 }
 
 /// A node whose places were somebody else's before they were ours.

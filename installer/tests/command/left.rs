@@ -154,3 +154,26 @@ fn of_a_link_in_its_place_no_end_is_left() {
     assert!(!said(&node, &["--node-label", "false"]).1);
     assert_eq!(node.entries("net.d"), ["10-flannel.conflist"]);
 }
+
+/// As one of before left it that was stopped after the file and before the link.
+#[test]
+fn a_link_that_leads_nowhere_goes_where_it_is_known_to_have_been_ours() {
+    let node = ours();
+    flannel(&node);
+    fs::remove_file(node.conflist()).unwrap();
+    std::os::unix::fs::symlink("real", node.conflist()).unwrap();
+    assert!(said(&node, &["--pod-network", "none"]).0.is_some_and(|step| step.starts_with("did: take ")));
+    assert_eq!(node.entries("net.d"), ["10-flannel.conflist"]);
+    // What may lead somewhere from where others stand, and what is nobody's we know of, is for a person to look at.
+    for (to, ours) in [("/elsewhere/real", true), ("real", false)] {
+        let node = self::ours();
+        fs::remove_file(node.conflist()).unwrap();
+        std::os::unix::fs::symlink(to, node.conflist()).unwrap();
+        if !ours {
+            fs::remove_dir_all(node.path("lib")).unwrap();
+        }
+        let (said, _) = said(&node, &["--pod-network", "none"]);
+        assert_eq!(said.is_some_and(|said| said.contains("[left-behind]")), ours, "{to}");
+        assert!(node.conflist().is_symlink(), "{to}");
+    }
+}
