@@ -134,7 +134,7 @@ impl VerbRecord {
             pod_namespace: self.pod_namespace.as_ref().map(short),
             pod_name: self.pod_name.as_ref().map(short),
             addresses: self.addresses.iter().take(list).copied().collect(),
-            addresses_left_out: self.addresses_left_out + self.addresses.len().saturating_sub(list),
+            addresses_left_out: self.addresses_left_out.saturating_add(self.addresses.len().saturating_sub(list)),
             code: self.code,
             message: cut_text(&self.message, message),
             phases: self
@@ -239,6 +239,9 @@ mod tests {
         let kept = (0..32).map(address).collect();
         assert_eq!(read, VerbRecord { addresses: kept, addresses_left_out: 208, ..record() });
         assert!(!record().to_line().contains("addressesLeftOut"), "as long as there is nothing to say");
+        // As somebody may have said who is not to be believed.
+        let more = VerbRecord { addresses_left_out: usize::MAX, ..long };
+        assert_eq!(VerbRecord::from_line(more.to_line().as_bytes()).unwrap().addresses_left_out, usize::MAX);
     }
 
     #[test]
