@@ -21,11 +21,12 @@ use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::desired::npn_vnic;
 use crate::host::Host;
 use crate::metrics::Metrics;
-use crate::npn::{Answer, NativePodNetworks};
+use crate::npn::{Answer, NPN_AWAITED, NativePodNetworks};
 use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::vnics_seen::{Last, VnicsSeen};
+use crate::wake::WORLD_AWAITED;
 use crate::world::{World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
@@ -43,16 +44,25 @@ const EAGER: u32 = 6;
 /// must not use up what the metadata service allows this instance, from which others have their credentials.
 const APART: Duration = Duration::from_secs(2);
 
-/// How long the first world waits for whether OKE's own CNI is in the cluster: less than the first pass waits for the world.
-const FIRST_ANSWER: Duration = Duration::from_secs(1);
+/// How long the first world waits for whether OKE's own CNI is in the cluster.
+const OKE_CNI_AWAITED: Duration = Duration::from_secs(1);
 
 /// The same where no agent has worked before: until the question has ended, however that was. Nothing there is ours yet, and
 /// OKE's pod takes most of a minute to leave anything on a new node by which it would be found.
 const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_secs(1));
 
-/// After what time of silence an agent that starts goes by what the one before it knew: with what the NativePodNetwork
-/// takes, less than the first pass waits for the world.
-const SILENCE: Duration = Duration::from_millis(500);
+/// After what time of silence an agent that starts goes by what the one before it knew.
+const SILENCE: Duration = Duration::from_millis(300);
+
+/// What is left of the first pass's patience when the world is published that the one before knew, however silent all are.
+const AT_LEAST_LEFT: Duration = Duration::from_millis(200);
+
+const _: () = {
+    let known = SILENCE.saturating_add(NPN_AWAITED).saturating_add(AT_LEAST_LEFT);
+    assert!(known.as_millis() <= WORLD_AWAITED.as_millis(), "the first pass would know nothing");
+    let oke_cni = OKE_CNI_AWAITED.saturating_add(AT_LEAST_LEFT);
+    assert!(oke_cni.as_millis() <= WORLD_AWAITED.as_millis(), "the first pass would know nothing");
+};
 
 /// Where news goes, and where they come from besides the sources.
 #[derive(Debug)]
@@ -81,7 +91,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     let mut eager = 0u32;
     let mut unsettled = 0u32;
     // At the start, whose the pod network is shall not be decided without it.
-    let mut patience = if seen.is_known() { FIRST_ANSWER } else { FIRST_ON_A_NODE };
+    let mut patience = if seen.is_known() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
     while !worlds.is_closed() {
         let settings = configurations.borrow_and_update().settings.clone();
         let found = oke_cni.clone();
@@ -146,7 +156,7 @@ async fn meanwhile<N: NativePodNetworks>(
         ask_npn(&mut world, npns).await;
     };
     // Together: the first pass does not wait for both.
-    let known = tokio::time::timeout(FIRST_ANSWER, oke_cni.wait_for(Option::is_some));
+    let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
     tokio::join!(silence, async { drop(known.await) });
     loop {
         world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);

@@ -28,6 +28,7 @@ use crate::api_server::in_cluster;
 use crate::settings::Settings;
 
 pub use cluster::ClusterNpn;
+pub(crate) use cluster::NPN_AWAITED;
 pub use fake::FakeNativePodNetworks;
 pub use file::NpnFile;
 pub use kept::Kept;

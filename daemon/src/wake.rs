@@ -58,7 +58,7 @@ const FIGHT: Duration = Duration::from_secs(10);
 const UNDONE: u32 = 10;
 
 /// How long the first pass waits for the sources, so that it does not report what is known a moment later.
-const FIRST_ANSWER: Duration = Duration::from_secs(2);
+pub(crate) const WORLD_AWAITED: Duration = Duration::from_secs(2);
 
 impl Loop {
     /// Runs passes for ever; ends when the sources' task does.
@@ -85,7 +85,7 @@ impl Loop {
         let mut events = Listening::begin("kernel", chance, Events::open);
         let mut nft = Listening::begin("nft", chance, Nft::open);
         let mut files = Listening::begin("files", chance, || Files::watch(&settings));
-        let _ = tokio::time::timeout(FIRST_ANSWER, worlds.changed()).await;
+        let _ = tokio::time::timeout(WORLD_AWAITED, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
         let mut cause = Cause::Start;
         let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());

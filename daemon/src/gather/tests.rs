@@ -85,7 +85,7 @@ fn rounded(told: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is_in_the_cluster() {
-    for (delay, first) in [(100, 500), (700, 700)] {
+    for (delay, first) in [(100, 300), (700, 700)] {
         let told = rounded(told(Duration::from_millis(delay)).await);
         assert_eq!(told, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
     }

@@ -14,7 +14,7 @@ use super::{Answer, Error, NativePodNetworks};
 const OLD: Duration = Duration::from_secs(300);
 
 /// How long the first question waits for the first answer.
-const FIRST_ANSWER: Duration = Duration::from_millis(1500);
+pub(crate) const NPN_AWAITED: Duration = Duration::from_millis(1500);
 
 /// The API server's NativePodNetworks, as a [`super::Watcher`] sees them.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl NativePodNetworks for ClusterNpn {
     async fn mine(&self, instance: &Ocid) -> Result<Answer, Error> {
         self.wanted.send_if_modified(|wanted| wanted.replace(instance.clone()).as_ref() != Some(instance));
         let mut seen = self.seen.clone();
-        let _ = tokio::time::timeout(FIRST_ANSWER, seen.wait_for(Seen::says_something)).await;
+        let _ = tokio::time::timeout(NPN_AWAITED, seen.wait_for(Seen::says_something)).await;
         let seen = seen.borrow().clone();
         seen.answer(Instant::now())
     }

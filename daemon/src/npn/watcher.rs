@@ -28,7 +28,7 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::f
 const NO_SUCH_KIND: Duration = Duration::from_secs(240);
 
 /// How long the first answer of a watch may take.
-const FIRST_ANSWER: Duration = Duration::from_secs(30);
+const FIRST_OBJECT: Duration = Duration::from_secs(30);
 
 /// The task that watches.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Watcher {
 enum Ended {
     #[error("setting up the client of the API server: {0}")]
     Client(String),
-    #[error("the API server does not answer within {} s", FIRST_ANSWER.as_secs())]
+    #[error("the API server does not answer within {} s", FIRST_OBJECT.as_secs())]
     Silent,
     #[error("the API server ended the watch")]
     Closed,
@@ -132,7 +132,7 @@ impl Watcher {
         let api: Api<DynamicObject> =
             Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nativepodnetworks"));
         let mut objects = Box::pin(watch_object(api, instance.unique_id()));
-        let mut next = match tokio::time::timeout(FIRST_ANSWER, objects.next()).await {
+        let mut next = match tokio::time::timeout(FIRST_OBJECT, objects.next()).await {
             Ok(next) => next,
             Err(_) => return Ended::Silent,
         };
