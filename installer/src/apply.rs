@@ -99,8 +99,8 @@ impl Applier<'_> {
             Step::WriteConflist(writing) => self.write(writing, failures),
             Step::TakeOut(leaving) => self.take_out(leaving, failures),
             Step::Forget { name } => {
-                self.record.configurations.remove(name);
-                self.keep(failures);
+                let known = self.record.configurations.remove(name);
+                self.let_go(known, failures);
                 Ok(())
             }
         }

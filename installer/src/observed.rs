@@ -14,7 +14,7 @@ pub(crate) use binaries::{Binary, ChainBinary, Found, Whose};
 pub(crate) use conf_file::conf_files;
 pub use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{At, ConfText};
-pub(crate) use leftover::Leftover;
+pub(crate) use leftover::{Leftover, There};
 
 use crate::record::Record;
 use crate::versions::Answer;

@@ -86,7 +86,7 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
     let (mut record, damage) = remembered(&mut file, apply);
     let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record, answers };
     let mut observed = Observed::look(settings, files, scope);
-    if leaves {
+    if !report.decision.install {
         observed.leftover = Leftover::look(settings, &record, damage.first().map(chain));
     }
     let facts = Facts { settings, observed: &observed, record: &record, remembers: !file.is_sealed(), now };

@@ -6,9 +6,18 @@ use super::At;
 use crate::record::Record;
 use crate::{Settings, uninstall};
 
-/// It is there.
+/// What is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Leftover {
+pub(crate) enum Leftover {
+    /// It is there.
+    There(There),
+    /// Nothing but our memory of it: it was taken away, by us who could not say so any more, or by somebody.
+    Remembered,
+}
+
+/// Our configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct There {
     /// Its place.
     pub(crate) path: PathBuf,
     /// The file; of a link within the directory, what it leads to.
@@ -25,20 +34,24 @@ impl Leftover {
         let path = settings.conflist();
         let known = record.configurations.get(vcn::CONFLIST_FILE);
         let found = At::look(&path);
+        // As long as what was there before us is to be given back, it is remembered.
+        let owed = known.and_then(|known| known.before.as_ref()).is_some_and(|before| !before.is_at(&path));
+        let remembered = || (known.is_some() && !owed).then_some(Self::Remembered);
         let (target, found) = match found.file() {
             Some(file) if uninstall::is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
-            Some(_) => return None,
+            Some(_) => return remembered(),
+            None if found == At::Nothing => return remembered(),
             // Somebody moved ours, left a link to it, and it went: a runtime refuses every configuration for such a link.
             None if known.is_some() && found.leads_nowhere(&path) => (path.clone(), None),
             None => {
                 let why = found.unread().filter(|_| known.is_some())?;
                 let stays = Some(format!("it is not what we put there, {why}: look at it and remove it"));
-                return Some(Self { target: path.clone(), path, found: None, stays });
+                return Some(Self::There(There { target: path.clone(), path, found: None, stays }));
             }
         };
         let pods = uninstall::pods(settings);
         let unnamed = uninstall::unnamed(settings, record);
         let stays = Some(pods.join("; ")).filter(|pods| !pods.is_empty()).or(damaged).or(unnamed);
-        Some(Self { path, target, found, stays })
+        Some(Self::There(There { path, target, found, stays }))
     }
 }

@@ -2,7 +2,7 @@
 //! nobody offers them addresses. It goes when that is sure to help.
 
 use super::{Leaving, Note, Plan, Step};
-use crate::observed::Leftover;
+use crate::observed::{Leftover, There};
 use crate::{ConfFile, Contents, Decision, Observed, Signal};
 
 /// What gives pods no network: the first two only call others, of which ours may be the one.
@@ -11,7 +11,12 @@ const NO_NETWORK: [&str; 3] = ["multus", "multus-shim", "loopback"];
 impl Plan {
     /// It goes where another network is meant for sure, no pod lives by ours, and pods have one without it or shall have none.
     pub(super) fn leftover(&mut self, leftover: &Leftover, observed: &Observed, decision: &Decision) {
-        let Leftover { path, target, found, stays } = leftover;
+        let There { path, target, found, stays } = match leftover {
+            Leftover::There(there) => there,
+            // Until that is known, what is gone is ours to heal.
+            Leftover::Remembered if !decision.another => return,
+            Leftover::Remembered => return self.steps.push(Step::Forget { name: vcn::CONFLIST_FILE.to_owned() }),
+        };
         let before = observed.conf_files.iter().take_while(|file| file.name != vcn::CONFLIST_FILE);
         let first = !before.into_iter().any(|file| matches!(file.contents, Contents::Plugins(_)));
         let none_is_meant = decision.decided_by == Signal::Setting;
@@ -49,7 +54,8 @@ mod tests {
         let mut plan = Plan::nothing();
         let stays = stays.map(str::to_owned);
         let path = "/net.d/05-vcn-native.conflist";
-        let leftover = Leftover { path: path.into(), target: path.into(), found: Some(b"{}".into()), stays };
+        let leftover =
+            Leftover::There(There { path: path.into(), target: path.into(), found: Some(b"{}".into()), stays });
         plan.leftover(&leftover, &Observed::of(files), decision);
         (plan.steps, plan.notes)
     }

@@ -39,7 +39,7 @@ pub enum Step {
     WriteConflist(Box<Writing>),
     /// Take our configuration off a node whose pod network is another: what was there before it comes back.
     TakeOut(Box<Leaving>),
-    /// Remember no more that we are chained into a configuration: we are not any more.
+    /// Remember a configuration no more: ours is not there any more, or we are not chained into somebody's.
     Forget {
         /// The configuration's name.
         name: String,
@@ -135,6 +135,7 @@ impl fmt::Display for Step {
                 let Leaving { path, decided_by, .. } = leaving.as_ref();
                 write!(f, "take {} away: the pod network is another ({decided_by})", path.display())
             }
+            Self::Forget { name } if name == vcn::CONFLIST_FILE => write!(f, "remember no more that {name} was there"),
             Self::Forget { name } => write!(f, "remember no more that we were chained into {name}"),
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::observed::{At, ChainBinary, ConfFile, ConfText, Leftover, Whose};
+use crate::observed::{At, ChainBinary, ConfFile, ConfText, Leftover, There, Whose};
 use crate::versions::Answer;
 use crate::{Digest, Entry, Signal, conflist, fixture};
 
@@ -118,7 +118,8 @@ fn nothing_is_planned_where_nothing_is_to_be_installed() {
     let (mut observed, text) = complete();
     observed.binaries.clear();
     let path = std::path::PathBuf::from("/node/net.d/05-vcn-native.conflist");
-    observed.leftover = Some(Leftover { target: path.clone(), path, found: Some(text.into()), stays: None });
+    observed.leftover =
+        Some(Leftover::There(There { target: path.clone(), path, found: Some(text.into()), stays: None }));
     let plan = plan_of(&observed, &Record::default(), false, true);
     assert_eq!((plan.steps, plan.conflist), (vec![], Conflist::NotWanted));
     let reason = "nothing says for sure that the pod network is another".to_owned();

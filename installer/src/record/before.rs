@@ -99,7 +99,8 @@ impl Before {
         }
     }
 
-    fn is_at(&self, target: &Path) -> bool {
+    /// Whether it is there again.
+    pub(crate) fn is_at(&self, target: &Path) -> bool {
         if self.link.is_some() || target.is_symlink() {
             return self.link.is_some() && fs::read_link(target).ok() == self.link;
         }

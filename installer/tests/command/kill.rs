@@ -294,6 +294,8 @@ fn killed_while_a_link_to_our_configuration_goes_it_leaves_none_that_leads_nowhe
         assert!(!node.conflist().is_symlink() || node.conflist().exists(), "{}: it leads nowhere", call.line);
         let (code, text) = node.run(&NONE);
         assert_eq!((code, node.entries("net.d")), (0, vec!["10-flannel.conflist".to_owned()]), "{}: {text}", call.line);
+        let record = fs::read_to_string(node.path("lib/installer.json")).unwrap();
+        assert!(!record.contains("05-vcn-native.conflist"), "{}: {record}", call.line);
     }
 }
 

@@ -2,6 +2,7 @@
 //! and until then it is said what it waits for.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::node::{Node, PLUGIN};
 use crate::uninstall::kernel::Host;
@@ -53,6 +54,42 @@ fn it_goes_when_there_is_another_configuration_and_not_sooner() {
     assert!(text.contains("leave alone (oke-daemonset)"), "{text}");
     fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
     assert!(said(&node, &[&OURS[..], &["--usable", "--chain="]].concat()).1, "and it comes again");
+}
+
+/// Remembered, it would be ours to heal: what stops a first installation did not stop it.
+#[test]
+fn what_somebody_took_away_is_remembered_no_more_once_another_network_is_meant() {
+    let forgotten = (Some("did: remember no more that 05-vcn-native.conflist was there".to_owned()), false);
+    let another = ["--node-label", "false"];
+    for somebodys in [false, true] {
+        let node = ours();
+        fs::remove_file(node.conflist()).unwrap();
+        if somebodys {
+            fs::write(node.conflist(), SOMEBODYS).unwrap();
+        }
+        assert_eq!(said(&node, &[]).0, None, "of silence nothing is concluded");
+        assert_eq!(said(&node, &another), (forgotten.0.clone(), somebodys));
+        assert_eq!(said(&node, &another), (None, somebodys));
+        let (_, text) = node.run(&[&OURS[..], &["--usable", "--oke-daemonset", "present"]].concat());
+        assert!(text.contains("leave alone (oke-daemonset)"), "{text}");
+        let (code, text) = node.run(&[&OURS[..], &["--usable", "--chain="]].concat());
+        assert!(code == 0 && !text.contains("it was removed"), "nobody undid it: {text}");
+    }
+}
+
+#[test]
+fn what_was_there_before_us_is_remembered_until_it_is_back() {
+    let node = Node::new();
+    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
+    fs::remove_file(node.conflist()).unwrap();
+    let none = ["--pod-network", "none"];
+    assert_eq!(said(&node, &none).0, None);
+    // As one leaves it who is stopped before he can say so.
+    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    fs::set_permissions(node.conflist(), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(said(&node, &none).0.is_some_and(|step| step.starts_with("did: remember no more ")));
+    assert_eq!(node.entries("lib/before"), [""; 0], "nor is its copy kept");
 }
 
 #[test]
