@@ -12,6 +12,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -48,8 +49,12 @@ struct Shared {
     /// How long whoever asks waits for what is not known.
     wait: Duration,
     chance: fn() -> f64,
-    /// Told of an answer that came after somebody had to go without it.
+    /// How a plugin is asked.
+    asks: fn(&Path) -> Answer,
+    /// Told of an answer that came after somebody had to go without it, and that one does not come.
     told: Box<dyn Fn() + Send + Sync>,
+    /// Whether questions that do not end are looked after. Changed only by whoever holds what is known.
+    watched: AtomicBool,
 }
 
 /// What is known of one path.
@@ -63,6 +68,8 @@ struct Known {
     of: Option<Identity>,
     /// Since when it is being asked.
     asked: Option<Instant>,
+    /// Whether it was told that the question does not end.
+    stuck: bool,
     /// Unsound answers in a row.
     failures: u32,
     /// When to ask the same binary again.
@@ -78,19 +85,24 @@ impl Answers {
     /// For whoever does nothing else: each plugin is waited for as long as it may take.
     #[must_use]
     pub fn waited_for() -> Self {
-        Self::new(STUCK, || 1.0, || ())
+        Self::new(STUCK, || 1.0, ask, || ())
     }
 
     /// For whoever must not be kept: what is not known within a moment is awaited, and `told` says when it has come and is
     /// another than was known. It is called on a thread of ours and must not block.
     #[must_use]
     pub fn beside(chance: fn() -> f64, told: impl Fn() + Send + Sync + 'static) -> Self {
-        Self::new(GLANCE, chance, told)
+        Self::new(GLANCE, chance, ask, told)
     }
 
-    fn new(wait: Duration, chance: fn() -> f64, told: impl Fn() + Send + Sync + 'static) -> Self {
-        let (known, heard) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(Shared { known, heard, wait, chance, told: Box::new(told) }) }
+    fn new(
+        wait: Duration,
+        chance: fn() -> f64,
+        asks: fn(&Path) -> Answer,
+        told: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let (known, heard, watched) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { known, heard, wait, chance, asks, told: Box::new(told), watched }) }
     }
 
     /// What the binaries answer, in their order; those that nobody asks for any more are forgotten. All are asked at the same
@@ -150,17 +162,45 @@ impl Shared {
         if entry.binary != binary {
             entry.failures = 0;
         }
-        (entry.binary, entry.asked) = (binary, Some(Instant::now()));
-        let asked = path.to_owned();
+        (entry.binary, entry.asked, entry.stuck) = (binary, Some(Instant::now()), false);
+        let (asked, watcher) = (path.to_owned(), self.clone());
         let started = thread::Builder::new().name("version".to_owned()).spawn(move || {
-            let answer = ask(&asked);
+            let answer = (self.asks)(&asked);
             self.note(&asked, answer);
         });
+        if started.is_ok() && !watcher.watched.swap(true, Ordering::Relaxed) {
+            let watching = watcher.clone();
+            let watch = thread::Builder::new().name("versions".to_owned()).spawn(move || watching.watch());
+            // Then it is told at the next look.
+            watcher.watched.store(watch.is_ok(), Ordering::Relaxed);
+        }
         if let Err(error) = started {
             let answer = Answer::Refused(format!("it cannot be asked: {error}"));
             (entry.answer, entry.of, entry.asked) = (Some(answer), binary, None);
         }
         new
+    }
+
+    /// Looks after the questions under way until there are none, and tells of each that does not end: nobody else would.
+    fn watch(&self) {
+        let mut known = self.known();
+        while let Some(left) = known.values().filter_map(Known::left).min() {
+            if !left.is_zero() {
+                known = self.heard.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let mut news = false;
+            for entry in known.values_mut().filter(|entry| entry.left().is_some_and(|left| left.is_zero())) {
+                entry.stuck = true;
+                news |= entry.missed && entry.answer.is_none();
+            }
+            if news {
+                drop(known);
+                (self.told)();
+                known = self.known();
+            }
+        }
+        self.watched.store(false, Ordering::Relaxed);
     }
 
     fn note(&self, path: &Path, answer: Answer) {
@@ -196,6 +236,11 @@ impl Shared {
 }
 
 impl Known {
+    /// How long it may still be until the question is one that does not end; nothing where that is told, or none is asked.
+    fn left(&self) -> Option<Duration> {
+        self.asked.filter(|_| !self.stuck).map(|since| STUCK.saturating_sub(since.elapsed()))
+    }
+
     /// What can be said now.
     fn told(&mut self) -> Answer {
         self.missed = self.missed || self.asked.is_some();

@@ -179,3 +179,22 @@ fn however_many_hang_only_so_many_are_asked_at_a_time_and_each_is_in_the_end() {
     }
     assert_eq!(answers.of(&paths), vec![unanswered(); MOST + 2]);
 }
+
+/// As one does whose disk hangs: no signal ends it.
+#[test]
+fn that_a_question_does_not_end_is_told_to_whoever_went_without_the_answer() {
+    let plugins = Plugins::new();
+    let path = [plugins.write("portmap", SOUND)];
+    let (told, tellings) = mpsc::channel();
+    let never = |_: &Path| -> Answer {
+        loop {
+            thread::park();
+        }
+    };
+    let answers = Answers::new(GLANCE, || 1.0, never, move || _ = told.send(()));
+    assert_eq!(answers.of(&path), [Answer::Awaited]);
+    tellings.recv_timeout(PATIENCE).unwrap();
+    let reason = "no answer within 2s, and it does not end".to_owned();
+    assert_eq!(answers.of(&path), [Answer::Refused(reason)]);
+    tellings.try_recv().unwrap_err();
+}
