@@ -63,6 +63,11 @@ impl Interference {
         }
     }
 
+    /// For whoever looks once, with nobody waiting but a person.
+    pub(crate) const fn wait_as_a_person_does(&mut self) {
+        self.firewalls.wait_as_a_person_does();
+    }
+
     /// Whether drop-ins may be written from now on.
     pub(crate) const fn allow(&mut self, may_write: bool) {
         self.may_write = may_write;
@@ -73,10 +78,7 @@ impl Interference {
         if cause == Cause::Kernel {
             return (self.found.clone(), Vec::new());
         }
-        let mut found = match cause {
-            Cause::Preview => self.firewalls.look_for(subject.network, firewall::PATIENCE_OF_A_PERSON),
-            _ => self.firewalls.look(subject.network),
-        };
+        let mut found = self.firewalls.look(subject.network);
         found.extend(twice::look(subject));
         let (networkd, manager) = (networkd::look(&self.root, subject), network_manager::look(&self.root, subject));
         let mut wanted = Vec::new();
@@ -143,4 +145,41 @@ struct Found {
 /// The index of a VNIC's link.
 fn index_of(vnic: &HostVnic, links: &[Link]) -> Option<u32> {
     links.iter().find(|link| link.name == *vnic.placement.link()).map(|link| link.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use datapath::host::{Placement, PodServices};
+    use vcn::{Mtu, TableId};
+
+    use super::*;
+    use crate::fixture;
+
+    /// Repairs wait for a preview as for a pass. A thread may stand for seconds, so it is tried more than once.
+    #[test]
+    fn a_preview_of_an_agents_waits_for_the_firewall_no_longer_than_a_pass_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let vnic = HostVnic {
+            vnic: fixture::vnic("pods", 0x0b, "10.0.33"),
+            placement: Placement::Device { link: "ens5".parse().unwrap() },
+            table: TableId(1000),
+            mtu: Mtu::VCN,
+        };
+        let pods = Some(PodServices { may_use_metadata: false, may_spoof: false, ipv6: false });
+        let network = HostNetwork { primary: "ens3".parse().unwrap(), vnics: vec![vnic], pods };
+        let took = || {
+            let mut interference = Interference::new(folder.path(), folder.path(), false);
+            let held = interference.firewalls.look_that_takes_for_ever();
+            let begun = Instant::now();
+            let (found, _) = interference.look(Subject { network: &network, links: &[] }, Cause::Preview);
+            let took = begun.elapsed();
+            drop(held);
+            assert_eq!(found, []);
+            took
+        };
+        let tries: Vec<_> = (0..3).map(|_| took()).collect();
+        assert!(tries.iter().any(|took| *took < firewall::PATIENCE_OF_A_PERSON / 2), "{tries:?}");
+    }
 }

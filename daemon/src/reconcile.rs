@@ -119,6 +119,17 @@ impl Reconciler {
         })
     }
 
+    /// One that previews, once: no later pass will know more, so plugins and firewalls are waited for, and nothing waits for it.
+    ///
+    /// # Errors
+    /// When not even the boot id can be had.
+    pub fn for_one_preview(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
+        let mut one = Self::new(settings)?;
+        one.installation = installation::Installation::of_one_look();
+        one.interference.wait_as_a_person_does();
+        Ok(one)
+    }
+
     /// Goes by another configuration from the next pass on. Where things are is as it was.
     pub fn adopt(&mut self, configuration: Configuration) {
         let Configuration { settings, conditions } = configuration;

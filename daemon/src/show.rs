@@ -173,7 +173,7 @@ pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)>
     let mut world = gather::remembered(&mut VnicsSeen::new(&settings.data_dir));
     let npns = Source::at_hand(settings);
     runtime.block_on(gather::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
-    let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
+    let mut reconciler = Reconciler::for_one_preview(settings.clone()).context("reading the boot id")?;
     let pass = reconciler.pass(&world, Cause::Preview);
     Ok((world, pass))
 }

@@ -16,15 +16,16 @@ use crate::condition::{Condition, Reason};
 /// How long a pass waits for what is found, so that it tells what is so now; on most nodes it takes a millisecond or two.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long a preview does, which somebody asked for and which may be the only look there is.
+/// How long whoever looks once does, because somebody asked for it. Not for a preview of the agent's: repairs wait for that.
 pub(super) const PATIENCE_OF_A_PERSON: Duration = Duration::from_secs(5);
 
 /// How many times as long as a look took the next one is put off.
 const REST: u32 = 20;
 
 /// What was found, and the look that is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Firewalls {
+    patience: Duration,
     found: Vec<Condition>,
     looking: Option<Look>,
     /// Not before.
@@ -51,17 +52,23 @@ enum Found {
     Nothing(String),
 }
 
+impl Default for Firewalls {
+    fn default() -> Self {
+        Self { patience: PATIENCE, found: Vec::new(), looking: None, next: None, ways: Vec::new() }
+    }
+}
+
 impl Firewalls {
-    /// What is known now, for a pass.
-    pub(super) fn look(&mut self, network: &HostNetwork) -> Vec<Condition> {
-        self.look_for(network, PATIENCE)
+    /// From now on.
+    pub(super) const fn wait_as_a_person_does(&mut self) {
+        self.patience = PATIENCE_OF_A_PERSON;
     }
 
-    /// What is known when it was waited for that long at most.
-    pub(super) fn look_for(&mut self, network: &HostNetwork, patience: Duration) -> Vec<Condition> {
+    /// What is known now.
+    pub(super) fn look(&mut self, network: &HostNetwork) -> Vec<Condition> {
         // Nothing is forwarded for pods that are somebody else's.
         if network.pods.is_none() || network.vnics.is_empty() {
-            *self = Self::default();
+            *self = Self { patience: self.patience, ..Self::default() };
             return Vec::new();
         }
         let ways = ways(network);
@@ -71,13 +78,21 @@ impl Firewalls {
             }
             self.looking = begin(ways);
         }
-        self.take(patience);
+        self.take();
         self.found.clone()
     }
 
-    fn take(&mut self, patience: Duration) {
+    /// Has one under way; it ends when what is returned is dropped.
+    #[cfg(test)]
+    pub(super) fn look_that_takes_for_ever(&mut self) -> impl Sized + use<> {
+        let (tell, answer) = sync_channel(1);
+        self.looking = Some(Look { answer, ways: Vec::new() });
+        tell
+    }
+
+    fn take(&mut self) {
         let Some(look) = self.looking.take() else { return };
-        let (found, took) = match look.answer.recv_timeout(patience) {
+        let (found, took) = match look.answer.recv_timeout(self.patience) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
                 self.looking = Some(look);
@@ -184,7 +199,7 @@ mod tests {
         let (tell, answer) = sync_channel(1);
         tell.send((found, Duration::ZERO)).unwrap();
         firewalls.looking = Some(Look { answer, ways: some_ways() });
-        firewalls.take(Duration::ZERO);
+        firewalls.take();
     }
 
     #[test]
@@ -203,10 +218,10 @@ mod tests {
         let mut firewalls = Firewalls { found: vec![condition(&barrier())], ..Firewalls::default() };
         let (tell, answer) = sync_channel(1);
         firewalls.looking = Some(Look { answer, ways: some_ways() });
-        firewalls.take(Duration::from_millis(1));
+        firewalls.take();
         assert_eq!((firewalls.found.len(), firewalls.looking.is_some()), (1, true));
         tell.send((Found::Barriers(Vec::new()), Duration::from_secs(60))).unwrap();
-        firewalls.take(Duration::ZERO);
+        firewalls.take();
         assert_eq!((firewalls.found.len(), firewalls.looking.is_some()), (0, false));
         // The next one is put off by far more than it took.
         let rest = firewalls.next.unwrap().saturating_duration_since(Instant::now());

@@ -71,6 +71,11 @@ impl Installation {
         Self { last: None, answers, corrected }
     }
 
+    /// That of whoever looks once: plugins are waited for as long as they may take.
+    pub(super) fn of_one_look() -> Self {
+        Self { last: None, answers: Answers::waited_for(), corrected: Arc::default() }
+    }
+
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
     pub(super) fn whose(&self, settings: &Settings, world: &World, cause: Cause) -> Whose {
         let signals = world.signals(&settings.signals);

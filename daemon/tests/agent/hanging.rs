@@ -14,7 +14,7 @@ fn portmap(node: &Node, script: &str) {
 }
 
 /// It says that it was asked, and waits for what nobody writes.
-fn hangs(node: &Node) {
+pub(crate) fn hangs(node: &Node) {
     let pipe = node.path("bin/pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     portmap(node, "echo >>/run/vcn-native/asked\nread line <${0%/*}/pipe");

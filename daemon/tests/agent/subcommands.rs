@@ -5,6 +5,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::hanging::hangs;
 use crate::metadata::vnic;
 use crate::node::{Node, wait_for};
 use crate::running::{SECOND, in_time};
@@ -148,6 +149,22 @@ fn after_an_agent_they_still_answer() {
     says(&node, &["pools"], &[ALONE, "ocid1.vnic.oc1.iad.pods"]);
     says(&node, &["plan"], &[ALONE, "Nothing would be changed."]);
     assert_eq!(json(&node, "status")["agent"]["running"], false);
+    // That nothing is to be done is not said for want of a plugin's answer.
+    let missing = "portmap is left out of the chain: its binary is missing";
+    assert_eq!(json(&node, "plan")["podNetwork"]["notes"], serde_json::json!([missing]));
+}
+
+#[test]
+fn without_an_agent_a_plan_waits_for_a_plugin_until_it_is_known_what_is_to_be_written() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    std::fs::remove_file(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    hangs(&node);
+    let written = format!("/etc/cni/net.d/{}", vcn::CONFLIST_FILE);
+    says(&node, &["plan"], &[ALONE, &written]);
+    says(&node, &["status"], &[ALONE, "portmap is left out of the chain until it answers: no answer within 2s"]);
 }
 
 #[test]
