@@ -89,10 +89,14 @@ pub enum Reason {
     InstallerFailed,
     /// A file that the container runtime reads before our CNI configuration is none, and stops some runtimes.
     RuntimeConfigurationBlocked,
+    /// The container runtime takes another network's CNI configuration, which sorts before ours.
+    RuntimeConfigurationPreceded,
     /// Our CNI configuration is on a node whose pod network is not ours.
     RuntimeConfigurationLeft,
     /// A plugin that is to be in our chain is there and does not answer as it should.
     PluginUnanswered,
+    /// A plugin that others put into our chain has no binary.
+    PluginMissing,
     /// The configuration file is wrong or gone; the last good one is used.
     ConfigurationInvalid,
     /// The configuration file asks for what only a restart can do.

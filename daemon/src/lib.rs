@@ -31,6 +31,7 @@ pub mod command_line;
 pub mod condition;
 #[cfg(test)]
 mod configuration;
+pub mod container_runtime;
 pub mod departure;
 pub mod desired;
 pub mod devices;

@@ -40,6 +40,8 @@ pub(crate) struct Observed {
     pub(crate) hosts: Vec<(String, At)>,
     /// What the plugin answers that is chained into them.
     pub(crate) guest: Option<Answer>,
+    /// Plugins without a binary of the first usable configuration before ours, which the runtime takes.
+    pub(crate) missing_before: Vec<String>,
     /// Our configuration, where nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
     /// Temporary files of installers that were killed.
@@ -72,6 +74,7 @@ impl Observed {
             chain: Vec::new(),
             hosts: Vec::new(),
             guest: None,
+            missing_before: Vec::new(),
             leftover: None,
             stale: Vec::new(),
             failures: Vec::new(),
@@ -104,12 +107,12 @@ impl Observed {
                 Err(error) => failures.push(error),
             }
         }
-        let (conflist, chain) = if scope.install {
+        let (conflist, chain, missing_before) = if scope.install {
             let conflist = at(vcn::CONFLIST_FILE);
             let chain = binaries::chain(settings, conflist.file(), scope.answers);
-            (conflist, chain)
+            (conflist, chain, binaries::missing_before(settings, &conf_files))
         } else {
-            (At::Nothing, Vec::new())
+            (At::Nothing, Vec::new(), Vec::new())
         };
         let guest = guest_wanted.then(|| binaries::guest(settings, scope.answers));
         Self {
@@ -120,6 +123,7 @@ impl Observed {
             chain,
             hosts,
             guest,
+            missing_before,
             leftover: None,
             stale,
             failures,

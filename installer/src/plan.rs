@@ -141,7 +141,11 @@ fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
         reached
     });
     reached.map(|file| match &file.contents {
-        Contents::Plugins(_) => Note::SortsBefore { file: file.name.clone() },
+        Contents::Plugins(_) => Note::SortsBefore {
+            file: file.name.clone(),
+            another: leftover::is_another(file),
+            missing: observed.missing_before.clone(),
+        },
         Contents::Malformed(reason) | Contents::Refused(_, reason) => {
             Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() }
         }

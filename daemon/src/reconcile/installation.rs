@@ -15,6 +15,7 @@ use resident::logging::chain;
 use super::Findings;
 use crate::backoff::chance;
 use crate::condition::{Condition, Reason};
+use crate::container_runtime::ContainerRuntime;
 use crate::pass::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::usage::Usage;
@@ -28,6 +29,7 @@ const THOROUGH: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Installation {
     last: Option<Last>,
+    runtime: ContainerRuntime,
     /// Plugins are asked beside the passes: one that hangs must not keep a repair.
     answers: Answers,
     /// Set when one has answered otherwise than the last look was told: what was found then holds no longer.
@@ -68,7 +70,7 @@ impl Installation {
             correction.store(true, Ordering::Release);
             told();
         });
-        Self { last: None, answers, corrected }
+        Self { last: None, runtime: ContainerRuntime::current(), answers, corrected }
     }
 
     /// That of whoever looks once: plugins are waited for as long as they may take.
@@ -124,7 +126,7 @@ impl Installation {
             _ => installer::reconcile(&settings.installer, &signals, usable, &self.answers),
         };
         findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
-        let conditions = conditions(&report, &settings.state_dir);
+        let conditions = conditions(&report, self.runtime, &settings.state_dir);
         findings.conditions.extend(conditions.iter().cloned());
         let state = PodNetworkState {
             install: report.decision.install,
@@ -134,7 +136,8 @@ impl Installation {
             notes: report.notes.iter().map(ToString::to_string).collect(),
         };
         if cause != Cause::Preview {
-            // A plugin that did not answer may do so the next time; pods that keep our configuration end.
+            // A plugin that did not answer may do so the next time; pods that keep our configuration end; what a link leads to
+            // may come.
             let doubtful = |note: &Note| {
                 matches!(
                     note,
@@ -142,6 +145,7 @@ impl Installation {
                         | Note::Unsure { .. }
                         | Note::Unanswered { .. }
                         | Note::Awaited { .. }
+                        | Note::UnreadBefore { .. }
                         | Note::LeftBehind { .. }
                 )
             };
@@ -177,8 +181,8 @@ fn looked_at(settings: &Settings) -> Snapshot {
 }
 
 /// A failure stops new pods unless the configuration is there, which follows the binaries. A file of somebody else's stops
-/// them with some runtimes. Pods that start while a plugin is left out never get what it does.
-fn conditions(report: &Report, state_dir: &Path) -> Vec<Condition> {
+/// them with a runtime that does not pass it over. Pods that start while a plugin is left out never get what it does.
+fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
         let condition = match report.conflist {
@@ -187,9 +191,22 @@ fn conditions(report: &Report, state_dir: &Path) -> Vec<Condition> {
         };
         condition.about(error.word())
     };
+    let unusable = |reason, note: &Note| match runtime {
+        ContainerRuntime::CriO => Condition::degraded(reason, note.to_string()),
+        ContainerRuntime::Unknown => Condition::blocking(reason, note.to_string()),
+    };
     let noted = report.notes.iter().filter_map(|note| match note {
-        Note::MalformedBefore { file, .. } => {
-            Some(Condition::degraded(Reason::RuntimeConfigurationBlocked, note.to_string()).about(file))
+        Note::MalformedBefore { file, .. } | Note::UnreadBefore { file, .. } => {
+            Some(unusable(Reason::RuntimeConfigurationBlocked, note).about(file))
+        }
+        Note::SortsBefore { file, missing, .. } if !missing.is_empty() => {
+            Some(unusable(Reason::RuntimeConfigurationPreceded, note).about(file))
+        }
+        Note::SortsBefore { file, another: true, .. } => {
+            Some(Condition::degraded(Reason::RuntimeConfigurationPreceded, note.to_string()).about(file))
+        }
+        Note::MissingInChain { plugin } => {
+            Some(Condition::blocking(Reason::PluginMissing, note.to_string()).about(plugin))
         }
         Note::Unanswered { plugin, .. } | Note::KeptInChain { plugin, .. } => {
             Some(Condition::degraded(Reason::PluginUnanswered, note.to_string()).about(plugin))

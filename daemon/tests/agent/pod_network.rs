@@ -200,9 +200,77 @@ fn somebodys_malformed_file_before_ours_is_told_at_once_and_never_touched() {
     wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
     let said = node.get("/readyz").1;
     assert!(said.contains("00-broken.conflist sorts before ours and is no configuration"), "{said}");
-    assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (200, "{"));
+    assert_eq!((node.get("/readyz").0, std::fs::read_to_string(&broken).unwrap().as_str()), (503, "{"));
     std::fs::remove_file(&broken).unwrap();
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
+}
+
+/// The runtime may see more than the agent: it is told all the same.
+#[test]
+fn a_link_before_ours_that_leads_to_nothing_stops_pods_and_says_so() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let link = node.path("net.d/00-gone.conflist");
+    std::os::unix::fs::symlink("/nowhere/x", &link).unwrap();
+    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationBlocked"], || agent.log());
+    assert_eq!(node.get("/readyz").0, 503);
+    let (_, why) = node.run(&["why-not-ready"]);
+    assert!(why.contains("1. RuntimeConfigurationBlocked (00-gone.conflist)") && why.contains("/nowhere/x"), "{why}");
+    fs::remove_file(&link).unwrap();
+    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
+}
+
+#[test]
+fn another_networks_configuration_before_ours_is_told_and_stops_pods_where_its_plugin_has_no_binary() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let list = |kind: &str| format!(r#"{{"name":"x","cniVersion":"0.3.1","plugins":[{{"type":"{kind}"}}]}}"#);
+    let (cilium, multus) = (node.path("net.d/05-cilium.conflist"), node.path("net.d/00-multus.conflist"));
+    fs::write(&cilium, list("cilium-cni")).unwrap();
+    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("plugins without a binary: cilium-cni"), "{said}");
+    fs::write(node.path("bin/cilium-cni"), "").unwrap();
+    wait_for("pods to start by it", || node.get("/readyz").0 == 200, || agent.log());
+    assert_eq!(node.conditions(), ["RuntimeConfigurationPreceded"]);
+    // One that calls others' networks may call ours.
+    fs::write(node.path("bin/multus"), "").unwrap();
+    fs::write(&multus, list("multus")).unwrap();
+    fs::remove_file(&cilium).unwrap();
+    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
+    fs::remove_file(node.path("bin/multus")).unwrap();
+    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
+    assert_eq!(node.get("/readyz").0, 503);
+}
+
+#[test]
+fn a_plugin_of_others_in_our_chain_without_its_binary_stops_pods_and_says_so() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let istio = node.path("bin/istio-cni");
+    // What it leads to is not in the agent's container.
+    std::os::unix::fs::symlink("/opt/istio/bin/istio-cni", &istio).unwrap();
+    let path = node.path("net.d").join(CONFLIST_FILE);
+    let mut list: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    list["plugins"].as_array_mut().unwrap().push(serde_json::json!({"type": "istio-cni"}));
+    fs::write(&path, list.to_string()).unwrap();
+    let noted = || node.run(&["status"]).1.contains("istio-cni, which others chained behind ours, may fail");
+    wait_for("the note", noted, || agent.log());
+    assert_eq!((node.conditions(), node.get("/readyz").0), (vec![], 200));
+    fs::remove_file(&istio).unwrap();
+    wait_for("its condition", || node.conditions() == ["PluginMissing"], || agent.log());
+    assert_eq!(node.get("/readyz").0, 503);
+    let (_, why) = node.run(&["why-not-ready"]);
+    assert!(why.contains("1. PluginMissing (istio-cni)"), "{why}");
+    let plugin = fs::read(node.path("source/vcn-native")).unwrap();
+    sandbox::write_program(&istio, &plugin).unwrap();
+    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{ConfText, Contents};
+use super::{ConfFile, ConfText, Contents};
 use crate::entry::{MAIN, OURS, VNIC_ATTACH};
 use crate::versions::Answer;
 use crate::{Answers, Digest, Error, Settings};
@@ -82,7 +82,32 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, answers: &
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
     let answers = answers.of(&paths);
     let members = members.into_iter().zip(paths).zip(answers);
-    members.map(|(((name, whose), path), answer)| ChainBinary { name, path, answer, whose }).collect()
+    let binary = |(((name, whose), path), answer): (((String, Whose), PathBuf), Answer)| {
+        let answer = match answer {
+            Answer::Missing if whose == Whose::Others && !is_missing(&path) => Answer::Refused(ELSEWHERE.to_owned()),
+            answer => answer,
+        };
+        ChainBinary { name, path, answer, whose }
+    };
+    members.map(binary).collect()
+}
+
+/// Plugins without a binary of the first usable configuration before ours.
+pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
+    let mut before = conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
+    let first = before.find_map(|file| match &file.contents {
+        Contents::Plugins(kinds) => Some(kinds),
+        Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => None,
+    });
+    let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
+    first.into_iter().flatten().filter(missing).cloned().collect()
+}
+
+/// Why a link says nothing: a container has files of its own.
+const ELSEWHERE: &str = "it is a link to what cannot be seen from here";
+
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// What the plugin answers that is chained into others' configurations.

@@ -48,7 +48,12 @@ pub(super) fn wanted(
             (Ok(versions), _) => versions.clone(),
             (Err(reason), Whose::Main) => return Err(Error::Version { path: binary.path.clone(), reason }),
             (Err(reason), Whose::Others) => {
-                notes.push(Note::Unsure { plugin: plugin(), reason });
+                notes.push(match &binary.answer {
+                    Answer::Missing => Note::MissingInChain { plugin: plugin() },
+                    Answer::Speaks(_) | Answer::Refused(_) | Answer::Awaited => {
+                        Note::Unsure { plugin: plugin(), reason }
+                    }
+                });
                 match &binary.answer {
                     Answer::Speaks(versions) => versions.clone(),
                     Answer::Missing | Answer::Refused(_) | Answer::Awaited => disk.versions.clone(),

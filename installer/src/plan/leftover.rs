@@ -37,7 +37,8 @@ impl Plan {
     }
 }
 
-fn is_another(file: &ConfFile) -> bool {
+/// Whether it gives pods a network, and not ours.
+pub(super) fn is_another(file: &ConfFile) -> bool {
     let network = |kinds: &[String]| kinds.iter().any(|kind| !NO_NETWORK.contains(&kind.as_str()));
     file.name != vcn::CONFLIST_FILE && matches!(&file.contents, Contents::Plugins(kinds) if network(kinds))
 }

@@ -38,6 +38,11 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// A plugin that others put into the chain has no binary: nothing that the runtime starts by it works.
+    MissingInChain {
+        /// The plugin.
+        plugin: String,
+    },
     /// Plugins are being asked which versions they speak; the configuration stays as it is until they answer.
     Awaited {
         /// The plugins.
@@ -52,6 +57,10 @@ pub enum Note {
     SortsBefore {
         /// The file.
         file: String,
+        /// Whether it gives pods another network; if not, it calls others', of which ours may be one.
+        another: bool,
+        /// Those of its plugins that have no binary.
+        missing: Vec<String>,
     },
     /// A file before ours is no configuration; containerd refuses everything because of it.
     MalformedBefore {
@@ -106,6 +115,7 @@ impl Note {
             Self::Unanswered { .. } => "plugin-unanswered",
             Self::KeptInChain { .. } => "plugin-kept",
             Self::Unsure { .. } => "plugin-unsure",
+            Self::MissingInChain { .. } => "plugin-missing",
             Self::Awaited { .. } => "plugin-awaited",
             Self::Provided { .. } => "plugin-provided",
             Self::SortsBefore { .. } => "sorts-before",
@@ -131,6 +141,12 @@ impl fmt::Display for Note {
                 let version = Version::CONFIGURATION;
                 write!(f, "{plugin}, which others chained behind ours, may fail for CNI {version}: {reason}")
             }
+            Self::MissingInChain { plugin } => {
+                write!(
+                    f,
+                    "{plugin}, which others chained behind ours, has no binary, so no pod starts by our configuration"
+                )
+            }
             Self::Awaited { plugins } => {
                 let plugins = plugins.join(", ");
                 write!(f, "the configuration stays as it is until it is known which versions these speak: {plugins}")
@@ -138,12 +154,22 @@ impl fmt::Display for Note {
             Self::Provided { plugins } => {
                 write!(f, "others have put {} into our configuration, and theirs stays", plugins.join(", "))
             }
-            Self::SortsBefore { file } => write!(f, "{file} sorts before ours: the runtime uses that one"),
+            Self::SortsBefore { file, missing, .. } => {
+                write!(f, "{file} sorts before ours: the runtime uses that one")?;
+                match missing.as_slice() {
+                    [] => Ok(()),
+                    missing => write!(f, ", although it names plugins without a binary: {}", missing.join(", ")),
+                }
+            }
             Self::MalformedBefore { file, reason } => {
                 write!(f, "{file} sorts before ours and is no configuration, so containerd refuses all: {reason}")
             }
             Self::UnreadBefore { file, reason } => {
-                write!(f, "{file} sorts before ours, and what it holds cannot be told from here: {reason}")
+                write!(
+                    f,
+                    "{file} sorts before ours, and what it holds cannot be told from here: {reason}; where the runtime cannot \
+                     read it either, containerd refuses all"
+                )
             }
             Self::Extended { plugins } => {
                 write!(f, "our configuration was extended by {}, which stays there", plugins.join(", "))

@@ -194,7 +194,8 @@ fn what_sorts_before_ours_and_stops_the_runtime_is_reported_and_never_touched() 
         (b"00-\xff.conflist", "{", "00-\u{fffd}.conflist sorts before ours and is no configuration"),
         (b"00-list.conf", list, "its name does not end in .conflist [malformed-before]"),
         (b"00-nameless.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, "it has no name [malformed-before]"),
-        (b"00-sound.conflist", list, "the runtime uses that one [sorts-before]"),
+        (b"00-sound.conflist", &list.replace("bridge", "istio-cni"), "the runtime uses that one [sorts-before]"),
+        (b"00-lacks.conflist", list, "that one, although it names plugins without a binary: bridge [sorts-before]"),
         (b"00-crlf.conflist", "{\"name\":\"x\",\r\n\"plugins\":[{\"type\":\"a\"}]}\r\n", "[sorts-before]"),
     ] {
         let node = node();

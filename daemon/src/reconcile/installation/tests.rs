@@ -96,3 +96,45 @@ fn what_a_plugin_answers_after_the_look_is_gone_by_although_no_file_has_changed_
     assert_ne!(node.look(Cause::Preview), 0, "it tells what is to be done, and the next look does it");
     node.look_until(|node| !node.promises("1.1.0") && node.holds());
 }
+
+/// What is said of notes, in short.
+fn told(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bool, String)> {
+    let decision = installer::Decision {
+        install: true,
+        another: false,
+        decided_by: Signal::NodeLabel,
+        against: vec![],
+        reason: "for the test".into(),
+    };
+    let (steps, failures, conflist) = (vec![], vec![], Conflist::InPlace);
+    let report = Report { decision, steps, applied: true, conflist, notes, failures };
+    let told = conditions(&report, runtime, Path::new("/nowhere"));
+    told.into_iter().map(|it| (it.reason, it.blocks(), it.subject.unwrap_or_default())).collect()
+}
+
+#[test]
+fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_everywhere() {
+    let file = || "00-x.conflist".to_owned();
+    let before = |another, missing: &[&str]| {
+        let missing = missing.iter().map(|kind| (*kind).to_owned()).collect();
+        Note::SortsBefore { file: file(), another, missing }
+    };
+    let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
+    for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
+        let refuses = runtime == ContainerRuntime::Unknown;
+        for (note, expected) in [
+            (Note::MalformedBefore { file: file(), reason: "{".into() }, vec![(blocked, refuses, file())]),
+            (Note::UnreadBefore { file: file(), reason: "a link".into() }, vec![(blocked, refuses, file())]),
+            (before(true, &["cilium-cni"]), vec![(preceded, refuses, file())]),
+            (before(false, &["multus"]), vec![(preceded, refuses, file())]),
+            (before(true, &[]), vec![(preceded, false, file())]),
+            (before(false, &[]), vec![]),
+            (
+                Note::MissingInChain { plugin: "istio-cni".into() },
+                vec![(Reason::PluginMissing, true, "istio-cni".to_owned())],
+            ),
+        ] {
+            assert_eq!(told(runtime, vec![note.clone()]), expected, "{runtime:?} {note:?}");
+        }
+    }
+}
