@@ -75,7 +75,8 @@ impl Installation {
 
     /// That of whoever looks once: plugins are waited for as long as they may take.
     pub(super) fn of_one_look() -> Self {
-        Self { last: None, answers: Answers::waited_for(), corrected: Arc::default() }
+        let (answers, runtime) = (Answers::waited_for(), ContainerRuntime::current());
+        Self { last: None, runtime, answers, corrected: Arc::default() }
     }
 
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
