@@ -127,9 +127,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             if objects.is_empty() {
                 break;
             }
-            let asked = Instant::now();
-            let observed = match self.read(instance, &objects, memory).await {
-                Ok(observed) => observed,
+            let (observed, asked) = match self.read(instance, &objects, memory).await {
+                Ok(read) => read,
                 Err(error) => {
                     self.tell_unreadable(&objects, &error, memory).await;
                     return Next::Failed;
@@ -178,16 +177,17 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
     }
 
+    /// What there is, and when it was asked for.
     async fn read(
         &self,
         instance: &Ocid,
         objects: &[Arc<VnicAttachment>],
         memory: &mut Memory,
-    ) -> Result<Observed, Unread> {
+    ) -> Result<(Observed, Instant), Unread> {
         let asked = Instant::now();
         if objects.iter().all(|object| tidings::was_seen_terminated(object.status.as_ref())) {
             // It does not come back, and asking for ever would look as if a policy were missing.
-            return Ok(Observed::not_seen());
+            return Ok((Observed::not_seen(), asked));
         }
         let subnets: BTreeSet<Ocid> = objects.iter().map(|object| object.spec.vnic.subnet_id.clone()).collect();
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
@@ -209,7 +209,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for took in memory.note(&uids, &observed, Moments { asked, now: Instant::now(), proof }) {
             self.metrics.attached(took);
         }
-        Ok(observed)
+        Ok((observed, asked))
     }
 
     fn plan(

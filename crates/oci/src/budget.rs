@@ -110,7 +110,7 @@ impl Budget {
     }
 
     /// A request was answered with 429.
-    pub fn throttled(&self, retry_after: Option<Duration>) {
+    pub(crate) fn throttled(&self, retry_after: Option<Duration>) {
         self.bucket().throttled(Instant::now(), retry_after);
     }
 

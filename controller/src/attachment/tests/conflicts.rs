@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::scene::{Refusals, Scene};
+use super::objects::Refusals;
+use super::scene::Scene;
 use crate::work::Next;
 
 /// One whose next so many calls of an operation are refused.

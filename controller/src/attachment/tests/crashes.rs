@@ -6,7 +6,8 @@ use std::time::Duration;
 use api::{OnDelete, UID_TAG};
 use tokio::time::{sleep, timeout};
 
-use super::scene::{Refusals, Scene};
+use super::objects::Refusals;
+use super::scene::Scene;
 use crate::work::Next;
 
 /// What is being done when it happens.

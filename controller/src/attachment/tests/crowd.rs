@@ -9,12 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use oci::{Budget, FakeCloud, Rates};
 use tokio::time::{Instant, sleep};
 
-use super::scene::{FakeObjects, Scene, compartment};
+use super::objects::FakeObjects;
+use super::scene::{Scene, compartment};
 use crate::attachment::sample::{attachment, instance};
 use crate::attachment::tidings::is_settled;
 use crate::attachment::worker::AttachmentWorker;
 use crate::store::Store;
-use crate::work::{self, Next, Retries, When, Work, Worker};
+use crate::work::{self, Next, Retries, Work, Worker};
 
 /// Calls in a look at what is refused; a second's calls are two.
 const LOOK: Duration = Duration::from_millis(1500);
@@ -88,25 +89,6 @@ async fn a_hundred_who_are_refused_keep_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has_not_to_wait() {
-    let scene = Scene::with(4);
-    let full = scene.full_subnet();
-    scene.wants("a");
-    scene.change("a", |object| object.spec.vnic.subnet_id = full);
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-    scene.look().await;
-    assert_eq!(scene.told("a")[1], "False LimitReached");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn);
-    scene.wants("b");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another one is new");
-    scene.store.attachments_mut().delete("b");
-    scene.change("a", |object| object.spec.vnic.subnet_id = crate::attachment::sample::subnet());
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-    scene.look().await;
-    assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", When::Now));
-}
-
-#[tokio::test(start_paused = true)]
 async fn polls_are_slower_while_many_wait_and_no_longer() {
     let scene = Scene::with(4);
     let others = 2..42;
@@ -141,7 +123,7 @@ async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
     assert_eq!(pauses().await, [3_000, 450, 1_500_500], "20 a second");
     // Two thirds of a request per second: most of it is less than a poll of one instance takes.
     for _ in 0..5 {
-        scene.worker.budget.throttled(None);
+        scene.cloud.throttle(&scene.worker.budget);
         sleep(Duration::from_secs(1)).await;
     }
     let soon = pauses().await;

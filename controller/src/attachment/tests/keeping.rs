@@ -7,8 +7,7 @@ use oci::{FreeformTags, InstanceState};
 
 use super::scene::Scene;
 use crate::attachment::sample::{attachment, instance};
-use crate::store::NodeView;
-use crate::work::{Next, When, Worker as _};
+use crate::work::{Next, Worker as _};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_or_changed_while_nothing_changes() {
@@ -298,24 +297,6 @@ async fn an_object_made_anew_under_the_same_name_gets_a_vnic_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_order_waits_for_its_turn_and_what_is_not_does_not() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-    scene.settle().await;
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::After(scene.worker.between_looks()));
-    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-    scene.settle().await;
-    scene.store.nodes_mut().apply(NodeView {
-        name: "by-another-name".to_owned(),
-        instance: Some(instance(1)),
-        ..NodeView::default()
-    });
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-}
-
-#[tokio::test(start_paused = true)]
 async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
     let scene = Scene::with(4);
     scene.wants("a");
@@ -414,34 +395,4 @@ async fn a_vnic_that_is_listed_and_not_to_be_seen_once_is_as_it_was_and_twice_is
     assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
     scene.settle().await;
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
-    let scene = Scene::with(6);
-    let stamped = |vnic: &str| {
-        let mut object = attachment("x", 1);
-        object.spec.vnic.name = vnic.parse().unwrap();
-        let name = crate::profile::stamp::object_name("pool", &object.spec.vnic.name, &instance(1));
-        object.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "pool".to_owned())].into());
-        object.metadata.name = Some(name.clone());
-        object.metadata.uid = Some(name);
-        object
-    };
-    scene.store.attachments_mut().apply(stamped("one"));
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout);
-    scene.wants("mine");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody's own beside it");
-    scene.settle().await;
-    scene.store.attachments_mut().apply(stamped("two"));
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Rollout, "his is as he wants it");
-    scene.delete("mine");
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
-    scene.look().await;
-    scene.settle().await;
-    scene.store.attachments_mut().apply(stamped("three"));
-    let node = scene.store.nodes().of(&instance(1)).cloned().unwrap();
-    let vnics = Some("pool".to_owned());
-    scene.store.nodes_mut().apply(NodeView { vnics, ..NodeView::clone(&node) });
-    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "somebody named it for this Node");
 }

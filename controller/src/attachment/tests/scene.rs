@@ -1,16 +1,12 @@
 //! A cloud in memory, objects in the store, and a worker.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::condition::{ConditionType, find};
-use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use api::{VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
-use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
 use oci::{
     AttachmentState, Budget, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed,
 };
@@ -18,9 +14,9 @@ use resident::reload::Configuration;
 use tokio::sync::watch;
 use vcn::{Family, Ocid};
 
+use super::objects::{FakeObjects, delete, next, note};
 use crate::args::Args;
 use crate::attachment::mark::Mark;
-use crate::attachment::objects::{ObjectError, Objects};
 use crate::attachment::sample::{attachment, instance, subnet};
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::attachment::writers::finalizer_note;
@@ -29,174 +25,6 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{NodeView, Store};
 use crate::work::{Next, Worker};
-
-/// An API server's part: what is written is in the store at once.
-#[derive(Clone, Debug)]
-pub(super) struct FakeObjects {
-    store: Arc<Store>,
-    /// How many statuses were written.
-    pub(super) statuses: Arc<AtomicUsize>,
-    /// Objects that are no more, of which the watch has not told.
-    pub(super) vanished: Arc<Mutex<BTreeSet<String>>>,
-    /// How many writes are answered before one is not, and whether that is carried out.
-    pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
-    /// Which writes are refused.
-    pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
-}
-
-/// Writes that are refused: none of the first so many, then so many in turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refusals {
-    pub(super) after: usize,
-    pub(super) times: usize,
-    pub(super) code: u16,
-}
-
-impl FakeObjects {
-    /// The refusal of a write that is about another version than there is.
-    fn check_version(&self, object: &VnicAttachment) -> Result<(), ObjectError> {
-        let objects = self.store.attachments();
-        match objects.get(&object.name_any()) {
-            Some(found) if found.resource_version() != object.resource_version() => Err(refused(409)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The refusal of this write, if it is to be refused.
-    fn refusal(&self) -> Result<(), ObjectError> {
-        let mut refuse = self.refuse.lock().unwrap();
-        let Some(refusals) = refuse.as_mut() else { return Ok(()) };
-        if refusals.after > 0 {
-            refusals.after -= 1;
-            return Ok(());
-        }
-        let code = refusals.code;
-        refusals.times -= 1;
-        if refusals.times == 0 {
-            *refuse = None;
-        }
-        Err(refused(code))
-    }
-
-    /// Writes, or never answers.
-    async fn write<T>(&self, write: impl FnOnce() -> T) -> T {
-        let halt = self.halt.lock().unwrap().take();
-        match halt.map(|(writes, done)| (writes.checked_sub(1), done)) {
-            Some((None, done)) => {
-                if done {
-                    write();
-                }
-                return std::future::pending().await;
-            }
-            Some((Some(left), done)) => *self.halt.lock().unwrap() = Some((left, done)),
-            None => {}
-        }
-        write()
-    }
-
-    fn put_finalizer(&self, object: &VnicAttachment, wanted: bool) -> Option<VnicAttachment> {
-        if self.vanished.lock().unwrap().contains(&object.name_any()) {
-            return None;
-        }
-        let mut objects = self.store.attachments_mut();
-        let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
-        let mut new = next(found);
-        new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
-        if let Some(writers) = new.metadata.managed_fields.as_mut().filter(|_| wanted) {
-            writers.push(note_of_the_finalizer());
-        }
-        if new.metadata.deletion_timestamp.is_some() && !wanted {
-            objects.delete(&object.name_any());
-            return None;
-        }
-        objects.apply(new.clone());
-        Some(new)
-    }
-
-    fn forget(&self, object: &VnicAttachment) -> Option<VnicAttachment> {
-        let mut objects = self.store.attachments_mut();
-        let mut new = next(objects.get(&object.name_any())?);
-        new.metadata.managed_fields.iter_mut().for_each(|all| all.retain(|entry| *entry != note_of_the_finalizer()));
-        objects.apply(new.clone());
-        Some(new)
-    }
-
-    fn put_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) {
-        let mut objects = self.store.attachments_mut();
-        if let Some(found) = objects.get(&object.name_any()) {
-            let new = VnicAttachment { status: Some(status.clone()), ..next(found) };
-            objects.apply(new);
-            self.statuses.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-impl Objects for FakeObjects {
-    async fn set_finalizer(
-        &self,
-        object: &VnicAttachment,
-        wanted: bool,
-    ) -> Result<Option<VnicAttachment>, ObjectError> {
-        self.refusal()?;
-        self.check_version(object)?;
-        Ok(self.write(|| self.put_finalizer(object, wanted)).await)
-    }
-
-    async fn forget_writer(&self, object: &VnicAttachment) -> Result<Option<VnicAttachment>, ObjectError> {
-        self.refusal()?;
-        Ok(self.write(|| self.forget(object)).await)
-    }
-
-    async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
-        self.refusal()?;
-        self.check_version(object)?;
-        self.write(|| self.put_status(object, status)).await;
-        Ok(())
-    }
-}
-
-fn refused(code: u16) -> ObjectError {
-    let status = kube::core::Status { code, message: "as the test wants".to_owned(), ..kube::core::Status::default() };
-    ObjectError::Kubernetes {
-        doing: "writing",
-        name: "a".to_owned(),
-        source: Box::new(kube::Error::Api(Box::new(status))),
-    }
-}
-
-/// The object in its next version.
-fn next(object: &VnicAttachment) -> VnicAttachment {
-    let mut new = object.clone();
-    let version: u64 = object.resource_version().unwrap().parse().unwrap();
-    new.metadata.resource_version = Some((version + 1).to_string());
-    new
-}
-
-fn note(manager: &str, operation: &str, fields: &str) -> ManagedFieldsEntry {
-    ManagedFieldsEntry {
-        manager: Some(manager.to_owned()),
-        operation: Some(operation.to_owned()),
-        fields_v1: Some(FieldsV1(fields.into())),
-        ..ManagedFieldsEntry::default()
-    }
-}
-
-fn note_of_the_finalizer() -> ManagedFieldsEntry {
-    let fields = r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"oke.oraclecloud.com/vnic\"":{}}}}"#;
-    note(FIELD_MANAGER, "Update", fields)
-}
-
-fn delete(store: &Store, name: &str) {
-    let mut objects = store.attachments_mut();
-    let Some(found) = objects.get(name) else { return };
-    let mut new = next(found);
-    if new.finalizers().is_empty() {
-        objects.delete(name);
-    } else {
-        new.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
-        objects.apply(new);
-    }
-}
 
 pub(super) struct Scene {
     pub(super) cloud: FakeCloud,
