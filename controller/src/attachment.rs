@@ -20,6 +20,7 @@ pub mod plan;
 pub mod refusal;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod setback;
 pub mod size;
 pub mod status;
 pub mod step;

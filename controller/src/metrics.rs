@@ -58,6 +58,7 @@ pub struct Metrics {
     attach_seconds: Histogram,
     detached_behind: Counter,
     forgotten: Counter,
+    undone: Family<labels::Kind, Counter>,
     passes: Family<Outcome, Counter>,
     pass_seconds: Histogram,
     steps: Family<Step, Counter>,
@@ -117,6 +118,11 @@ impl Metrics {
     /// A VNIC that was asked for is there.
     pub fn attached(&self, took: Duration) {
         self.attach_seconds.observe(took.as_secs_f64());
+    }
+
+    /// The cloud took an attach or a detach, and did not carry it out.
+    pub fn undone(&self, kind: &'static str) {
+        self.undone.get_or_create(&labels::Kind { kind }).inc();
     }
 
     /// An object's instance was taken for terminated.

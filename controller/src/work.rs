@@ -31,6 +31,8 @@ pub enum Next {
     Failed,
     /// It is not as it should be, and others have to mend it: after this pause, in turn with all that failed.
     Stuck(Duration),
+    /// What it asked for came to nothing, and it is asked for again after this pause at least, in turn with all that failed.
+    Rests(Duration),
     /// There is nothing left to look after.
     Gone,
 }

@@ -26,8 +26,11 @@ pub struct Outcome {
     pub done: Vec<Step>,
     /// What failed first, by object: where the cloud refused something, that.
     pub failed: BTreeMap<String, Failure>,
-    /// Objects whose attach or detach was refused for a reason of their own: another's may succeed.
+    /// Objects whose attach or detach was refused, whatever for: the next turn is another's.
     pub refused: BTreeMap<String, Said>,
+    /// Whether that turn may be had at once. It may not where the refused request may have been carried out, or where any would be
+    /// refused: an instance takes one at a time, and the next look tells whether it does.
+    pub passes_on: bool,
     /// Objects that are no more.
     pub gone: BTreeSet<String>,
     /// Objects whose token of the VNIC the cloud refused.
@@ -153,9 +156,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     }
                     Kind::Conflict | Kind::Changed => self.old(step, said, outcome),
                     _ => {
-                        if refusal::is_its_own(said.reason) {
-                            passes_on(step, &said, outcome);
-                        }
+                        refused(step, &said, refusal::is_its_own(said.reason), outcome);
                         Failure::Cloud(said)
                     }
                 }
@@ -173,7 +174,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         if !self.stale.contains(&step.object) {
             return Failure::Old(Some(said));
         }
-        passes_on(step, &said, outcome);
+        refused(step, &said, true, outcome);
         Failure::Cloud(said)
     }
 
@@ -230,10 +231,11 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
     }
 }
 
-/// The instance's turn is another object's.
-fn passes_on(step: &Step, said: &Said, outcome: &mut Outcome) {
+/// The instance's turn is another object's, at once or at the next look.
+fn refused(step: &Step, said: &Said, at_once: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
         outcome.refused.insert(step.object.clone(), said.clone());
+        outcome.passes_on |= at_once;
     }
 }
 

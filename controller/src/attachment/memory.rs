@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::{AttachmentReason, VnicAttachmentStatus};
+use api::{AttachmentReason, VnicAttachment, VnicAttachmentStatus};
+use kube::ResourceExt;
 use oci::AttachmentState;
+use patience::Backoff;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
 
@@ -13,6 +16,8 @@ use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
 use super::observed::{Machine, Observed, Seen};
 use super::plan::{Refused, Remembered};
+use super::refusal::is_no_answer;
+use super::setback::{Setback, Setbacks};
 use super::verdict::Said;
 
 /// For so long the status that was written is believed rather than the watch, which may be behind.
@@ -29,6 +34,15 @@ pub(super) struct Moments {
     pub(super) now: Instant,
     /// For how long something must have been missing from lists until it is certain that it is not there.
     pub(super) proof: Duration,
+}
+
+/// What a list tells that was not known.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// How long attaching took for those that are attached now.
+    pub(super) took: Vec<Duration>,
+    /// What came to nothing, by the object's name.
+    pub(super) setbacks: Vec<(String, Setback)>,
 }
 
 /// An instance.
@@ -55,6 +69,7 @@ struct Object {
     spent_address_tokens: u32,
     as_asked: Option<i64>,
     refused: Option<Refused>,
+    setbacks: Setbacks,
     absent_since: Option<Instant>,
     unlisted_since: Option<Instant>,
     unseen_looks: u32,
@@ -77,10 +92,11 @@ impl Memory {
         mem::replace(self, counted)
     }
 
-    /// Takes note of what was read. Returns how long attaching took for those that are attached now.
-    /// A token that is refused for as long as the proof takes is spent: what was made by it would have been listed.
-    pub(super) fn note(&mut self, uids: &HashSet<Uid>, observed: &Observed, moments: Moments) -> Vec<Duration> {
+    /// Takes note of what was read. A token that is refused for as long as the proof takes is spent: what was made by it would
+    /// have been listed.
+    pub(super) fn note(&mut self, all: &[Arc<VnicAttachment>], observed: &Observed, moments: Moments) -> News {
         let Moments { asked, now, proof } = moments;
+        let uids: HashSet<Uid> = all.iter().filter_map(|object| object.uid()).collect();
         self.objects.retain(|uid, _| uids.contains(uid));
         let listed: HashSet<&Ocid> = observed.attachments.iter().map(|seen| &seen.attachment.id).collect();
         self.foreign.retain(|id| listed.contains(id));
@@ -89,17 +105,26 @@ impl Memory {
             .iter()
             .filter(|seen| seen.owner == super::observed::Owner::Foreign && seen.state() == AttachmentState::Attached);
         self.foreign.extend(others.map(|seen| seen.attachment.id.clone()));
-        let mut took = Vec::new();
-        for uid in uids {
+        let mut news = News::default();
+        for known in all {
+            let uid = known.uid().unwrap_or_default();
             let object = self.objects.entry(uid.clone()).or_default();
             if observed.machine != Machine::NotSeen {
                 (object.forgotten, object.unanswered) = (None, false);
             }
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
-            let mut own = observed.attachments.iter().filter(|seen| seen.is_for(uid));
+            let own: Vec<&Seen> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
+            if object.setbacks.has_new_record(&own) {
+                // The refusal is explained: it was of that one, which counts as gone from here on.
+                object.spent_since = None;
+            }
+            let setback = object.setbacks.note(known, (&own, observed.machine.is_up()), moments);
+            if let Some(setback) = setback {
+                news.setbacks.push((known.name_any(), setback));
+            }
             // Of an instance that is answered 404 no list is asked for, so none has told that it is missing.
             let is_unasked = observed.machine == Machine::NotSeen;
-            if is_unasked || own.clone().any(|seen| seen.state() != AttachmentState::Detached) {
+            if is_unasked || own.iter().any(|seen| seen.state() != AttachmentState::Detached) {
                 (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
             } else {
                 if object.spent_since.take_if(|since| asked.saturating_duration_since(*since) >= proof).is_some() {
@@ -108,18 +133,29 @@ impl Memory {
                 object.absent_since.get_or_insert(now);
                 object.unlisted_since.get_or_insert(now);
             }
-            let is_unseen = |seen: &Seen| seen.state() == AttachmentState::Attached && seen.vnic.is_none();
-            object.unseen_looks = if own.clone().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
-            if let Some(vnic) = own.find_map(|seen| seen.vnic.as_ref()) {
-                took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
+            let is_unseen = |seen: &&Seen| seen.state() == AttachmentState::Attached && seen.vnic.is_none();
+            object.unseen_looks = if own.iter().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
+            if let Some(vnic) = own.iter().find_map(|seen| seen.vnic.as_ref()) {
+                news.took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
                 for (family, (before, looks)) in &mut object.bulks {
                     let count = vnic.addresses.iter().filter(|own| Family::of(own.ip_address) == *family).count();
                     *looks = if count == *before { *looks + 1 } else { 0 };
                     *before = count;
                 }
             }
+            if let Some(setback) = setback {
+                self.passes_on(&uid, setback);
+            }
         }
-        took
+        news
+    }
+
+    /// What it asked for came to nothing: it is others' turn.
+    fn passes_on(&mut self, uid: &str, setback: Setback) {
+        if setback != Setback::Loss {
+            self.refused(uid, setback.said());
+            self.declined(uid);
+        }
     }
 
     /// Nothing could be read: that something is missing is to be proven anew.
@@ -130,13 +166,15 @@ impl Memory {
     }
 
     /// For the planner: what lasts, until this moment.
-    pub(super) fn remembered(&self, now: Instant) -> HashMap<Uid, Remembered> {
+    pub(super) fn remembered(&self, now: Instant, pauses: &Backoff) -> HashMap<Uid, Remembered> {
         let since = |then: Option<Instant>| then.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         let of = |object: &Object| Remembered {
             spent_tokens: object.spent_tokens,
             spent_address_tokens: object.spent_address_tokens,
             as_asked: object.as_asked,
             refused: object.refused.clone(),
+            rest: object.setbacks.rest(now, pauses),
+            detaches: object.setbacks.detaches().cloned(),
             unseen_looks: object.unseen_looks,
             forgotten: match object.forgotten {
                 _ if object.unanswered => Err(Doubt::NotLooked),
@@ -190,16 +228,26 @@ impl Memory {
         }
     }
 
-    /// Its attach or detach was refused: it is others' turn.
+    /// Its attach or detach was refused: it is others' turn. No answer is not told in place of one.
     pub(super) fn refused(&mut self, uid: &str, said: Said) {
         self.refusals = self.refusals.saturating_add(1);
-        let refused = Refused { turn: self.refusals, said };
-        self.objects.entry(uid.to_owned()).or_default().refused = Some(refused);
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        let before = object.refused.take().and_then(|refused| refused.said);
+        let said = if is_no_answer(said.reason) { before } else { Some(said) };
+        object.refused = Some(Refused { turn: self.refusals, said });
     }
 
-    /// Its attach or detach was accepted.
-    pub(super) fn accepted(&mut self, uid: &str) {
-        self.objects.entry(uid.to_owned()).or_default().refused = None;
+    /// Its attach was accepted.
+    pub(super) fn attaching(&mut self, uid: &str) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        (object.refused, object.spent_since) = (None, None);
+    }
+
+    /// Its detach was.
+    pub(super) fn detaching(&mut self, uid: &str, attachment: &Ocid, now: Instant) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        object.refused = None;
+        object.setbacks.detaching(attachment, now);
     }
 
     /// Several addresses were asked for.

@@ -138,6 +138,12 @@ impl Seen {
 }
 
 impl Machine {
+    /// Whether it runs or stands, and is not on its way out: its VNICs do not go with it.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        matches!(self, Self::There { state: InstanceState::Running | InstanceState::Stopped, .. })
+    }
+
     /// Whether it will never run again.
     #[must_use]
     pub const fn is_terminated(&self) -> bool {

@@ -25,6 +25,7 @@ use oci::{AttachmentState, InstanceState};
 use super::forgotten::{self, Clock, Doubt};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen};
+use super::setback::{Rest, Setback};
 use super::step::{Action, Step};
 use super::verdict::{Facts, Said, Verdict};
 use case::Case;
@@ -63,8 +64,10 @@ pub struct Plan {
     pub waits: bool,
     /// Whether the cloud does not show what should be there: it may in a moment, or when a policy comes.
     pub unseen: bool,
-    /// Whether an object waits for the attach or detach that is among the steps.
-    pub queued: bool,
+    /// Objects that wait for the attach or detach that is among the steps.
+    pub queued: BTreeSet<String>,
+    /// When the first of those that rest has rested enough: what they asked for came to nothing.
+    pub rests: Option<Duration>,
     /// Objects whose VNICs are as asked, but maybe for their addresses.
     pub as_asked: BTreeSet<String>,
     /// VNICs with our tags whose objects are not there, or have another one.
@@ -80,8 +83,8 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     cases.sort_by(|a, b| a.age().cmp(&b.age()));
     let mut slot = Slot::of(observed);
     plan.waits = slot.taken_by.is_some();
-    // Who was refused goes last, those refused longest ago before others: none keeps the rest waiting for ever. What leaves
-    // makes room.
+    // Who was refused, whatever for, or asked in vain goes last, those who were so longest ago before others: none keeps the rest
+    // waiting for ever. What leaves makes room.
     let mut turns: Vec<&Case<'_>> = cases.iter().collect();
     turns.sort_by_key(|case| (case.remembered.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
     for case in turns {
@@ -159,7 +162,11 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         return case
             .as_told_or(Reason::Attaching, "no VNIC of it is listed; further looks will tell that there is none");
     }
-    let behind = case.was_attached().then(|| Said::new(Reason::DetachedOutOfBand, "somebody detached it"));
+    let rest = case.rest_of(&[Setback::Attach, Setback::Loss]);
+    let behind = case.was_attached().then(|| match rest {
+        Some(Rest { after: Setback::Loss, .. }) => Setback::Loss.said(),
+        _ => Said::new(Reason::DetachedOutOfBand, "somebody detached it"),
+    });
     let said = |reason, message: String| Said::new(reason, message);
     let live = observed.attachments.iter().filter(|seen| seen.state().counts()).count() + plan.attaches();
     let hindered = if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
@@ -168,6 +175,9 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     } else if most.is_some_and(|most| live as u64 >= u64::from(most)) {
         let most = most.unwrap_or_default();
         Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
+    } else if let Some(rest) = rest {
+        plan.rest(rest);
+        Some(rest.after.said())
     } else if let Some(said) = slot.busy(case, plan) {
         plan.waits = true;
         Some(said)
@@ -193,6 +203,9 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     let said = verdict.unwrap_or_else(|| Said::new(Reason::Attaching, "the cloud is making the VNIC"));
     let said = if case.is_told_of_detachment() && said.reason == Reason::Attaching {
         Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+    } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
+        // Until it is attached: else it would be written and taken back with each attempt.
+        Setback::Attach.said()
     } else {
         said
     };
@@ -225,6 +238,8 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
 fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
     let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
         Said::new(Reason::DetachedOutOfBand, "somebody is detaching it; another one is attached when it is gone")
+    } else if case.is_told(Reason::AttachFailed) {
+        Setback::Attach.said()
     } else {
         // It may be the cloud itself, which takes back what it could not attach.
         Said::new(Reason::Detaching, "the VNIC is going before it was there; another one is attached when it is gone")
@@ -240,6 +255,8 @@ fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
         )
     } else if case.was_attached() || case.is_told_of_detachment() {
         Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+    } else if case.is_told(Reason::AttachFailed) {
+        Setback::Attach.said()
     } else {
         Said::new(Reason::Attaching, "the cloud is making the VNIC")
     };
@@ -267,6 +284,10 @@ fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {
 impl Plan {
     fn push(&mut self, case: &Case<'_>, action: Action) {
         self.steps.push(Step { object: case.name.clone(), action });
+    }
+
+    fn rest(&mut self, rest: Rest) {
+        self.rests = Some(self.rests.map_or(rest.left, |first| first.min(rest.left)));
     }
 
     /// Whether there is nothing to be done for any of the objects, now or later.

@@ -16,5 +16,6 @@ mod marks;
 mod namesakes;
 mod objects;
 mod scene;
+mod setbacks;
 mod sweeping;
 mod tokens;

@@ -45,6 +45,7 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         // On its way, or as soon as something else has ended.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
+        Reason::AttachFailed | Reason::DetachFailed => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
         Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,

@@ -14,7 +14,6 @@ use api::{AttachmentReason, VnicAttachment};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use oci::{Budget, Cloud, CloudView};
-use patience::Backoff;
 use resident::reload::Configuration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,7 +23,7 @@ use super::apply::{Applier, Failure, Outcome};
 use super::cache::Cache;
 use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
-use super::memory::{Memory, Moments};
+use super::memory::{Memory, Moments, News};
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
@@ -40,8 +39,6 @@ use crate::work::{Longest, Next, Retries, Worker};
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
 /// see that all is well.
 const ROUNDS: usize = 4;
-/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Looks that a VNIC must have been missing in before it is certain that none is being made, as pauses between two polls.
 const PROOF: u32 = 3;
 
@@ -141,7 +138,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // Whose request was refused does not keep the next one waiting.
-            let passes_on = planned.queued && !outcome.refused.is_empty();
+            let passes_on = outcome.passes_on && !planned.queued.is_empty();
             if !outcome.leads_on() && !passes_on {
                 break;
             }
@@ -157,7 +154,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                     tidings::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None => verdict.clone(),
+                None => self.in_line(object, verdict.clone(), (&planned, &outcome)),
             };
             failed |= !self.tell(object, &verdict, memory).await;
         }
@@ -169,6 +166,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             Next::Soon(self.between_polls(instance))
         } else if planned.unseen {
             Next::Failed
+        } else if let Some(left) = planned.rests {
+            Next::Rests(left)
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {
@@ -206,8 +205,11 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
         let proof = self.configurations.borrow().settings.pace.poll * PROOF;
-        for took in memory.note(&uids, &observed, Moments { asked, now: Instant::now(), proof }) {
-            self.metrics.attached(took);
+        let News { took, setbacks } = memory.note(objects, &observed, Moments { asked, now: Instant::now(), proof });
+        took.into_iter().for_each(|took| self.metrics.attached(took));
+        for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
+            tracing::warn!(event = "step.undone", object, kind, "the cloud took a request and did not carry it out");
+            self.metrics.undone(kind);
         }
         Ok((observed, asked))
     }
@@ -220,7 +222,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         (pace, asked): (Pace, Instant),
     ) -> Plan {
         // An answer that came late tells how things were when it was asked for, at the earliest.
-        let remembered = memory.remembered(asked);
+        let remembered = memory.remembered(asked, &self.pauses());
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };
@@ -285,11 +287,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
         for step in &outcome.done {
-            if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
-                memory.accepted(&uid(&step.object, objects));
-            }
-            if let Action::CreateAddresses(new, _) = &step.action {
-                memory.asked_for_addresses(&uid(&step.object, objects), new.family);
+            let uid = uid(&step.object, objects);
+            match &step.action {
+                Action::Attach(..) => memory.attaching(&uid),
+                Action::Detach(attachment) => memory.detaching(&uid, attachment, Instant::now()),
+                Action::CreateAddresses(new, _) => memory.asked_for_addresses(&uid, new.family),
+                _ => {}
             }
         }
         outcome
@@ -321,9 +324,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
 impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
     fn retries(&self) -> Retries {
-        let cap = self.configurations.borrow().settings.pace.retry_most;
-        let pauses = Backoff { first: FIRST_RETRY.min(cap), cap };
-        Retries { pauses, apart: pace::between_retries(self.budget.standing().usual) }
+        Retries { pauses: self.pauses(), apart: pace::between_retries(self.budget.standing().usual) }
     }
 
     fn longest(&self) -> Longest {
@@ -337,7 +338,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWork
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Stuck(_) | Next::Gone => "settled",
+            Next::Settled(_) | Next::Stuck(_) | Next::Rests(_) | Next::Gone => "settled",
             Next::Soon(_) => "waiting",
             Next::Failed => "failed",
         };

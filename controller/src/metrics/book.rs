@@ -40,6 +40,7 @@ impl Default for Metrics {
             attach_seconds: Histogram::new(ATTACH_SECONDS),
             detached_behind: Counter::default(),
             forgotten: Counter::default(),
+            undone: Family::default(),
             passes: Family::default(),
             pass_seconds: Histogram::new(PASS_SECONDS),
             steps: Family::default(),
@@ -103,6 +104,7 @@ impl Default for Metrics {
             "VNICs that somebody else detached, and that are attached again",
             &metrics.detached_behind,
         );
+        book.family("undone", "Attaches and detaches that the cloud took and did not carry out", &metrics.undone);
         book.single(
             "forgotten_instances",
             "VnicAttachments whose instance was taken for terminated: the cloud had not known it for a day",

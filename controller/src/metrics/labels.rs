@@ -11,6 +11,7 @@ labels! {
     Outcome { result: &'static str }
     Problem { reason: &'static str }
     ProfileNodes { profile: String, state: &'static str }
+    Kind { kind: &'static str }
     Watched { watch: &'static str }
     Step { kind: &'static str, result: &'static str }
 }

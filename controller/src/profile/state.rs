@@ -82,7 +82,8 @@ fn trouble(ready: &Condition) -> Option<Trouble> {
         || if ready.message.is_empty() { ready.reason.clone() } else { format!("{}: {}", ready.reason, ready.message) };
     match R::from_word(&ready.reason)? {
         R::NameTaken => Some(Trouble::Conflict(text())),
-        R::ShapeCapacity
+        R::AttachFailed
+        | R::ShapeCapacity
         | R::LimitReached
         | R::SubnetFull
         | R::AddressTaken

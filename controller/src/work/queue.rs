@@ -195,6 +195,8 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             Next::Soon(pause) => Some((Lane::Wanted, pause)),
             Next::Failed => Some((after_failure, self.retries.pauses.pause(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
+            // Before its end nothing would be asked for.
+            Next::Rests(pause) => Some((Lane::Again, pause.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0))),
             Next::Gone => None,
         };
         if asked.is_empty() && own.is_none() {

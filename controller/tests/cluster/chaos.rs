@@ -50,6 +50,9 @@ const REFUSALS: [(&[Operation], u16, &str, f64); 6] = [
 
 /// A tenth is refused for being too many, a twentieth fails or is not answered, and of that most after it was done.
 fn bad_weather(scene: &Scene) {
+    // The first ones for sure, so that it was there.
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(AttachVnic).times(3));
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(DetachVnic).times(3));
     scene.cloud.inject(ApiFault::refuse(429, "TooManyRequests").share(0.10));
     scene.cloud.inject(ApiFault::refuse(503, "ServiceUnavailable").share(0.02));
     scene.cloud.inject(ApiFault::new(ApiFaultKind::FailAfterwards).share(0.02));
@@ -62,6 +65,9 @@ fn bad_weather(scene: &Scene) {
         for operation in operations {
             scene.cloud.inject(ApiFault::refuse(status, code).of(*operation).share(share));
         }
+    }
+    for operation in [AttachVnic, DetachVnic] {
+        scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(operation).share(0.05));
     }
 }
 
@@ -151,6 +157,8 @@ async fn whoever_is_killed_each_request_has_one_vnic_and_each_deletion_leaves_no
     let changed =
         scene.cloud.attachments().into_iter().filter(|it| it.state == "ATTACHED" && it.tags.contains_key("mind"));
     assert_eq!(changed.count(), wanted);
+    // Nobody detaches anything yet.
+    assert!(scene.cloud.attachments().iter().any(|it| it.state == "DETACHED"), "no attach was taken and given up");
     scene.assert_exact().await;
     let nodes = (0..size.instances).map(|number| scene.vcn.node(&format!("node-{number}")).unwrap());
     let vnics: Vec<sandbox::Vnic> = nodes.flat_map(|node| node.vnics()).collect();

@@ -4,7 +4,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
-use sandbox::{ApiFault, Operation};
+use sandbox::{ApiFault, ApiFaultKind, Operation};
 use serde_json::json;
 
 use crate::scene::{Scene, wait_for};
@@ -130,6 +130,35 @@ async fn a_refusal_is_told_with_the_clouds_words_and_the_requests_number_and_pas
     assert!(message.starts_with("400 LimitExceeded: ") && message.contains("[opc-request-id "), "{message}");
     scene.cloud.heal();
     scene.wait_for_reason("storage", "Ready").await;
+}
+
+#[tokio::test]
+async fn what_the_cloud_takes_and_gives_up_is_told_and_asked_for_until_it_is_done() {
+    let scene = Scene::new().await;
+    let controller = scene.controller("one");
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(Operation::AttachVnic));
+    scene.want("storage", 0, json!({})).await;
+    scene.wait_for_reason("storage", "AttachFailed").await;
+    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
+    wait_for("an event warns", async || {
+        let all = events.list(&ListParams::default()).await.unwrap();
+        let warns = |event: &Event| event.type_.as_deref() == Some("Warning");
+        all.items.iter().any(|event| event.reason.as_deref() == Some("AttachFailed") && warns(event))
+    })
+    .await;
+    scene.cloud.heal();
+    scene.wait_for_reason("storage", "Ready").await;
+    scene.assert_exact().await;
+    scene.cloud.inject(ApiFault::new(ApiFaultKind::GiveUp).of(Operation::DetachVnic));
+    scene.delete("storage").await;
+    scene.wait_for_reason("storage", "DetachFailed").await;
+    for kind in ["attach", "detach"] {
+        let undone = controller.metric(&format!("oke_node_controller_undone_total{{kind=\"{kind}\"}}"));
+        assert!(undone >= Some(1.0), "{kind}: {undone:?}");
+    }
+    scene.cloud.heal();
+    scene.wait_until_gone("storage").await;
+    assert_eq!(scene.vnics(), Vec::<String>::new());
 }
 
 #[tokio::test]

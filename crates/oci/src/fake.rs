@@ -108,6 +108,22 @@ impl FakeCloud {
         self.state().set(attachment, AttachmentState::Detached);
     }
 
+    /// The cloud gives up what it has begun: what is ATTACHING becomes DETACHED, what is DETACHING becomes ATTACHED.
+    pub fn give_up(&self, attachment: &Ocid) {
+        let mut state = self.state();
+        match state.attachment(attachment).map(|found| found.value.lifecycle_state) {
+            Ok(AttachmentState::Attaching) => state.set(attachment, AttachmentState::Detached),
+            Ok(AttachmentState::Detaching) => state.set(attachment, AttachmentState::Attached),
+            _ => {}
+        }
+    }
+
+    /// From now on a request for a VNIC in this subnet is refused like this.
+    pub fn refuse_vnics_in(&self, subnet: &Ocid, (status, code): (u16, &str)) {
+        let (code, message) = (code.to_owned(), "as the test wants".to_owned());
+        self.state().refused_subnets.insert(subnet.clone(), Refusal { status, code, message, retry_after: None });
+    }
+
     /// Somebody deletes an address, be it a VNIC's own.
     pub fn delete_behind(&self, address: IpAddr) {
         let mut state = self.state();
@@ -289,6 +305,10 @@ impl CloudView for FakeCloud {
 impl Cloud for FakeCloud {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
         self.call("AttachVnic", &wish.instance_id, |state| {
+            let subnet = wish.create_vnic_details.subnet_id.as_ref();
+            if let Some(refusal) = subnet.and_then(|subnet| state.refused_subnets.get(subnet)) {
+                return Err(refusal.clone());
+            }
             if state.wishes.get(token).is_some_and(|first| first != wish) {
                 return Err(state.other_wish.clone().unwrap_or_else(another_wish));
             }

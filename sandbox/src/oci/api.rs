@@ -43,8 +43,17 @@ pub(super) struct Handled {
 pub(super) enum Task {
     Attach(String),
     Detach(String),
-    CreateAddresses { node: String, vnic: Ocid, family: Family, items: Vec<Map<String, Value>> },
-    DeleteAddresses { addresses: Vec<(String, Ocid, IpNetwork)> },
+    /// The attachment is as if it had not been asked to change.
+    GiveUp(String),
+    CreateAddresses {
+        node: String,
+        vnic: Ocid,
+        family: Family,
+        items: Vec<Map<String, Value>>,
+    },
+    DeleteAddresses {
+        addresses: Vec<(String, Ocid, IpNetwork)>,
+    },
 }
 
 /// A new user.
@@ -153,6 +162,13 @@ impl Api {
             },
         };
         match fault {
+            Some(ApiFaultKind::GiveUp) => {
+                for (_, task) in &mut handled.later {
+                    if let Task::Attach(id) | Task::Detach(id) = task {
+                        *task = Task::GiveUp(id.clone());
+                    }
+                }
+            }
             Some(ApiFaultKind::Delay(delay)) => handled.delay = delay,
             Some(ApiFaultKind::LoseAnswer) => handled.answer = None,
             Some(ApiFaultKind::FailAfterwards) => {
@@ -244,6 +260,7 @@ impl Api {
         match task {
             Task::Attach(id) => self.finish_attach(&id),
             Task::Detach(id) => self.finish_detach(&id),
+            Task::GiveUp(id) => self.give_up(&id),
             Task::CreateAddresses { node, vnic, family, items } => self.finish_create((&node, &vnic), family, &items),
             Task::DeleteAddresses { addresses } => {
                 for (node, vnic, network) in addresses {

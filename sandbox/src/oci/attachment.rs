@@ -187,6 +187,23 @@ impl Api {
     }
 }
 
+impl Api {
+    pub(super) fn give_up(&self, id: &str) {
+        let mut books = self.books();
+        let Some(attachment) = books.attachments.get_mut(id) else { return };
+        match attachment.state {
+            State::Attaching => {
+                self.vcn().release(&attachment.vnic);
+                attachment.state = State::Detached;
+                attachment.ended = Some(Instant::now());
+            }
+            State::Detaching => attachment.state = State::Attached,
+            State::Attached | State::Detached => return,
+        }
+        attachment.version += 1;
+    }
+}
+
 /// Every list is of a compartment, which must be given and ours.
 pub(super) fn compartment(asked: &Asked) -> Outcome<()> {
     match asked.query.get("compartmentId").map(String::as_str) {

@@ -34,6 +34,8 @@ pub enum ApiFaultKind {
     LoseRequest,
     /// Does as asked, and answers 500.
     FailAfterwards,
+    /// Takes a request to attach or detach, begins with it, and takes that back: the VNIC is not attached, or is as before.
+    GiveUp,
 }
 
 impl ApiFault {

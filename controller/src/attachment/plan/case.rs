@@ -9,6 +9,7 @@ use super::{Remembered, TOKEN_LIFE, Wanted};
 use crate::attachment::forgotten::{Clock, Doubt};
 use crate::attachment::mark::Uid;
 use crate::attachment::observed::{Observed, Seen};
+use crate::attachment::setback::{Rest, Setback};
 use crate::attachment::tidings;
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
@@ -51,6 +52,11 @@ impl<'a> Case<'a> {
         self.object.metadata.deletion_timestamp.is_some()
     }
 
+    /// The pause that is to pass before anything is asked for again, if it is after one of these.
+    pub(super) fn rest_of(&self, setbacks: &[Setback]) -> Option<Rest> {
+        self.remembered.rest.filter(|rest| setbacks.contains(&rest.after))
+    }
+
     pub(super) fn has_finalizer(&self) -> bool {
         self.object.finalizers().iter().any(|finalizer| finalizer == VNIC_FINALIZER)
     }
@@ -62,7 +68,8 @@ impl<'a> Case<'a> {
     /// How good its claim to its name is, the best first: it has a VNIC; people were told that it had, or that one is on its way,
     /// which a list may lack; it is older.
     pub(super) fn claim(&self) -> impl Ord {
-        let is_told = self.was_attached() || self.is_told_of_detachment() || self.is_told(Reason::Attaching);
+        let is_on_its_way = self.is_told(Reason::Attaching) || self.is_told(Reason::AttachFailed);
+        let is_told = self.was_attached() || self.is_told_of_detachment() || is_on_its_way;
         (self.live().is_none(), !is_told, self.age())
     }
 
@@ -124,7 +131,8 @@ impl<'a> Case<'a> {
     /// Whether the VNIC was seen while the object was being deleted, and is listed as DETACHED now. No other is asked for
     /// after that.
     pub(super) fn was_taken_off(&self) -> bool {
-        self.is_leaving() && self.is_told(Reason::Detaching) && self.is_listed_gone()
+        let is_seen = self.is_told(Reason::Detaching) || self.is_told(Reason::DetachFailed);
+        self.is_leaving() && is_seen && self.is_listed_gone()
     }
 
     /// What people were told last.

@@ -7,6 +7,7 @@ use oci::{AttachmentState, InstanceState, UpdateVnic};
 use super::{Case, Plan, Slot, Wanted};
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::{Machine, Observed, Seen};
+use crate::attachment::setback::Setback;
 use crate::attachment::step::{Action, VnicVersion};
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
@@ -51,6 +52,7 @@ pub(super) fn plan(
     let vnic_id = case.live().and_then(|seen| seen.attachment.vnic_id.clone());
     let mut verdict = None;
     let mut left = true;
+    let rest = case.rest_of(&[Setback::Detach]).filter(|_| !orphan);
     for seen in live {
         let said = match (seen.state(), &seen.vnic) {
             (AttachmentState::Attached, Some(vnic)) if orphan => {
@@ -62,19 +64,34 @@ pub(super) fn plan(
             }
             // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
             (AttachmentState::Attached, None) if orphan => Said::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT),
-            (AttachmentState::Attached, _) => detach(case, (seen, state), slot, plan),
+            (AttachmentState::Attached, _) => match rest {
+                Some(rest) => {
+                    plan.rest(rest);
+                    rest.after.said()
+                }
+                None => detach(case, (seen, state), slot, plan),
+            },
             (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
             _ if orphan => Said::new(Reason::Detaching, "it is left to others as soon as it is attached"),
             _ => Said::new(Reason::Detaching, "it is detached as soon as it is attached"),
         };
-        left &= orphan && seen.vnic.is_some();
+        let is_left = orphan && seen.vnic.is_some();
+        let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
+        plan.waits |= !is_left && !rests;
+        left &= is_left;
         verdict.get_or_insert(said);
     }
     if left {
         plan.push(case, Action::RemoveFinalizer);
     }
-    plan.waits |= !left;
-    let attached = verdict.unwrap_or_else(|| Said::new(Reason::Detaching, ""));
+    let attached = match verdict {
+        // Until it is gone: else it would be written and taken back with each attempt.
+        Some(said) if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !orphan => {
+            Setback::Detach.said()
+        }
+        Some(said) => said,
+        None => Said::new(Reason::Detaching, ""),
+    };
     // Which VNIC it is stays written, so that whoever comes later knows it when it is listed as DETACHED.
     Verdict { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
 }
@@ -85,6 +102,11 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
     }
     match slot.busy(case, plan) {
         Some(said) => said,
+        // The list does not show it yet.
+        None if case.remembered.detaches.as_ref() == Some(&seen.attachment.id) => {
+            slot.is_taken("detached");
+            Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
+        }
         None => {
             slot.take("detached");
             plan.push(case, Action::Detach(seen.attachment.id.clone()));

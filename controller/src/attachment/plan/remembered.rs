@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use vcn::Family;
+use vcn::{Family, Ocid};
 
 use crate::attachment::forgotten::{Doubt, Known};
+use crate::attachment::setback::Rest;
 use crate::attachment::verdict::Said;
 
 /// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
@@ -26,8 +27,12 @@ pub struct Remembered {
     pub unseen_looks: u32,
     /// Where the instance is answered 404: what speaks for its end, or against it.
     pub forgotten: Result<Known, Doubt>,
-    /// The attach or detach of it that was refused last, since one was accepted.
+    /// The attach or detach of it that was refused or came to nothing last, since one was accepted.
     pub refused: Option<Refused>,
+    /// The pause after something that came to nothing.
+    pub rest: Option<Rest>,
+    /// The attachment whose detach was accepted, as long as it may be carried out.
+    pub detaches: Option<Ocid>,
     /// Families of which several addresses were asked for at once that are still coming.
     pub coming: HashSet<Family>,
     /// Whether several addresses that were asked for at once did not come, or were refused: one by one, some may be had.
@@ -45,17 +50,19 @@ impl Default for Remembered {
             unseen_looks: 0,
             forgotten: Err(Doubt::NotLooked),
             refused: None,
+            rest: None,
+            detaches: None,
             coming: HashSet::new(),
             bulk_failed: false,
         }
     }
 }
 
-/// A refusal that is the object's own affair, not the instance's or the cloud's.
+/// A refusal, whatever for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its place among the refusals of the instance.
     pub turn: u64,
-    /// What is told of it.
-    pub said: Said,
+    /// What is told of it, or of the last one that was an answer.
+    pub said: Option<Said>,
 }

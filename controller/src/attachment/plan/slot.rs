@@ -30,11 +30,19 @@ impl Slot {
         *self = Self { taken_by: Some(by), by_step: true };
     }
 
+    /// By something that the cloud accepted, and no list shows.
+    pub(super) fn is_taken(&mut self, by: &'static str) {
+        *self = Self { taken_by: Some(by), by_step: false };
+    }
+
     /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
     pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
         let other = self.taken_by?;
-        plan.queued |= self.by_step;
+        if self.by_step {
+            plan.queued.insert(case.name.clone());
+        }
         let busy = || Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}"));
-        Some(case.remembered.refused.as_ref().map_or_else(busy, |refused| refused.said.clone()))
+        let refused = case.remembered.refused.as_ref().and_then(|refused| refused.said.clone());
+        Some(refused.unwrap_or_else(busy))
     }
 }

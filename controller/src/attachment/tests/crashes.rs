@@ -105,7 +105,7 @@ async fn killed(story: Story, at: At, done: bool) -> bool {
                 ended = true;
                 break;
             }
-            Ok(Next::Soon(_) | Next::Failed) => {}
+            Ok(Next::Soon(_) | Next::Rests(_) | Next::Failed) => {}
         }
         sleep(Duration::from_secs(3)).await;
         scene.cloud.settle();

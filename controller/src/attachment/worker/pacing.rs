@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use oci::Cloud;
+use patience::Backoff;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
@@ -13,7 +14,16 @@ use crate::attachment::objects::Objects;
 use crate::attachment::pace;
 use crate::work::{Longest, When};
 
+/// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// The pauses between two attempts at what failed, or came to nothing.
+    pub(super) fn pauses(&self) -> Backoff {
+        let cap = self.configurations.borrow().settings.pace.retry_most;
+        Backoff { first: FIRST_RETRY.min(cap), cap }
+    }
+
     /// The pause between two looks at what is in order.
     #[must_use]
     pub fn between_looks(&self) -> Duration {

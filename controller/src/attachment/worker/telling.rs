@@ -11,10 +11,12 @@ use resident::logging::chain;
 use tokio::time::Instant;
 
 use super::AttachmentWorker;
+use crate::attachment::apply::Outcome;
 use crate::attachment::forgotten::is_about;
 use crate::attachment::memory::Memory;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::Unread;
+use crate::attachment::plan::Plan;
 use crate::attachment::tell::{Teller, Written};
 use crate::attachment::tidings::Answer;
 use crate::attachment::verdict::{Said, Verdict};
@@ -39,6 +41,22 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             memory.wrote(&uid, status, now);
         }
         !failed
+    }
+
+    /// What is said of who waits for a turn: behind whom, and why that one did not get on, where it was refused.
+    pub(super) fn in_line(
+        &self,
+        object: &VnicAttachment,
+        said: Verdict,
+        (plan, outcome): (&Plan, &Outcome),
+    ) -> Verdict {
+        let Some((first, refusal)) = outcome.refused.first_key_value() else { return said };
+        let is_in_line = plan.queued.contains(&object.name_any());
+        if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
+            return said;
+        }
+        let message = format!("waits for {first}: {}", api::Reason::as_str(refusal.reason));
+        Verdict { attached: Said::new(AttachmentReason::InstanceBusy, message), ..said }
     }
 
     /// Whether a step's failure is told in a status: no answer is not told in place of one.

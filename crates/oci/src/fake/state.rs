@@ -1,11 +1,11 @@
 //! What the cloud in memory knows, and its rules.
 
+mod block;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipnetwork::IpNetwork;
 use vcn::{Family, MacAddr, Ocid};
 
 use crate::address::{AddressState, CreateAddress, IpObject, Lifetime};
@@ -16,6 +16,7 @@ use crate::retry_token::RetryToken;
 use crate::subnet::Subnet;
 use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic, VnicState};
+use block::{nth, size};
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -31,6 +32,8 @@ pub(super) struct State {
     /// Those that are still to come.
     pub(super) coming: Vec<(Ocid, Family, CreateAddress)>,
     pub(super) failures: Vec<(&'static str, Refusal, bool)>,
+    /// Subnets in which no VNIC is made, and how that is refused.
+    pub(super) refused_subnets: BTreeMap<Ocid, Refusal>,
     /// What nobody may see.
     pub(super) forbidden: BTreeSet<String>,
     pub(super) calls: Vec<(&'static str, String)>,
@@ -375,19 +378,6 @@ impl State {
     fn check_version(&self, id: &Ocid, if_match: Option<&Etag>) -> Result<(), Refusal> {
         let now = self.tagged(id, ()).etag;
         if if_match.is_some() && if_match != now.as_ref() { Err(refuse(412, "NoEtagMatch")) } else { Ok(()) }
-    }
-}
-
-/// How many addresses a block of this prefix length has.
-fn size(block: IpNetwork, prefix: u8) -> u64 {
-    let width: u8 = if block.is_ipv4() { 32 } else { 128 };
-    1_u64.checked_shl(u32::from(width.saturating_sub(prefix))).unwrap_or(1 << 32)
-}
-
-fn nth(block: IpNetwork, number: u64) -> Option<std::net::IpAddr> {
-    match block {
-        IpNetwork::V4(block) => block.nth(u32::try_from(number).ok()?).map(Into::into),
-        IpNetwork::V6(block) => block.nth(number.into()).map(Into::into),
     }
 }
 

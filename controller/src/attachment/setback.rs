@@ -1,0 +1,196 @@
+//! What the cloud takes and does not carry out, and what is taken away again and again: told by its lists, counted, and
+//! followed by a pause that grows. Every process sees the same records, so none of them counts from the beginning. Pure.
+//!
+//! ```text
+//!   asked ─▶ ATTACHING ─▶ DETACHED                 the attach came to nothing  ╮
+//!   attached, told ─────▶ DETACHED, again          the VNIC was lost again     ├─▶ pause: 1 s, 2 s, 4 s … as many as
+//!   detach taken ─▶ DETACHING ─▶ ATTACHED          the detach came to nothing  ╯   there are records, or detaches
+//! ```
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use api::{AttachmentReason as Reason, VnicAttachment};
+use oci::AttachmentState;
+use patience::Backoff;
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use super::memory::Moments;
+use super::observed::Seen;
+use super::verdict::Said;
+
+/// What became of a request that was taken, or of a VNIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setback {
+    /// The VNIC was not attached after all.
+    Attach,
+    /// The VNIC was not detached after all.
+    Detach,
+    /// Somebody else detached the VNIC, not for the first time.
+    Loss,
+}
+
+/// A pause before the same is asked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// After what.
+    pub after: Setback,
+    /// How much of it is left.
+    pub left: Duration,
+}
+
+/// Of one object.
+#[derive(Debug, Default)]
+pub(super) struct Setbacks {
+    /// Its attachments that are listed as DETACHED; nothing before the first list: how old those are is not known.
+    over: Option<HashSet<Ocid>>,
+    /// The one that was seen attached last.
+    attached: Option<Ocid>,
+    /// The detach that the cloud took.
+    detach: Option<Detach>,
+    /// How many of them came to nothing.
+    kept: u32,
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+struct Detach {
+    attachment: Ocid,
+    taken: Instant,
+    is_seen: bool,
+}
+
+#[derive(Debug)]
+struct Last {
+    after: Setback,
+    at: Instant,
+    number: u32,
+    /// Of the object: something else may be asked for since.
+    generation: Option<i64>,
+}
+
+impl Setback {
+    /// What is told of it. The same each time, so that nothing is written while it goes on like that.
+    #[must_use]
+    pub fn said(self) -> Said {
+        let (reason, words) = match self {
+            Self::Attach => (
+                Reason::AttachFailed,
+                "the cloud took the request and let the VNIC go before it was attached; asked for again after pauses",
+            ),
+            Self::Detach => (
+                Reason::DetachFailed,
+                "the cloud took the request, and the VNIC is attached as before; asked for again after pauses",
+            ),
+            Self::Loss => (
+                Reason::DetachedOutOfBand,
+                "somebody detached it, not for the first time; it is attached again after a pause that grows each time",
+            ),
+        };
+        Said::new(reason, words)
+    }
+
+    /// What it is called in metrics; a loss is counted when it is told.
+    #[must_use]
+    pub const fn kind(self) -> Option<&'static str> {
+        match self {
+            Self::Attach => Some("attach"),
+            Self::Detach => Some("detach"),
+            Self::Loss => None,
+        }
+    }
+}
+
+impl Setbacks {
+    /// Takes note of what is listed of the object. Returns what is new; `is_up`: nothing of the instance goes with it.
+    pub(super) fn note(
+        &mut self,
+        object: &VnicAttachment,
+        (own, is_up): (&[&Seen], bool),
+        moments: Moments,
+    ) -> Option<Setback> {
+        let generation = object.metadata.generation;
+        self.last.take_if(|last| last.generation != generation);
+        let is_leaving = object.metadata.deletion_timestamp.is_some();
+        let noted = if is_leaving { self.note_detach(own, moments) } else { self.note_records(object, own) };
+        let (after, number) = noted.filter(|_| is_up)?;
+        self.last = (number > 0).then_some(Last { after, at: moments.now, number, generation });
+        self.last.as_ref().map(|last| last.after)
+    }
+
+    /// Whether a record is listed that was not, the last time.
+    pub(super) fn has_new_record(&self, own: &[&Seen]) -> bool {
+        let is_new = |known: &HashSet<Ocid>| {
+            own.iter().any(|seen| seen.state() == AttachmentState::Detached && !known.contains(&seen.attachment.id))
+        };
+        self.over.as_ref().is_some_and(is_new)
+    }
+
+    /// What records are new, and how many count.
+    fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen]) -> Option<(Setback, u32)> {
+        let is_over = |seen: &&&Seen| seen.state() == AttachmentState::Detached;
+        let over = own.iter().filter(is_over).map(|seen| seen.attachment.id.clone()).collect();
+        let known = self.over.replace(over);
+        let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
+        let mut is_lost = None;
+        for seen in own.iter().filter(is_over) {
+            let was_there = self.attached.as_ref() == Some(&seen.attachment.id)
+                || (told.is_some() && told == seen.attachment.vnic_id.as_ref());
+            if known.as_ref().is_some_and(|known| !known.contains(&seen.attachment.id)) {
+                is_lost = Some(was_there || is_lost == Some(true));
+            }
+        }
+        if let Some(live) = own.iter().find(|seen| seen.state() != AttachmentState::Detached) {
+            if live.state() == AttachmentState::Attached {
+                self.attached = Some(live.attachment.id.clone());
+            }
+            return None;
+        }
+        let records = u32::try_from(self.over.as_ref().map_or(0, HashSet::len)).unwrap_or(u32::MAX);
+        // The first one that is lost is attached again at once.
+        is_lost.map(|lost| if lost { (Setback::Loss, records.saturating_sub(1)) } else { (Setback::Attach, records) })
+    }
+
+    /// A list may be behind: what it lacks of a detach is believed when it has been so for as long as a proof takes.
+    fn note_detach(&mut self, own: &[&Seen], moments: Moments) -> Option<(Setback, u32)> {
+        let detach = self.detach.as_mut()?;
+        let listed = own.iter().find(|seen| seen.attachment.id == detach.attachment).map(|seen| seen.state());
+        match listed {
+            Some(AttachmentState::Detaching) => {
+                detach.is_seen = true;
+                return None;
+            }
+            Some(AttachmentState::Attached) => {}
+            _ => return None,
+        }
+        if !detach.is_seen && moments.asked.saturating_duration_since(detach.taken) < moments.proof {
+            return None;
+        }
+        self.detach = None;
+        self.kept = self.kept.saturating_add(1);
+        Some((Setback::Detach, self.kept))
+    }
+
+    /// The cloud took a detach.
+    pub(super) fn detaching(&mut self, attachment: &Ocid, now: Instant) {
+        let same = |detach: &Detach| detach.attachment == *attachment;
+        if !self.detach.as_ref().is_some_and(same) {
+            self.detach = Some(Detach { attachment: attachment.clone(), taken: now, is_seen: false });
+        }
+    }
+
+    /// The attachment whose detach the cloud took, as long as it may be carried out.
+    pub(super) fn detaches(&self) -> Option<&Ocid> {
+        self.detach.as_ref().map(|detach| &detach.attachment)
+    }
+
+    /// The pause that is not over yet.
+    pub(super) fn rest(&self, now: Instant, pauses: &Backoff) -> Option<Rest> {
+        let last = self.last.as_ref()?;
+        // Whole: the queue spreads what comes after pauses.
+        let pause = pauses.pause(last.number, 1.0);
+        let left = pause.saturating_sub(now.saturating_duration_since(last.at));
+        (!left.is_zero()).then_some(Rest { after: last.after, left })
+    }
+}
