@@ -152,6 +152,11 @@ impl OciApi {
         self.api.books().forbidden = operations.iter().copied().collect();
     }
 
+    /// The API keys of all users so far are deleted (401).
+    pub fn delete_keys(&self) {
+        self.api.books().users.clear();
+    }
+
     /// Session tokens given so far are worth nothing any more (401).
     pub fn revoke_tokens(&self) {
         self.api.books().tokens.clear();

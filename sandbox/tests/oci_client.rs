@@ -22,7 +22,7 @@ struct Weather {
     api: OciApi,
     oci: Oci,
     seen: Arc<Seen>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Weather {
         let options =
             Options { policy, budget, observer: Some(Arc::clone(&seen) as Arc<dyn Observer>), ..Options::default() };
         let oci = Oci::new(&endpoints(&api.url()), login, options).unwrap();
-        Self { vcn, api, oci, seen, _folder: folder }
+        Self { vcn, api, oci, seen, folder }
     }
 
     fn calm() -> Self {
@@ -255,6 +255,25 @@ async fn an_instance_that_cannot_log_in_says_why() {
         .unwrap();
     assert!(story.contains("logging in by instance principal: fetching a session token from "), "{story}");
     assert!(story.contains("status 401"), "{story}");
+}
+
+#[tokio::test]
+async fn an_api_key_that_was_replaced_in_its_file_is_taken_up_when_the_old_one_is_refused() {
+    let weather = Weather::calm();
+    let vnic = weather.vcn.node("node-a").unwrap().vnics()[0].id.clone();
+    weather.oci.vnic(&vnic).await.unwrap();
+    weather.api.delete_keys();
+    let refused = weather.oci.vnic(&vnic).await.unwrap_err();
+    assert!(refused.is_login(), "{refused}");
+    assert_eq!(weather.api.answered(Operation::GetVnic, 401), 1, "the same key is not tried twice");
+    // Half of a rotation.
+    let key = weather.folder.path().join("oci_api_key.pem");
+    std::fs::write(&key, "").unwrap();
+    assert!(weather.oci.vnic(&vnic).await.unwrap_err().is_login());
+    weather.api.write_user(weather.folder.path()).unwrap();
+    weather.oci.vnic(&vnic).await.unwrap();
+    weather.oci.vnic(&vnic).await.unwrap();
+    assert_eq!([200, 401].map(|status| weather.api.answered(Operation::GetVnic, status)), [3, 3]);
 }
 
 #[tokio::test]

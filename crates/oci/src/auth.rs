@@ -1,7 +1,7 @@
 //! Logging in: who we are towards the API. Three ways, one of which fits where the program runs.
 //!
 //! ```text
-//!   API key            ~/.oci/config                                       ──▶ tenancy/user/fingerprint
+//!   API key            ~/.oci/config, again after a 401                    ──▶ tenancy/user/fingerprint
 //!   instance principal certificate of IMDS ──signed──▶ federation service  ──▶ ST$token ┐ renewed early, with a
 //!   workload identity  service account's token ──TLS──▶ proxymux           ──▶ ST$token ┘ new key each time
 //! ```
@@ -20,6 +20,7 @@ pub use workload::WorkloadIdentity;
 
 use crate::error::{Failure, LoginError};
 use crate::sign::Credentials;
+use api_key::UsedKey;
 use session::Session;
 
 /// A way of logging in. Clones share its session.
@@ -28,7 +29,7 @@ pub struct Login(Way);
 
 #[derive(Clone, Debug)]
 enum Way {
-    ApiKey(Credentials),
+    ApiKey(UsedKey),
     Instance(Session<InstancePrincipal>),
     Workload(Session<WorkloadIdentity>),
 }
@@ -37,7 +38,7 @@ impl Login {
     /// By a user's API key.
     #[must_use]
     pub fn api_key(key: ApiKey) -> Self {
-        Self(Way::ApiKey(key.into_credentials()))
+        Self(Way::ApiKey(key.into_used()))
     }
 
     /// As the instance that the program runs on.
@@ -65,17 +66,17 @@ impl Login {
     /// Who signs now. Waits only where there is no valid token yet; one that grows old is renewed meanwhile.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Failure> {
         let result = match &self.0 {
-            Way::ApiKey(credentials) => Ok(credentials.clone()),
+            Way::ApiKey(key) => Ok(key.credentials()),
             Way::Instance(session) => session.credentials(end).await,
             Way::Workload(session) => session.credentials(end).await,
         };
         result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
     }
 
-    /// The service refused these (401). Whether there are others now: a key of a user stays what it is.
-    pub(crate) fn reject(&self, credentials: &Credentials) -> bool {
+    /// The service refused these (401). Whether there are others now, or will be before `end`.
+    pub(crate) async fn reject(&self, credentials: &Credentials, end: Instant) -> bool {
         match &self.0 {
-            Way::ApiKey(_) => false,
+            Way::ApiKey(key) => key.reject(credentials, end).await,
             Way::Instance(session) => session.reject(credentials),
             Way::Workload(session) => session.reject(credentials),
         }

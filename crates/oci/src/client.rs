@@ -186,7 +186,7 @@ impl Oci {
         let answer = outcome?;
         match answer.status.as_u16() {
             429 => self.options.budget.throttled(retry_after(&answer)),
-            401 => *renewed |= !self.login.reject(&credentials),
+            401 => *renewed |= !self.login.reject(&credentials, end).await,
             _ => self.options.budget.answered(),
         }
         let request_id = ours.clone().answered(answer.header("opc-request-id"));

@@ -1,9 +1,12 @@
-//! A user's API key, as Oracle's command-line tool keeps it in `~/.oci/config`.
+//! A user's API key, as Oracle's command-line tool keeps it in `~/.oci/config`. Where the service refuses it, the files are read
+//! again: keys are rotated, and a program that stays would else have to be started anew for it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 use crate::key::RsaKey;
@@ -15,6 +18,24 @@ use crate::sign::Credentials;
 pub struct ApiKey {
     credentials: Credentials,
     region: Option<RegionName>,
+    source: Option<Source>,
+}
+
+/// The file and its profile.
+#[derive(Clone, Debug)]
+struct Source {
+    path: PathBuf,
+    profile: String,
+}
+
+/// A key in use; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct UsedKey(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    source: Option<Source>,
+    current: Mutex<Credentials>,
 }
 
 /// The profile whose values all others inherit.
@@ -39,6 +60,7 @@ impl ApiKey {
         let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
         let mut key = Self::new((&entry("tenancy")?, &entry("user")?, &entry("fingerprint")?), &pem)?;
         key.region = region;
+        key.source = Some(Source { path: path.to_owned(), profile: profile.to_owned() });
         Ok(key)
     }
 
@@ -49,7 +71,7 @@ impl ApiKey {
     pub fn new((tenancy, user, fingerprint): (&str, &str, &str), pem: &[u8]) -> Result<Self, Error> {
         let key = RsaKey::from_pem(pem).map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
         let key_id = format!("{tenancy}/{user}/{fingerprint}").into();
-        Ok(Self { credentials: Credentials { key_id, key: Arc::new(key) }, region: None })
+        Ok(Self { credentials: Credentials { key_id, key: Arc::new(key) }, region: None, source: None })
     }
 
     /// The region that the file names.
@@ -58,9 +80,57 @@ impl ApiKey {
         self.region.as_ref()
     }
 
-    pub(super) fn into_credentials(self) -> Credentials {
-        self.credentials
+    pub(super) fn into_used(self) -> UsedKey {
+        UsedKey(Arc::new(Shared { source: self.source, current: Mutex::new(self.credentials) }))
     }
+}
+
+impl UsedKey {
+    /// Who signs now.
+    pub(super) fn credentials(&self) -> Credentials {
+        self.current().clone()
+    }
+
+    /// These were refused. Whether there are others now, because the files are others, and can be read before `end`. The region
+    /// stays: what is asked of is another matter than who asks.
+    pub(super) async fn reject(&self, refused: &Credentials, end: Instant) -> bool {
+        if !is_same(&self.current(), refused) {
+            return true;
+        }
+        let Some(Source { path, profile }) = self.0.source.clone() else { return false };
+        let read = tokio::task::spawn_blocking(move || ApiKey::from_config_file(&path, &profile));
+        let new = match timeout_at(end, read).await {
+            Ok(Ok(Ok(key))) => key.credentials,
+            // Half of a rotation, perhaps: the next refusal asks again.
+            Ok(Ok(Err(error))) => {
+                tracing::debug!(%error, "the API key was refused, and cannot be read again");
+                return false;
+            }
+            Ok(Err(_)) | Err(_) => return false,
+        };
+        let mut current = self.current();
+        if is_same(&new, refused) {
+            return !is_same(&current, refused);
+        }
+        tracing::info!(
+            event = "login.replaced",
+            key = &*new.key_id,
+            "the API key was refused, and another one is in its file"
+        );
+        *current = new;
+        true
+    }
+
+    fn current(&self) -> MutexGuard<'_, Credentials> {
+        // It is replaced whole, so a panic elsewhere leaves it usable.
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The fingerprint is typed by hand, and may be the old one's.
+fn is_same(one: &Credentials, other: &Credentials) -> bool {
+    let public = |credentials: &Credentials| credentials.key.public_key().ok();
+    one.key_id == other.key_id && public(one) == public(other)
 }
 
 /// The entries of a profile over those of DEFAULT; `None` when there is no such profile.
