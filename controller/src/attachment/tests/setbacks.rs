@@ -221,6 +221,8 @@ async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
         scene.look().await;
     }
     scene.cloud.lag_lists(4);
+    // Nor does anybody hear that it was accepted.
+    scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
     for _ in 0..8 {
         advance(Duration::from_secs(3)).await;
         scene.look().await;
