@@ -18,6 +18,7 @@ pub mod cloud;
 mod documents;
 pub mod events;
 pub mod heap;
+mod kubernetes;
 pub mod lead;
 pub mod lease;
 pub mod metrics;

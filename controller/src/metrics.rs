@@ -63,6 +63,7 @@ pub struct Metrics {
     pass_seconds: Histogram,
     steps: Family<Step, Counter>,
     writes: Family<Step, Counter>,
+    refusals: Counter,
     unclaimed: Gauge,
     unlisted: Gauge,
     abandoned: Gauge,
@@ -113,6 +114,17 @@ impl Metrics {
     /// Counts a write to the API server, an event too.
     pub fn wrote(&self, kind: &'static str, done: bool) {
         self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
+    }
+
+    /// The API server had no time for a request.
+    pub fn refused(&self) {
+        self.refusals.inc();
+    }
+
+    /// How often it had none.
+    #[cfg(test)]
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.get()
     }
 
     /// A VNIC that was asked for is there.

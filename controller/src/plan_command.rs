@@ -19,13 +19,13 @@ use vcn::Ocid;
 use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
+use crate::kubernetes;
 use crate::metrics::Metrics;
 use crate::profile::observed::Observed;
 use crate::profile::plan::{Plan, Step, plan};
 use crate::profile::removal::Unwanted;
 use crate::profile::run::GRACE;
 use crate::profile::selection::{Selections, select};
-use crate::run::{Refused, kubernetes};
 use crate::settings::Settings;
 use cloud::Seen;
 use future::Objects;
@@ -40,7 +40,7 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// # Errors
 /// When something cannot be read, or not in time. What could be is said all the same.
 pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
-    let reader = Reader::new(kubernetes(Refused::IsRepeated).await?);
+    let reader = Reader::new(kubernetes::patient(&kubernetes::client().await?, Arc::default()));
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));

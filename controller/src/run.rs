@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::FromArgMatches as _;
-use kube::Client;
 use oci::Oci;
 use patience::Backoff;
 use resident::config::explain;
@@ -27,17 +26,12 @@ use tokio::time::sleep;
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
 use crate::board::{Board, Role};
 use crate::cloud::{self, NoClient};
+use crate::kubernetes;
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
 use crate::plan_command;
 use crate::settings::Settings;
-use crate::store::WATCH_SECONDS;
 use patience::chance;
-
-/// For one request to the API server, but for watches.
-const KUBERNETES_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the API server to send the next piece of an answer, watches included, which it ends itself before.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
 /// The first pause between attempts to set the OCI client up.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -135,8 +129,8 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
-    // Pauses that nobody sees, and that double, outlast the lease.
-    let client = kubernetes(Refused::IsTold).await?;
+    let client = kubernetes::client().await?;
+    // Not the patient one: its pauses may outlast the lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
         event = "controller.started",
@@ -154,6 +148,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         lease.acquire(|| board.set_role(Role::Standby)).await;
         board.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
+        let client = kubernetes::patient(&client, board.metrics.clone());
         let leader = Leader { client, cloud, identity, board: board.clone(), configurations };
         tokio::select! {
             lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
@@ -221,97 +216,8 @@ async fn connected(settings: &Settings, board: &Board, chance: fn() -> f64) -> a
     }
 }
 
-/// What is done about a request that the API server has no time for (429, 503, 504).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// It is told at once: who asked counts it, and tries again when it likes.
-    IsTold,
-    /// It is made again, ever later, for as long as whoever asked waits.
-    IsRepeated,
-}
-
-pub(crate) async fn kubernetes(refused: Refused) -> anyhow::Result<Client> {
-    client(kube::Config::infer().await.context("finding the API server")?, refused)
-}
-
-fn client(mut config: kube::Config, refused: Refused) -> anyhow::Result<Client> {
-    config.default_retry = refused == Refused::IsRepeated;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    config.read_timeout = Some(SILENCE);
-    config.write_timeout = Some(KUBERNETES_TIMEOUT);
-    config.headers.push((
-        hyper::header::USER_AGENT,
-        hyper::header::HeaderValue::from_static(concat!("oke-node-controller/", env!("CARGO_PKG_VERSION"))),
-    ));
-    Client::try_from(config).context("setting up the Kubernetes client")
-}
-
 /// A name that no other process has.
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{}_{:06}", host.trim(), std::process::id(), (chance() * 999_999.0).round())
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::Node;
-    use kube::Api;
-    use kube::api::ListParams;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::task::JoinHandle;
-    use tokio::time::{Instant, timeout};
-
-    use super::*;
-
-    const LIST: &str = r#"{"apiVersion":"v1","kind":"NodeList","metadata":{},"items":[]}"#;
-    const TOO_MANY: &str = r#"{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no time","code":429}"#;
-
-    /// Gives these answers to the first requests, on one connection, and to others none.
-    async fn answer(port: TcpListener, answers: &[(&str, &str)]) -> std::io::Result<()> {
-        let (mut stream, _) = port.accept().await?;
-        for (status, body) in answers {
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                request.push(stream.read_u8().await?);
-            }
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
-            stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await?;
-        }
-        std::future::pending().await
-    }
-
-    /// Nodes of a server that gives these answers.
-    async fn nodes(answers: &'static [(&str, &str)], refused: Refused) -> (Api<Node>, JoinHandle<std::io::Result<()>>) {
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let config = kube::Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
-        (Api::all(client(config, refused).unwrap()), tokio::spawn(answer(port, answers)))
-    }
-
-    #[tokio::test]
-    async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
-        let answers: &[(&str, &str)] = &[("429 Too Many Requests", TOO_MANY), ("200 OK", LIST)];
-        for (refused, asked) in [(Refused::IsTold, Err(429)), (Refused::IsRepeated, Ok(()))] {
-            let (nodes, _server) = nodes(answers, refused).await;
-            let told = match nodes.list(&ListParams::default()).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) => Err(status.code),
-                Err(error) => panic!("{error}"),
-            };
-            assert_eq!(told, asked, "{refused:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_list_that_is_never_answered_ends() {
-        let (nodes, server) = nodes(&[("200 OK", LIST)], Refused::IsTold).await;
-        nodes.list(&ListParams::default()).await.unwrap();
-        // From here there is a connection, and nothing but the clock to wait for.
-        tokio::time::pause();
-        let began = Instant::now();
-        let answer = timeout(SILENCE * 3, nodes.list(&ListParams::default())).await;
-        assert!(matches!(answer, Ok(Err(_))), "{answer:?}");
-        assert!(began.elapsed() >= SILENCE, "a watch is silent for long");
-        assert!(!server.is_finished());
-    }
 }

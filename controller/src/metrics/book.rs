@@ -45,6 +45,7 @@ impl Default for Metrics {
             pass_seconds: Histogram::new(PASS_SECONDS),
             steps: Family::default(),
             writes: Family::default(),
+            refusals: Counter::default(),
             unclaimed: Gauge::default(),
             unlisted: Gauge::default(),
             abandoned: Gauge::default(),
@@ -114,6 +115,11 @@ impl Default for Metrics {
         book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
         book.family("steps", "Steps that were taken in the cloud, by kind and result", &metrics.steps);
         book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
+        book.single(
+            "kubernetes_refusals",
+            "Requests that the Kubernetes API had no time for (429, 503, 504), each attempt but the lease's: they are made again",
+            &metrics.refusals,
+        );
         book.single(
             "abandoned_attachments",
             "VnicAttachments made from a VnicProfile that is not there: they stay, and nobody changes them",
