@@ -4,13 +4,17 @@
 //!   tell(News) ─▶ told already? ─▶ queue (bounded) ─▶ one task: at most a few per second, each with a deadline
 //! ```
 //!
-//! Nobody waits for an event and nothing depends on one: what does not fit the queue or is refused is counted and dropped.
+//! Nobody waits for an event and nothing depends on one: what does not fit the queue is counted and dropped, and so is what is
+//! refused, at once or, where the API server only has no time, after some attempts. Those behind it wait meanwhile: there is no more
+//! time for them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use resident::events::{Reporter, Told, write};
+use patience::Backoff;
+use resident::events::{Reporter, Told, Unwritten, event, post};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
 
@@ -42,6 +46,9 @@ const CONTROLLER: &str = "oke.oraclecloud.com/oke-node-controller";
 const QUEUE: usize = 1000;
 /// Between two writes: at most ten per second, a tenth of what the API server gives a controller by default.
 const PACE: Duration = Duration::from_millis(100);
+/// Attempts at one, and the pauses between them: half a minute in all. Whoever has no time for longer hears of what comes then.
+const ATTEMPTS: u32 = 6;
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(16) };
 /// For so long the same is not told again.
 const QUIET: Duration = Duration::from_mins(10);
 /// So much is remembered of what was told.
@@ -84,13 +91,11 @@ impl Writer {
         self.queue.try_recv().ok()
     }
 
-    /// Writes news, as those of this pod, until nobody can tell any more.
-    pub async fn run(mut self, client: Client, instance: String) {
+    /// Writes news, as those of this pod, until nobody can tell any more. `chance` is in 0.0–1.0, for the jitter.
+    pub async fn run(mut self, client: Client, instance: String, chance: fn() -> f64) {
         let reporter = Reporter { controller: CONTROLLER, instance };
         while let Some(news) = self.queue.recv().await {
-            let written = write(client.clone(), &reporter, &news).await;
-            self.metrics.wrote("event", written.is_ok());
-            if let Err(error) = written {
+            if let Err(error) = self.write(&client, &reporter, &news, chance).await {
                 self.metrics.lost_event();
                 let problem = error.to_string();
                 tracing::warn!(reason = news.reason, note = news.note, problem, "an event was not written");
@@ -98,11 +103,38 @@ impl Writer {
             sleep(PACE).await;
         }
     }
+
+    /// Each attempt is counted.
+    async fn write(
+        &self,
+        client: &Client,
+        reporter: &Reporter,
+        news: &News,
+        chance: fn() -> f64,
+    ) -> Result<(), Unwritten> {
+        let event = event(news, reporter, Timestamp::now());
+        let mut attempt = 1;
+        loop {
+            let written = post(client.clone(), &event).await;
+            self.metrics.wrote("event", written.is_ok());
+            match written {
+                Err(error) if error.is_passing() && attempt < ATTEMPTS => {
+                    sleep(RETRY.pause(attempt, chance())).await;
+                    attempt += 1;
+                }
+                written => return written,
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
     use k8s_openapi::api::core::v1::ObjectReference;
+    use kube::client::Body;
 
     use super::*;
 
@@ -136,5 +168,61 @@ mod tests {
         }
         sleep(Duration::from_mins(1)).await;
         assert!(tell(news("a", "Attached", "one")));
+    }
+
+    /// What becomes of two events where the first attempts are answered so, `None` being no answer, and all others 201: the names
+    /// that were asked for, when, in seconds, and how many events were lost.
+    async fn answered(answers: &[Option<u16>]) -> (Vec<(String, u64)>, u64) {
+        let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+        let (answers, log) = (answers.to_vec(), asked.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (answers, log) = (answers.clone(), log.clone());
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+                let number = {
+                    let mut log = log.lock().unwrap();
+                    log.push((name, began.elapsed().as_secs()));
+                    log.len() - 1
+                };
+                let status = match answers.get(number) {
+                    Some(None) => std::future::pending().await,
+                    Some(Some(status)) => *status,
+                    None => 201,
+                };
+                let status_object = serde_json::json!({ "apiVersion": "v1", "kind": "Status", "code": status });
+                let body = if status == 201 { body } else { status_object };
+                let response = Response::builder().status(status).header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+            }
+        });
+        let metrics = Arc::new(Metrics::default());
+        let (events, writer) = Events::new(metrics.clone());
+        assert!(events.tell(news("a", "Attached", "one")) && events.tell(news("a", "Attached", "two")));
+        drop(events);
+        writer.run(Client::new(service, "default"), "c".to_owned(), || 1.0).await;
+        let asked = asked.lock().unwrap().clone();
+        (asked, metrics.events_lost())
+    }
+
+    /// The times of the attempts at each event.
+    fn attempts(asked: &[(String, u64)]) -> Vec<Vec<u64>> {
+        let by_name = asked.chunk_by(|(one, _), (other, _)| one == other);
+        by_name.map(|attempts| attempts.iter().map(|(_, second)| *second).collect()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_has_no_time_for_is_written_later_and_what_it_refuses_is_dropped() {
+        for (answers, expected, lost) in [
+            (&[Some(429), Some(503), None][..], vec![vec![0, 1, 3, 17], vec![17]], 0),
+            (&[Some(403)], vec![vec![0], vec![0]], 1),
+            // The first attempt was carried out, and its answer lost.
+            (&[Some(504), Some(409)], vec![vec![0, 1], vec![1]], 0),
+            (&[Some(500); 6], vec![vec![0, 1, 3, 7, 15, 31], vec![31]], 1),
+        ] {
+            let (asked, were_lost) = answered(answers).await;
+            assert_eq!((attempts(&asked), were_lost), (expected, lost), "{answers:?}");
+        }
     }
 }

@@ -108,7 +108,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
         () = follow_nodes(client.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
         () = follow_profiles(client.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
-        () = writer.run(client, identity) => bail!("the task that writes events ended"),
+        () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
         ended = working => ended,
     }
 }

@@ -54,14 +54,30 @@ pub struct Reporter {
 #[derive(Debug, Error)]
 pub enum Unwritten {
     /// The API server refused it.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// In its words.
+        message: String,
+    },
     /// It could not be asked.
     #[error(transparent)]
     Unreachable(kube::Error),
     /// It does not answer.
     #[error("no answer within {DEADLINE:?}")]
     Silent,
+}
+
+impl Unwritten {
+    /// Whether the same may be written later: the API server had no time, had trouble of its own, or did not answer.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code == 429 || *code >= 500,
+            Self::Unreachable(_) | Self::Silent => true,
+        }
+    }
 }
 
 /// For one write.
@@ -76,17 +92,30 @@ const NAMESPACE: &str = "default";
 /// # Errors
 /// When it is not there afterwards; where there was no answer, it may be all the same.
 pub async fn write(client: Client, reporter: &Reporter, news: &News) -> Result<(), Unwritten> {
+    post(client, &event(news, reporter, Timestamp::now())).await
+}
+
+/// Likewise, an event that was made before: however often it is tried, there is one of it.
+///
+/// # Errors
+/// As [`write`].
+pub async fn post(client: Client, event: &Event) -> Result<(), Unwritten> {
     let api: Api<Event> = Api::namespaced(client, NAMESPACE);
-    let event = event(news, reporter, Timestamp::now());
-    match timeout(DEADLINE, api.create(&PostParams::default(), &event)).await {
+    match timeout(DEADLINE, api.create(&PostParams::default(), event)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(kube::Error::Api(status))) => Err(Unwritten::Refused(status.message.clone())),
+        // Its name is its own: it was written before, and the answer was lost.
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(()),
+        Ok(Err(kube::Error::Api(status))) => {
+            Err(Unwritten::Refused { code: status.code, message: status.message.clone() })
+        }
         Ok(Err(error)) => Err(Unwritten::Unreachable(error)),
         Err(_) => Err(Unwritten::Silent),
     }
 }
 
-fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
+/// News as an event; it has a name of its own by the time, to the nanosecond.
+#[must_use]
+pub fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
     let name = news.regarding.name.clone().unwrap_or_default();
     // As every recorder names them: unique by the nanosecond. Object names have room for it up to 236 bytes.
     // What is cut off may leave a dot or a dash at the end, which no name has before a dot.
