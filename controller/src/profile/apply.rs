@@ -30,6 +30,20 @@ pub enum ApplyError {
     TimedOut,
 }
 
+impl ApplyError {
+    /// The HTTP status of the API server's answer, if there was one.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(error) => match &**error {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            Self::TimedOut => None,
+        }
+    }
+}
+
 /// Carries out steps, whatever becomes of others, and begins none after `end`: whoever wants the rest looks again whether it
 /// still is to be. What was begun is told; on success of a step the object is as it says, or being deleted.
 pub async fn apply<'s>(client: &Client, steps: &[&'s Step], end: Instant) -> Vec<(&'s Step, Result<(), ApplyError>)> {

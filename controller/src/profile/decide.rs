@@ -6,11 +6,10 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::VnicProfileStatus;
-use k8s_openapi::api::core::v1::ObjectReference;
+use api::{VnicProfile, VnicProfileStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
@@ -60,6 +59,8 @@ pub(super) struct Memory {
 pub(super) struct Decided {
     /// Writes.
     pub(super) steps: Vec<Step>,
+    /// How many more there are of a profile, by its name, once one of it is not refused.
+    pub(super) waiting: BTreeMap<String, usize>,
     /// By name.
     pub(super) profiles: BTreeMap<String, Told>,
     /// When to look again although nothing changed.
@@ -69,8 +70,8 @@ pub(super) struct Decided {
 /// A profile.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// What events are about.
-    pub(super) regarding: ObjectReference,
+    /// As it was read.
+    pub(super) profile: Arc<VnicProfile>,
     /// Its status, where it is another than it has.
     pub(super) status: Option<VnicProfileStatus>,
 }
@@ -98,16 +99,17 @@ impl Look {
             memory.made.remove(&object.name_any());
         }
         plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
-        plan.steps.retain(|step| !memory.rests.has(step.object(), now));
+        let (steps, waiting) = memory.rests.due(std::mem::take(&mut plan.steps), now);
         memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
         self.metrics.abandoned(plan.abandoned);
         self.metrics.looked(sums, plan.problems.iter().map(|problem| problem.reason), began.elapsed());
-        let told = plan.reports.iter().map(|(profile, report)| {
-            let regarding = report.profile.object_ref(&());
-            ((*profile).to_owned(), Told { regarding, status: status::changed(report, Time(Timestamp::now())) })
+        let told = observed.profiles.iter().filter_map(|profile| {
+            let report = plan.reports.get(profile.metadata.name.as_deref()?)?;
+            let status = status::changed(report, Time(Timestamp::now()));
+            Some((profile.name_any(), Told { profile: profile.clone(), status }))
         });
-        let decided = Decided { profiles: told.collect(), steps: std::mem::take(&mut plan.steps), next: plan.next };
+        let decided = Decided { profiles: told.collect(), steps, waiting, next: plan.next };
         memory.unwanted = plan.unwanted;
         (decided, memory)
     }
@@ -124,7 +126,6 @@ impl Memory {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use api::VnicProfile;
     use serde_json::json;
     use tokio::task::yield_now;
 
@@ -170,6 +171,20 @@ mod tests {
         println!("{} steps in {:?}, {had} turns of another task", decided.steps.len(), began.elapsed());
         assert_eq!(decided.steps.len(), 10_000);
         assert!(had > 10, "{had}");
+    }
+
+    #[test]
+    fn what_was_refused_is_left_alone_and_nothing_else() {
+        let (look, now) = (look(3), Instant::now());
+        let steps = |memory: Memory, now: Instant| {
+            let (decided, memory) = look.decide(memory, now);
+            (decided.steps.iter().map(|step| step.object().to_owned()).collect::<Vec<_>>(), memory)
+        };
+        let (all, mut memory) = steps(Memory::default(), now);
+        memory.rests.note(&all[1], false, (now, 1.0));
+        let (others, memory) = steps(memory, now + Duration::from_millis(999));
+        assert_eq!(others, [all[0].clone(), all[2].clone()]);
+        assert_eq!(steps(memory, now + Duration::from_secs(1)).0, all);
     }
 
     #[test]

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::apply::ApplyError;
 use super::plan::Step;
 
-/// Between two events about one profile: failures of many objects come with every look.
-const QUIET: Duration = Duration::from_mins(1);
+/// Between two events about one profile and one answer: failures of many objects come with every look, and their number is
+/// another each time.
+const QUIET: Duration = Duration::from_mins(10);
 
 /// What failed of one profile in one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Failure<'s> {
     /// Of the first object by name: the order of answers is chance.
     object: &'s str,
     first: String,
+    /// What the API server answered about it, if it did.
+    code: Option<u16>,
 }
 
 /// By profile; what is for none stands under None.
@@ -39,14 +42,25 @@ pub fn failures<'s>(outcomes: &[(&'s Step, Result<(), ApplyError>)]) -> BTreeMap
             all: steps.get(&profile).copied().unwrap_or_default(),
             object,
             first: String::new(),
+            code: None,
         });
         failure.failed += 1;
         if object <= failure.object {
             failure.object = object;
             failure.first = format!("{step}: {}", chain(error));
+            failure.code = error.code();
         }
     }
     failures
+}
+
+impl Failure<'_> {
+    /// The HTTP status of the API server's answer, if there was one: the same means the same cause, as far as can be told. Its words
+    /// name the object.
+    #[must_use]
+    pub const fn code(&self) -> Option<u16> {
+        self.code
+    }
 }
 
 impl fmt::Display for Failure<'_> {
@@ -55,17 +69,18 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Which profiles' failures were told a short while ago.
+/// Which profiles' failures were told a short while ago, and of which answer.
 #[derive(Debug, Default)]
-pub struct Quiet(BTreeMap<String, Instant>);
+pub struct Quiet(BTreeMap<(String, Option<u16>), Instant>);
 
 impl Quiet {
-    /// Whether a profile's are to be told now; they count as told then.
-    pub fn is_over(&mut self, profile: &str, now: Instant) -> bool {
+    /// Whether a profile's of one answer are to be told now; they count as told then.
+    pub fn is_over(&mut self, (profile, code): (&str, Option<u16>), now: Instant) -> bool {
         self.0.retain(|_, told| now < *told + QUIET);
-        let is_over = !self.0.contains_key(profile);
+        let key = (profile.to_owned(), code);
+        let is_over = !self.0.contains_key(&key);
         if is_over {
-            self.0.insert(profile.to_owned(), now);
+            self.0.insert(key, now);
         }
         is_over
     }
@@ -111,10 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_told_of_once_a_minute() {
+    fn a_profile_is_told_of_once_in_ten_minutes_and_of_another_answer_at_once() {
         let (mut quiet, now) = (Quiet::default(), Instant::now());
-        assert!(quiet.is_over("a", now) && quiet.is_over("b", now));
-        assert!(!quiet.is_over("a", now + QUIET / 2));
-        assert!(quiet.is_over("a", now + QUIET));
+        let minute = Duration::from_mins(1);
+        assert!(quiet.is_over(("a", Some(403)), now) && quiet.is_over(("b", Some(403)), now));
+        assert!(!quiet.is_over(("a", Some(403)), now + 9 * minute));
+        assert!(quiet.is_over(("a", Some(422)), now + 9 * minute) && quiet.is_over(("a", None), now + 9 * minute));
+        assert!(quiet.is_over(("a", Some(403)), now + 10 * minute));
     }
 }

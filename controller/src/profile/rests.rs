@@ -1,18 +1,27 @@
-//! Pauses after failures, one per object, so that what the API server refuses of one profile does not keep others waiting.
+//! Pauses after failures. One per object, so that what the API server refuses of one profile does not keep others waiting; and one
+//! per profile of which all was refused: by a policy or a quota ten thousand objects are refused as one is, so one asks for all,
+//! until it is taken. An object that was not refused yet is asked for at once all the same: why others were may not be about it.
 //! Pure; every function is told the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use patience::Backoff;
 use tokio::time::Instant;
 
+use super::plan::Step;
+
 /// Between failures of the same object.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
+/// Between attempts at one object of a profile of which all was refused.
+const PROBE: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(2) };
 
-/// Objects that are left alone for a while, by name.
+/// Objects and profiles that are left alone for a while, by name.
 #[derive(Debug, Default)]
-pub struct Rests(BTreeMap<String, Rest>);
+pub struct Rests {
+    objects: BTreeMap<String, Rest>,
+    profiles: BTreeMap<String, Rest>,
+}
 
 #[derive(Debug)]
 struct Rest {
@@ -20,34 +29,125 @@ struct Rest {
     until: Instant,
 }
 
+/// How a round went for a profile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    is_taken: bool,
+    is_refused: bool,
+    /// Something was taken that had been refused before.
+    is_over: bool,
+}
+
 impl Rests {
+    /// Of these steps, which are all that there are, those that are to be taken now; and how many others of a profile wait for one
+    /// of it to be taken. Forgets what nobody asks for any more.
+    #[must_use]
+    pub fn due(&mut self, steps: Vec<Step>, now: Instant) -> (Vec<Step>, BTreeMap<String, usize>) {
+        let (objects, profiles): (BTreeSet<&str>, BTreeSet<&str>) =
+            steps.iter().map(|step| (step.object(), profile_of(step))).unzip();
+        self.objects.retain(|name, rest| now < rest.until + 2 * RETRY.cap || objects.contains(name.as_str()));
+        self.profiles.retain(|name, rest| now < rest.until + 2 * PROBE.cap || profiles.contains(name.as_str()));
+        let probes = self.probes(&steps, now);
+        let mut waiting: BTreeMap<String, usize> = BTreeMap::new();
+        let due = steps.into_iter().filter(|step| {
+            let (profile, object) = (profile_of(step), step.object());
+            let waits = self.profiles.contains_key(profile) && self.objects.contains_key(object);
+            let waits = waits && probes.get(profile).is_none_or(|probe| probe != object);
+            if waits {
+                *waiting.entry(profile.to_owned()).or_default() += 1;
+            }
+            !waits && !self.has(object, now)
+        });
+        (due.collect(), waiting)
+    }
+
+    /// Of each profile that has rested long enough, the object that was left alone for longest.
+    fn probes(&self, steps: &[Step], now: Instant) -> BTreeMap<String, String> {
+        let mut probes: BTreeMap<&str, (Instant, &str)> = BTreeMap::new();
+        for step in steps {
+            let (profile, object) = (profile_of(step), step.object());
+            let Some(rest) = self.objects.get(object).filter(|rest| rest.until <= now) else { continue };
+            if self.profiles.get(profile).is_some_and(|rest| rest.until <= now) {
+                let probe = probes.entry(profile).or_insert((rest.until, object));
+                *probe = (*probe).min((rest.until, object));
+            }
+        }
+        probes.into_iter().map(|(profile, (_, object))| (profile.to_owned(), object.to_owned())).collect()
+    }
+
     /// Whether an object is to be left alone now.
     #[must_use]
     pub fn has(&self, object: &str, now: Instant) -> bool {
-        self.0.get(object).is_some_and(|rest| now < rest.until)
+        self.objects.get(object).is_some_and(|rest| now < rest.until)
+    }
+
+    /// Notes how the steps of a round went. `chance` is in 0.0–1.0, for the jitter.
+    pub fn note_round<'s>(
+        &mut self,
+        outcomes: impl Iterator<Item = (&'s Step, bool)> + Clone,
+        (now, chance): (Instant, fn() -> f64),
+    ) {
+        let mut rounds: BTreeMap<&str, Round> = BTreeMap::new();
+        for (step, done) in outcomes.clone() {
+            let round = rounds.entry(profile_of(step)).or_default();
+            round.is_taken |= done;
+            round.is_refused |= !done;
+            round.is_over |= done && self.objects.contains_key(step.object());
+        }
+        for (profile, round) in rounds {
+            if round.is_over {
+                self.profiles.remove(profile);
+            } else if round.is_refused && (!round.is_taken || self.profiles.contains_key(profile)) {
+                Rest::note(&mut self.profiles, profile, (&PROBE, now, chance()));
+            }
+        }
+        for (step, done) in outcomes {
+            self.note(step.object(), done, (now, chance()));
+        }
     }
 
     /// Notes how a write went. `chance` is in 0.0–1.0, for the jitter.
     pub fn note(&mut self, object: &str, done: bool, (now, chance): (Instant, f64)) {
         if done {
-            self.0.remove(object);
-            return;
+            self.objects.remove(object);
+        } else {
+            Rest::note(&mut self.objects, object, (&RETRY, now, chance));
         }
-        let rest = self.0.entry(object.to_owned()).or_insert(Rest { failures: 0, until: now });
-        rest.failures = rest.failures.saturating_add(1);
-        rest.until = now + RETRY.pause(rest.failures, chance);
     }
 
-    /// When the first rest ends. Forgets those that ended long ago: nobody wants anything of their objects any more.
-    pub fn next(&mut self, now: Instant) -> Option<Instant> {
-        self.0.retain(|_, rest| now < rest.until + 2 * RETRY.cap);
-        self.0.values().map(|rest| rest.until).filter(|until| now < *until).min()
+    /// When the first rest ends.
+    #[must_use]
+    pub fn next(&self, now: Instant) -> Option<Instant> {
+        let all = self.objects.values().chain(self.profiles.values());
+        all.map(|rest| rest.until).filter(|until| now < *until).min()
     }
+}
+
+impl Rest {
+    fn note(all: &mut BTreeMap<String, Self>, name: &str, (pauses, now, chance): (&Backoff, Instant, f64)) {
+        let rest = all.entry(name.to_owned()).or_insert(Self { failures: 0, until: now });
+        rest.failures = rest.failures.saturating_add(1);
+        rest.until = now + pauses.pause(rest.failures, chance);
+    }
+}
+
+/// What is for none has no name.
+fn profile_of(step: &Step) -> &str {
+    step.profile().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Target;
+    use super::super::removal::Why;
     use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn step(name: &str, profile: &str) -> Step {
+        let object = Target { name: name.to_owned(), uid: None, version: None };
+        Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
+    }
 
     #[test]
     fn pauses_double_up_to_a_minute_and_end_with_a_success() {
@@ -68,11 +168,78 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_nobody_asks_for_any_more_is_forgotten() {
+    fn an_object_that_nobody_asks_for_any_more_is_forgotten_and_no_other() {
         let (mut rests, now) = (Rests::default(), Instant::now());
-        rests.note("a", false, (now, 1.0));
-        assert_eq!(rests.next(now + RETRY.first), None);
-        assert_eq!(rests.next(now + RETRY.first + 2 * RETRY.cap), None);
-        assert!(rests.0.is_empty());
+        let steps = [step("a", "p"), step("b", "p")];
+        rests.note_round(steps.iter().map(|step| (step, false)), (now, || 1.0));
+        let later = now + Duration::from_mins(10);
+        assert_eq!(rests.next(later), None);
+        let _ = rests.due(vec![step("a", "p")], later);
+        assert_eq!(
+            (rests.objects.keys().map(String::as_str).collect::<Vec<_>>(), rests.profiles.len()),
+            (vec!["a"], 1)
+        );
+        let _ = rests.due(Vec::new(), later);
+        assert!(rests.objects.is_empty() && rests.profiles.is_empty());
+    }
+
+    /// Plays steps that are refused or not, a look each second: what is asked for at each, by its second, where something is.
+    fn play(
+        rests: &mut Rests,
+        steps: &[Step],
+        (began, seconds): (Instant, std::ops::Range<u32>),
+        is_refused: impl Fn(&str) -> bool,
+    ) -> Vec<(u32, Vec<String>)> {
+        let mut asked = Vec::new();
+        for second in seconds {
+            let now = began + second * SECOND;
+            let (due, waiting) = rests.due(steps.to_vec(), now);
+            assert!(due.len() + waiting.values().sum::<usize>() <= steps.len());
+            if !due.is_empty() {
+                asked.push((second, due.iter().map(|step| step.object().to_owned()).collect()));
+            }
+            rests.note_round(due.iter().map(|step| (step, !is_refused(step.object()))), (now, || 1.0));
+        }
+        asked
+    }
+
+    fn seconds(asked: &[(u32, Vec<String>)]) -> Vec<(u32, usize)> {
+        asked.iter().map(|(second, names)| (*second, names.len())).collect()
+    }
+
+    #[test]
+    fn of_a_profile_of_which_all_is_refused_one_asks_for_all_and_each_has_its_turn() {
+        let (mut rests, began) = (Rests::default(), Instant::now());
+        let steps: Vec<Step> = ["a", "b", "c"].map(|name| step(name, "p")).into();
+        let asked = play(&mut rests, &steps, (began, 0..400), |_| true);
+        let once = [1, 3, 7, 15, 31, 63, 127, 247, 367].map(|second| (second, 1));
+        assert_eq!(seconds(&asked), [&[(0, 3)], &once[..]].concat());
+        let turns: Vec<&str> = asked[1..7].iter().map(|(_, names)| names[0].as_str()).collect();
+        assert_eq!(turns, ["a", "b", "c", "a", "b", "c"]);
+        // What refused them is gone.
+        let asked = play(&mut rests, &steps, (began, 400..490), |_| false);
+        assert_eq!(seconds(&asked)[..2], [(487, 1), (488, 3)]);
+    }
+
+    #[test]
+    fn an_object_that_was_not_refused_yet_does_not_wait_and_lets_no_others_go() {
+        let (mut rests, began) = (Rests::default(), Instant::now());
+        let mut steps: Vec<Step> = ["a", "b", "c"].map(|name| step(name, "p")).into();
+        play(&mut rests, &steps, (began, 0..100), |_| true);
+        steps.push(step("new", "p"));
+        let asked = play(&mut rests, &steps, (began, 100..101), |name| name != "new");
+        assert_eq!(asked, [(100, vec!["new".to_owned()])]);
+        steps.pop();
+        let asked = play(&mut rests, &steps, (began, 101..140), |_| true);
+        assert_eq!(seconds(&asked), [(127, 1)]);
+    }
+
+    #[test]
+    fn other_profiles_and_what_is_refused_alone_have_no_such_rest() {
+        let (mut rests, began) = (Rests::default(), Instant::now());
+        let steps = [step("a", "p"), step("b", "p"), step("c", "other")];
+        let asked = play(&mut rests, &steps, (began, 0..1), |name| name == "a");
+        assert_eq!(seconds(&asked), [(0, 3)]);
+        assert!(rests.profiles.is_empty());
     }
 }

@@ -1,10 +1,13 @@
 //! Keeps the VnicAttachments what the VnicProfiles say: looks, plans, applies, tells; again whenever something changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
+use kube::{Client, Resource};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -73,9 +76,10 @@ impl Profiles {
         };
         let (decided, mut memory) = look.decide_aside(memory).await;
         let outcomes = apply(&self.client, &in_turn(&decided.steps), Instant::now() + self.round).await;
+        let went = outcomes.iter().map(|(step, outcome)| (*step, outcome.is_ok()));
+        memory.rests.note_round(went, (Instant::now(), self.chance));
         for (step, outcome) in &outcomes {
             self.metrics.wrote(step.kind(), outcome.is_ok());
-            memory.rests.note(step.object(), outcome.is_ok(), (Instant::now(), (self.chance)()));
             match (step, outcome) {
                 (Step::Make(stamp), Ok(())) => drop(memory.made.insert(stamp.name.clone(), now)),
                 (_, Ok(())) => {}
@@ -110,15 +114,20 @@ impl Profiles {
     /// Tells of steps that failed: a line and an event per profile, whatever their number.
     fn complain(&self, decided: &Decided, failures: &BTreeMap<Option<&str>, Failure<'_>>, memory: &mut Memory) {
         for (profile, failure) in failures {
-            tracing::warn!(event = "profile.steps_failed", profile, %failure);
+            let waiting = decided.waiting.get(profile.unwrap_or_default()).copied().unwrap_or_default();
+            tracing::warn!(event = "profile.steps_failed", profile, waiting, %failure);
             let Some(told) = profile.and_then(|profile| decided.profiles.get(profile)) else { continue };
-            if memory.quiet.is_over(profile.unwrap_or_default(), Instant::now()) {
+            let note = match waiting {
+                0 => failure.to_string(),
+                _ => format!("{failure}; {waiting} more wait until one is taken"),
+            };
+            if memory.quiet.is_over((profile.unwrap_or_default(), failure.code()), Instant::now()) {
                 self.events.tell(News {
-                    regarding: told.regarding.clone(),
+                    regarding: told.profile.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
                     action: "Stamp",
-                    note: failure.to_string(),
+                    note,
                 });
             }
         }
@@ -141,21 +150,4 @@ fn in_turn(steps: &[Step]) -> Vec<&Step> {
 /// What the writing of a profile's status is called among what rests.
 fn status_key(profile: &str) -> String {
     format!("{profile}/status")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::plan::Profile;
-    use super::*;
-
-    #[test]
-    fn profiles_have_their_steps_in_turn() {
-        let step = |name: &str, version: &str| {
-            let (name, version) = (name.to_owned(), Some(version.to_owned()));
-            Step::Guard(Profile { name, version, finalizers: Vec::new() })
-        };
-        let steps = [step("a", "1"), step("a", "2"), step("a", "3"), step("b", "1"), step("b", "2"), step("c", "1")];
-        let [a1, a2, a3, b1, b2, c1] = &steps;
-        assert_eq!(in_turn(&steps), [a1, b1, c1, a2, b2, a3]);
-    }
 }

@@ -1,0 +1,121 @@
+//! Profiles against an API server that refuses, by a clock that nobody waits for.
+
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use api::VnicProfile;
+use hyper::{Method, Request, Response};
+use kube::client::Body;
+use kube::core::DeserializeGuard;
+use serde_json::{Value, json};
+
+use super::super::plan::Profile;
+use super::*;
+use crate::store::NodeView;
+
+/// An API server that refuses VnicAttachments, or takes them; nobody watches it.
+#[derive(Debug, Default)]
+struct Server {
+    /// What is made of each object.
+    refuses: Option<fn(&str) -> bool>,
+    /// The names of VnicAttachments that were asked for, in turn.
+    asked: Vec<String>,
+    /// Their events: reason and note.
+    told: Vec<(String, String)>,
+}
+
+impl Server {
+    fn answer(&mut self, (method, path): (&Method, &str), body: Value) -> (u16, Value) {
+        if path.contains("/events") {
+            self.told.push((body["reason"].as_str().unwrap().to_owned(), body["note"].as_str().unwrap().to_owned()));
+            return (201, body);
+        }
+        if method != Method::POST {
+            return (200, json!({ "metadata": { "name": "pool" }, "spec": { "attachments": [] } }));
+        }
+        let name = body["metadata"]["name"].as_str().unwrap();
+        self.asked.push(name.to_owned());
+        match self.refuses.is_some_and(|refuses| refuses(name)) {
+            true => (403, json!({ "apiVersion": "v1", "kind": "Status", "message": "no VNICs today", "code": 403 })),
+            false => (201, body),
+        }
+    }
+}
+
+/// A profile for so many nodes, its store, and its server behind a client.
+fn scene(nodes: u32, refuses: fn(&str) -> bool) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
+    let server = Arc::new(Mutex::new(Server { refuses: Some(refuses), ..Server::default() }));
+    let behind = server.clone();
+    let client = tower::service_fn(move |request: Request<Body>| {
+        let server = behind.clone();
+        async move {
+            sleep(Duration::from_millis(5)).await;
+            let (parts, body) = request.into_parts();
+            let body = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
+            let (status, body) = server.lock().unwrap().answer((&parts.method, parts.uri.path()), body);
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        }
+    });
+    let store = Arc::new(Store::default());
+    for number in 0..nodes {
+        let instance = format!("ocid1.instance.oc1.iad.i{number}").parse().ok();
+        store.nodes_mut().apply(NodeView { name: format!("node-{number}"), instance, ..NodeView::default() });
+    }
+    let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [
+        { "name": "one", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
+    ] });
+    let mut profile = VnicProfile::new("pool", serde_json::from_value(spec).unwrap());
+    profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
+    profile.metadata.uid = Some("p".to_owned());
+    store.profiles_mut().apply(DeserializeGuard(Ok(profile)));
+    (server, store, Client::new(client, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_then_until_it_is_taken() {
+    let (server, store, client) = scene(1_000, |_| true);
+    let metrics = Arc::new(Metrics::default());
+    let (events, writer) = Events::new(metrics.clone());
+    let (grace, round) = (GRACE, ROUND);
+    let profiles = Profiles { client: client.clone(), store, metrics, events, grace, round, chance: || 1.0 };
+    let playing = async {
+        let began = Instant::now();
+        sleep(Duration::from_mins(1)).await;
+        let first = server.lock().unwrap().asked.len();
+        sleep(Duration::from_mins(19)).await;
+        let server_now = std::mem::take(&mut *server.lock().unwrap());
+        println!("{first} requests in the first minute, {} in twenty", server_now.asked.len());
+        assert!((1_000..1_010).contains(&first), "each once: {first}");
+        assert!(server_now.asked.len() - first <= 12, "{}", server_now.asked.len());
+        let told: Vec<&str> = server_now.told.iter().map(|(reason, _)| reason.as_str()).collect();
+        assert_eq!(told, ["StampingFailed"; 2], "once in ten minutes");
+        let last = &server_now.told[1].1;
+        assert!(
+            last.starts_with("1 of 1 steps failed") && last.ends_with("999 more wait until one is taken"),
+            "{last}"
+        );
+        // From here all is taken; nobody watches, so that each is made anew at every look.
+        let all_by = Instant::now() + Duration::from_secs(140);
+        while server.lock().unwrap().asked.len() < 1_001 {
+            assert!(Instant::now() < all_by, "{} after {:?}", server.lock().unwrap().asked.len(), began.elapsed());
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = profiles.run() => {}
+        () = writer.run(client, "c".to_owned(), || 1.0) => {}
+        () = playing => {}
+    }
+}
+
+#[test]
+fn profiles_have_their_steps_in_turn() {
+    let step = |name: &str, version: &str| {
+        let (name, version) = (name.to_owned(), Some(version.to_owned()));
+        Step::Guard(Profile { name, version, finalizers: Vec::new() })
+    };
+    let steps = [step("a", "1"), step("a", "2"), step("a", "3"), step("b", "1"), step("b", "2"), step("c", "1")];
+    let [a1, a2, a3, b1, b2, c1] = &steps;
+    assert_eq!(in_turn(&steps), [a1, b1, c1, a2, b2, a3]);
+}
