@@ -5,7 +5,7 @@
 //!   VnicProfiles ─┐            select            claims, removal, rollout
 //!   Nodes ────────┼─▶ Observed ──────▶ Selections ──────▶ Plan ─▶ apply: VnicAttachments made, changed, deleted
 //!   VnicAttachments ┘                                       ├──▶ status of each profile
-//!                                                           └──▶ events on Nodes
+//!                                                           └──▶ events on Nodes and profiles
 //! ```
 
 pub mod apply;
@@ -23,3 +23,4 @@ pub mod selection;
 pub mod stamp;
 pub mod state;
 pub mod status;
+pub mod turns;

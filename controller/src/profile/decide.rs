@@ -21,6 +21,7 @@ use super::removal::Unwanted;
 use super::rests::Rests;
 use super::selection::select;
 use super::status;
+use super::turns::Turns;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -52,6 +53,8 @@ pub(super) struct Memory {
     pub(super) rests: Rests,
     /// Profiles whose failures were told of.
     pub(super) quiet: Quiet,
+    /// What was written of profiles' conditions.
+    pub(super) turns: Turns,
 }
 
 /// What is to be done.

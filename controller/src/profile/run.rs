@@ -15,6 +15,7 @@ use super::apply::{apply, write_status};
 use super::decide::{Decided, Look, Memory};
 use super::failures::{Failure, failures};
 use super::plan::Step;
+use super::turns::Written;
 use crate::events::{Events, Level, News};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -87,6 +88,7 @@ impl Profiles {
             }
         }
         self.complain(&decided, &failures(&outcomes), &mut memory);
+        memory.turns.keep(|profile| decided.profiles.contains_key(profile));
         let end = Instant::now() + self.round;
         let mut is_whole = outcomes.len() == decided.steps.len();
         for (profile, told) in &decided.profiles {
@@ -102,8 +104,12 @@ impl Profiles {
             let written = write_status(&self.client, profile, status).await;
             self.metrics.wrote("profile_status", written.is_ok());
             memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
-            if let Err(error) = written {
-                tracing::warn!(event = "profile.status", profile, error = chain(&error));
+            match written {
+                Ok(()) => {
+                    let news = memory.turns.note(Written { profile: &told.profile, status });
+                    news.map(|news| self.events.tell(news));
+                }
+                Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),
             }
         }
         let rest = (!is_whole).then_some(now);

@@ -256,6 +256,26 @@ async fn what_the_api_server_refuses_of_one_profile_is_told_and_keeps_no_other_w
 }
 
 #[tokio::test]
+async fn what_becomes_of_a_profile_is_told_when_its_reason_changes_and_not_again() {
+    let scene = Scene::new("turns");
+    scene.node("turns-1", json!({})).await;
+    scene.profile("turns-first", json!({})).await;
+    scene.objects("turns-first", 1).await;
+    scene.profile("turns-second", json!({})).await;
+    let event = scene.event("turns-second", "Conflict").await;
+    let profile: VnicProfile = scene.api().get("turns-second").await.unwrap();
+    assert_eq!((event.type_.as_deref(), event.regarding.unwrap().uid), (Some("Warning"), profile.metadata.uid));
+    scene.profile("turns-second", json!({ "name": "net2" })).await;
+    let object = scene.objects("turns-second", 1).await.remove(0);
+    scene.make(&object, "Ready").await;
+    assert_eq!(scene.event("turns-second", "Ready").await.type_.as_deref(), Some("Normal"));
+    let looks = scene.looks();
+    scene.wait_for("two looks", async || (scene.looks() > looks + 2).then_some(()).or_else(|| scene.nudge())).await;
+    assert_eq!(scene.told("turns-second").await, ["Conflict", "Ready"]);
+    assert_eq!(scene.told("turns-first").await, [""; 0], "it is as far as it was");
+}
+
+#[tokio::test]
 async fn a_profile_that_is_paused_while_its_objects_are_made_makes_no_more() {
     let scene = Scene::new("mistake");
     for number in 0..200 {

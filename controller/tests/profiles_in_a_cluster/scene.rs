@@ -265,6 +265,15 @@ impl Scene {
         (stands, go_on)
     }
 
+    /// The reasons of all events about an object, in the order of their times.
+    pub(crate) async fn told(&self, name: &str) -> Vec<String> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|event| event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name));
+        all.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        all.into_iter().filter_map(|event| event.reason).collect()
+    }
+
     /// How often the controller has looked.
     pub(crate) fn looks(&self) -> u64 {
         running().metrics.looks()
