@@ -1,13 +1,19 @@
 //! The API server restarts, forgets, and has no time.
 
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
+use crate::process::Controller;
 use crate::scene::{Scene, manifest, wait_for};
 
-/// So that the weather does not cost the lease.
+/// Who the controllers are, where the administrator would not do.
+const USER: &str = "controller";
+
+/// So that the weather does not cost the lease, however long a busy machine takes to make it.
 fn patient(scene: &mut Scene) {
     scene.environment.insert("LEASE_SECONDS".to_owned(), "300".to_owned());
 }
@@ -45,31 +51,96 @@ async fn a_watch_that_expired_is_begun_anew_and_nothing_is_missed() {
     scene.assert_exact().await;
 }
 
+/// From here on the controllers are a user of their own: the administrator is exempt from priority and fairness. His leases are
+/// exempt, too, if so asked.
+async fn nobody_in_particular(scene: &mut Scene, leases_are_exempt: bool) {
+    patient(scene);
+    let user = scene.kubernetes.user(USER, None).unwrap();
+    let subject = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER });
+    let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": USER },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [subject] });
+    scene.kubernetes.apply_object(binding).await.unwrap();
+    if leases_are_exempt {
+        // Of two that are as urgent, the first by name counts: before the harness's own.
+        let flow = json!({ "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
+            "metadata": { "name": "exempt-leases" },
+            "spec": { "priorityLevelConfiguration": { "name": "exempt" }, "matchingPrecedence": 2, "rules": [{
+                "subjects": [{ "kind": "User", "user": { "name": USER } }],
+                "resourceRules": [{ "verbs": ["*"], "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                    "clusterScope": true, "namespaces": ["*"] }] }] } });
+        scene.kubernetes.apply_object(flow).await.unwrap();
+    }
+    scene.kubernetes.write_kubeconfig(&user, &scene.folder.path().join("kubeconfig")).unwrap();
+}
+
+fn refusals(controller: &Controller) -> f64 {
+    controller.metric("oke_node_controller_kubernetes_refusals_total ").unwrap_or_default()
+}
+
 #[tokio::test]
 async fn requests_that_priority_and_fairness_refuses_are_made_again() {
     let mut scene = Scene::new().await;
-    patient(&mut scene);
-    // The administrator is exempt from priority and fairness: the controller is somebody else.
-    let user = scene.kubernetes.user("controller", None).unwrap();
-    let binding = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": "controller" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "controller" }] });
-    scene.kubernetes.apply_object(binding).await.unwrap();
-    scene.kubernetes.write_kubeconfig(&user, &scene.folder.path().join("kubeconfig")).unwrap();
+    nobody_in_particular(&mut scene, false).await;
     let mut one = scene.controller("one");
     wait_for("it leads", async || one.leads()).await;
-    scene.kubernetes.throttle("controller").await.unwrap();
+    scene.kubernetes.throttle(USER).await.unwrap();
     scene.want("storage", 0, json!({})).await;
     wait_for("a write was refused", async || {
         one.metric(r#"oke_node_controller_kubernetes_writes_total{kind="finalizer",result="error"}"#).is_some()
     })
     .await;
+    assert!(refusals(&one) > 1.0, "it was tried again before it was given up");
     assert_eq!(scene.vnics(), Vec::<String>::new(), "no VNIC without a finalizer");
     scene.kubernetes.unthrottle().await.unwrap();
     scene.wait_for_reason("storage", "Ready").await;
     assert_eq!(one.ended(), None);
     scene.assert_exact().await;
+}
+
+#[tokio::test]
+async fn lists_that_are_refused_when_a_leader_begins_go_on_where_they_were() {
+    let mut scene = Scene::new().await;
+    nobody_in_particular(&mut scene, true).await;
+    // Who need not ask for it begins with the lists.
+    scene.environment.insert("CLUSTER_ID".to_owned(), "a-cluster".to_owned());
+    scene.want("storage", 0, json!({})).await;
+    scene.kubernetes.throttle(USER).await.unwrap();
+    let mut one = scene.controller("one");
+    wait_for("each of three lists was refused, more than once", async || refusals(&one) >= 9.0).await;
+    assert_eq!(one.metric("oke_node_controller_leads "), Some(1.0), "its lease is served");
+    assert!(!one.leads(), "it does not know what to do");
+    scene.kubernetes.unthrottle().await.unwrap();
+    scene.wait_for_reason("storage", "Ready").await;
+    assert!(!one.log().contains("watch.failed"), "no list was given up: {}", one.log());
+    assert_eq!(one.ended(), None);
+    scene.assert_exact().await;
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_is_written_later() {
+    let mut scene = Scene::new().await;
+    nobody_in_particular(&mut scene, false).await;
+    let one = scene.controller("one");
+    wait_for("it leads", async || one.leads()).await;
+    scene.kubernetes.throttle(USER).await.unwrap();
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    let patch = Patch::Merge(json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": "Storage!" } } }));
+    nodes.patch("node-0", &PatchParams::default(), &patch).await.unwrap();
+    let written = |result: &str| {
+        one.metric(&format!(r#"oke_node_controller_kubernetes_writes_total{{kind="event",result="{result}"}}"#))
+    };
+    wait_for("its event was refused", async || written("error").is_some()).await;
+    scene.kubernetes.unthrottle().await.unwrap();
+    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
+    let told = async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        all.iter().filter(|event| event.reason.as_deref() == Some("InvalidVnicsAnnotation")).count()
+    };
+    wait_for("it is told all the same", async || told().await > 0).await;
+    wait_for("its writing is counted", async || written("ok") == Some(1.0)).await;
+    assert_eq!((told().await, one.metric("oke_node_controller_events_lost_total ")), (1, Some(0.0)));
 }
 
 #[tokio::test]
