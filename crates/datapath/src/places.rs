@@ -68,6 +68,11 @@ impl Places {
         !self.host.index_of(name).is_err_and(|error| error.is_not_found())
     }
 
+    /// Whether the host has a link of this name that is down: it is up unless the kernel says no.
+    pub fn is_down(&mut self, name: &IfName) -> bool {
+        self.host.is_up(name).is_ok_and(|up| !up)
+    }
+
     /// The socket of a place; `None` for the pod when there is none (any more).
     pub(crate) fn socket(&mut self, place: Place) -> Option<&mut Socket> {
         match place {

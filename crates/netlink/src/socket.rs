@@ -76,11 +76,31 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when there is no such link.
     pub fn index_of(&mut self, name: &IfName) -> Result<u32> {
-        self.index_cause(name).map_err(|errno| Cause::from(errno).during("find link", name))
+        let index = || -> Result<u32, Errno> {
+            let answer = self.link_ioctl(name, libc::SIOCGIFINDEX)?;
+            // SAFETY: what SIOCGIFINDEX writes, and any bytes are a number.
+            #[expect(unsafe_code, reason = "a field of a C union")]
+            let index = unsafe { answer.ifr_ifru.ifru_ifindex };
+            u32::try_from(index).map_err(|_| Errno::ENODEV)
+        };
+        index().map_err(|errno| Cause::from(errno).during("find link", name))
     }
 
-    #[expect(unsafe_code, reason = "no crate wraps SIOCGIFINDEX on a given socket")]
-    fn index_cause(&self, name: &IfName) -> Result<u32, Errno> {
+    /// Whether a link was raised by the administrator: an ioctl that takes no lock.
+    ///
+    /// # Errors
+    /// `is_not_found()` when there is no such link.
+    pub fn is_up(&mut self, name: &IfName) -> Result<bool> {
+        let answer = self.link_ioctl(name, libc::SIOCGIFFLAGS);
+        let answer = answer.map_err(|errno| Cause::from(errno).during("find link", name))?;
+        // SAFETY: what SIOCGIFFLAGS writes, and any bytes are a number.
+        #[expect(unsafe_code, reason = "a field of a C union")]
+        let flags = unsafe { answer.ifr_ifru.ifru_flags };
+        Ok(i32::from(flags) & libc::IFF_UP != 0)
+    }
+
+    #[expect(unsafe_code, reason = "no crate wraps these on a given socket")]
+    fn link_ioctl(&self, name: &IfName, which: libc::c_ulong) -> Result<libc::ifreq, Errno> {
         // SAFETY: an all-zero ifreq is valid: it is plain numbers.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         // An IfName is shorter than the field, so the closing NUL stays.
@@ -89,12 +109,9 @@ impl Socket {
         }
         // Any socket will do, and this one is in the right namespace.
         let descriptor = self.transport.socket().as_raw_fd();
-        // SAFETY: the kernel reads the name and writes the index, both within `request`.
-        let index = unsafe {
-            Errno::result(libc::ioctl(descriptor, libc::SIOCGIFINDEX as _, &raw mut request))?;
-            request.ifr_ifru.ifru_ifindex
-        };
-        u32::try_from(index).map_err(|_| Errno::ENODEV)
+        // SAFETY: the kernel reads the name and writes what was asked for, both within `request`.
+        unsafe { Errno::result(libc::ioctl(descriptor, which as _, &raw mut request))? };
+        Ok(request)
     }
 
     /// Sends a request that changes something, and waits until it is done.

@@ -11,12 +11,12 @@ use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
 use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
 use ipnetwork::IpNetwork;
 use netlink::Netns;
-use vcn::Family;
+use vcn::{Family, IfName};
 
 use crate::aftercare::{self, Forgotten};
 use crate::conf::Conf;
 use crate::del;
-use crate::failure;
+use crate::failure::{self, code};
 use crate::node::{self, Node, SYSCTL_ROOT};
 use crate::report::Report;
 use offer::{Offer, Why};
@@ -47,6 +47,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
         match why {
             Why::Taken => node.rebuild_record(Some(&pools), Some(&request.key), report)?,
             Why::Absent(link) => report.note(format!("the host has no link {link}: its VNIC is passed over")),
+            Why::Down(link) => report.note(format!("link {link} is down: its VNIC is passed over")),
             Why::Remembered => {}
         }
         report.no_addresses();
@@ -153,6 +154,15 @@ fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut R
         .with_pod(netns)
         .map_err(|error| failure::of_host(&error))?;
     report.mark("netns");
+    // The kernel would take all of it, and forward nothing.
+    if !left.settled
+        && let Some(link) = lowered(network, &mut places)
+    {
+        let msg = format!(
+            "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
+        );
+        return Err(Trouble::Void(Error::new(code::STEP_FAILED, msg), Why::Down(link)));
+    }
     let desired = pod::desired(network);
     let observed = if left.existing { left.observe(&mut places)? } else { Vec::new() };
     // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
@@ -181,6 +191,13 @@ fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut R
         Ok(()) => Ok(()),
         Err(error) => Err(trouble(network, &error, &mut places)?),
     }
+}
+
+/// A link of the addresses' VNICs that is there and down. One question for each, and as a rule both families have one VNIC.
+fn lowered(network: &PodNetwork, places: &mut Places) -> Option<IfName> {
+    let mut links: Vec<&IfName> = network.addresses.iter().map(|pod| &pod.vnic_link).collect();
+    links.dedup();
+    links.into_iter().find(|link| places.is_down(link)).cloned()
 }
 
 /// What it means for the pod's addresses that its network could not be made.

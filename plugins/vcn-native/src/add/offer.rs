@@ -16,6 +16,8 @@ pub(super) enum Why {
     Taken,
     /// The host has no such link, and it is their VNIC's. Where an agent runs, the pools soon say so, too.
     Absent(IfName),
+    /// Their VNIC's link is down, so a pod would have no network. An agent raises it within a second.
+    Down(IfName),
     /// The kernel knows so many connections of their last owner that there was no time to forget them all.
     Remembered,
 }
@@ -23,7 +25,7 @@ pub(super) enum Why {
 /// The pools, less what turned out not to be there.
 pub(super) struct Offer<'a> {
     pub(super) pools: &'a Pools,
-    /// Links of VNICs that the host does not have.
+    /// Links of VNICs that the host does not have, or that are down.
     pub(super) absent: Vec<IfName>,
     /// What the first of them was found by.
     missed: Option<Error>,
@@ -48,11 +50,11 @@ impl<'a> Offer<'a> {
     pub(super) fn learn(&mut self, why: &Why, error: Error) -> Result<(), Error> {
         match why {
             Why::Taken | Why::Remembered if self.has_patience() => self.moves += 1,
-            Why::Absent(link) if !self.absent.contains(link) => {
+            Why::Absent(link) | Why::Down(link) if !self.absent.contains(link) => {
                 self.absent.push(link.clone());
                 self.missed.get_or_insert(error);
             }
-            Why::Taken | Why::Remembered | Why::Absent(_) => return Err(self.explain(error)),
+            Why::Taken | Why::Remembered | Why::Absent(_) | Why::Down(_) => return Err(self.explain(error)),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use netlink::LinkChange;
 use serde_json::Value;
 use vcn::Family;
 
@@ -52,6 +53,30 @@ fn without_any_other_address_the_answer_is_the_link_that_is_not_there() {
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.0.0")));
     assert!(code == 104 && text.contains("dev ens6"), "{text}");
     assert_eq!(node.allocations().allocations.len(), 8, "no try holds anything");
+}
+
+/// Nothing is refused there: the kernel takes routes and proxies of a link that is down, and forwards nothing.
+#[test]
+fn a_vnic_whose_link_is_down_is_passed_over_until_it_is_up_again() {
+    let node = Node::new(Families::Dual);
+    let lower = |link| node.in_host(|socket| socket.change_link_named(&name(link), &[LinkChange::Down]).unwrap());
+    node.add(&Pod::new("first"));
+    lower("ens6");
+    for number in 0..3 {
+        let pod = Pod::new(&format!("p{number}"));
+        node.add(&pod);
+        let line = last_line(&node);
+        assert!(line["message"].as_str().unwrap().contains("link ens6 is down: its VNIC is passed over"), "{line}");
+        assert!(pod.reaches("10.0.0.1"));
+    }
+    lower("ens5");
+    let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.0.0")));
+    assert!(code == 104 && text.contains("is down; `ip link set ens"), "{text}");
+    assert_eq!(node.allocations().allocations.len(), 4, "no try holds anything");
+    node.in_host(|socket| socket.change_link_named(&name("ens6"), &[LinkChange::Up]).unwrap());
+    let pod = Pod::new("more");
+    node.add(&pod);
+    assert_eq!(node.allocations().allocations.iter().filter(|it| it.addresses[0].vnic_link == name("ens6")).count(), 1);
 }
 
 #[test]
