@@ -58,6 +58,7 @@ pub(crate) fn link(name: &str, last: u8) -> Link {
         peer_netns_id: None,
         master: None,
         vlan: None,
+        arp: true,
         loopback: false,
         accept_ra: None,
     }

@@ -117,7 +117,7 @@ fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
         .map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table }))
 }
 
-fn to_metadata(family: Family) -> Object {
+pub(crate) fn to_metadata(family: Family) -> Object {
     let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
     Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN })
 }
@@ -141,7 +141,7 @@ fn way_back(vnic: &HostVnic) -> impl Iterator<Item = Object> {
     vnic_mark(vnic.table).map(rule).into_iter().flatten()
 }
 
-fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
+pub(crate) fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
     let (priority, fwmark) = (RulePriorities::MARK, Some(mark));
     Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table })
 }

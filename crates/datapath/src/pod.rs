@@ -21,12 +21,14 @@ use crate::{AddressSpec, LinkKind, LinkSpec, NeighbourSpec, Object, Place, Route
 
 mod carrier;
 mod observed;
+mod obstacles;
 mod owners;
 mod strays;
 
 pub use carrier::{Carrier, needed, observe_needed};
 pub(crate) use observed::heeds_routers;
 pub use observed::{misleading, observe, recorded};
+pub use obstacles::{Obstacle, obstacles};
 pub use owners::{Owner, owners};
 pub use strays::strays;
 

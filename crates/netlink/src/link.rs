@@ -40,6 +40,8 @@ pub struct Link {
     pub up: bool,
     /// Whether it has a carrier (the kernel's LOWER_UP).
     pub running: bool,
+    /// Whether it asks for its neighbours' Ethernet addresses, and tells its own: of both families, not IPv4's ARP alone.
+    pub arp: bool,
     /// The free text that marks whose it is.
     pub alias: Option<String>,
     /// Its group, 0 by default.
@@ -77,6 +79,7 @@ impl Link {
             mtu: Mtu(0),
             up: header.flags.contains(LinkFlags::Up),
             running: header.flags.contains(LinkFlags::LowerUp),
+            arp: !header.flags.contains(LinkFlags::Noarp),
             alias: None,
             group: 0,
             kind: None,

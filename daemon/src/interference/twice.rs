@@ -1,25 +1,60 @@
-//! VNICs that somebody else configures, too, told by what is in the kernel: whoever it is, it looks like this.
+//! VNICs that somebody else configures, too, and hosts that were given an address of a pod's, told by what is in the kernel:
+//! whoever it is, it looks like this.
 
-use netlink::{Address, Rule, Socket};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use netlink::{Address, RouteFilter, Rule, Socket};
 use resident::logging::chain;
-use vcn::{Family, PROTOCOL};
+use vcn::{Family, PODS_TABLE, PROTOCOL};
 
 use super::{Subject, index_of};
 use crate::condition::{Condition, Reason};
 
+/// What is in the kernel.
+struct Seen {
+    addresses: Vec<Address>,
+    rules: Vec<Rule>,
+    /// Where routes to pods lead to.
+    pods: HashSet<IpAddr>,
+}
+
 pub(super) fn look(subject: Subject<'_>) -> Vec<Condition> {
-    let read = || -> Result<(Vec<Address>, Vec<Rule>), netlink::Error> {
-        let mut socket = Socket::open()?;
-        let mut rules = socket.rules(Family::Ipv4)?;
-        rules.extend(socket.rules(Family::Ipv6)?);
-        Ok((socket.addresses(None)?, rules))
-    };
-    match read() {
-        Ok((addresses, rules)) => told(subject, &addresses, &rules),
+    match Seen::now() {
+        Ok(Seen { addresses, rules, pods }) => {
+            let mut found = told(subject, &addresses, &rules);
+            found.extend(addresses.iter().filter(|it| pods.contains(&it.address.ip())).map(|it| taken(subject, it)));
+            found
+        }
         Err(error) => {
             vec![Condition::degraded(Reason::HostNetworkFailed, chain(&error)).about("who else configures VNICs")]
         }
     }
+}
+
+impl Seen {
+    fn now() -> Result<Self, netlink::Error> {
+        let mut socket = Socket::open()?;
+        let (mut rules, mut pods) = (Vec::new(), HashSet::new());
+        for family in Family::ALL {
+            rules.extend(socket.rules(family)?);
+            let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
+            pods.extend(socket.routes(&to_pods)?.into_iter().map(|route| route.destination.ip()));
+        }
+        Ok(Self { addresses: socket.addresses(None)?, rules, pods })
+    }
+}
+
+/// The kernel keeps what is for an address of its own, whatever routes there are.
+fn taken(subject: Subject<'_>, held: &Address) -> Condition {
+    let link = subject.links.iter().find(|link| link.index == held.index);
+    let link = link.map_or_else(|| format!("link {}", held.index), |link| link.name.to_string());
+    let address = held.address;
+    let message = format!(
+        "the host has {address} on {link}, and it is a pod's: what is for the pod stays with the host. Remove it \
+         (ip addr del {address} dev {link}), and see who gives it"
+    );
+    Condition::degraded(Reason::VnicConfiguredTwice, message).about(address.ip())
 }
 
 fn told(subject: Subject<'_>, addresses: &[Address], rules: &[Rule]) -> Vec<Condition> {

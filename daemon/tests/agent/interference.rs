@@ -261,3 +261,19 @@ fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
     sh(&node, "ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
     wait_told(&node, &agent, "VnicConfiguredTwice", 0);
 }
+
+#[test]
+fn a_host_that_was_given_an_address_of_a_pods_is_told_which_and_where() {
+    let node = dual_stack_node();
+    let agent = running(&node);
+    let pod = Pod::add(&node, "a");
+    for (family, prefix) in [("-4", 24), ("-6", 128)] {
+        let address = format!("$(ip {family} route show table 999 | cut -d ' ' -f 1)/{prefix}");
+        sh(&node, &format!("ip addr add {address} dev ens3 noprefixroute"));
+        let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
+        assert!(said[0].contains(&format!("/{prefix} on ens3, and it is a pod's")), "{said:?}");
+        sh(&node, &format!("ip addr del {address} dev ens3"));
+        wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+    }
+    pod.wait_connected();
+}

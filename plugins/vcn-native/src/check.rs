@@ -47,6 +47,8 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname);
     desired.extend(pod::needed(&carriers, &network.ends.host));
     differences.extend(misleading(&network, &desired, &mut places)?);
+    let obstacles = pod::obstacles(&network, &mut places).map_err(|error| failure::of_datapath(&error))?;
+    differences.extend(obstacles.iter().map(ToString::to_string));
     report.mark("observe");
     // What later plugins added in the pod is their business.
     let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));

@@ -167,6 +167,7 @@ mod tests {
             peer_netns_id: None,
             master: None,
             vlan: vlan.map(|tag| VlanTag::new(tag).unwrap()),
+            arp: true,
             loopback: false,
             accept_ra: None,
         }

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::RouteFilter;
-use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, Mark, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
 
 use super::everything;
+use crate::host::{by_mark, to_metadata};
 use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
 /// The VNIC that carries one of a pod's addresses.
@@ -68,6 +69,7 @@ pub fn needed(carriers: &[Carrier], pod_link: &IfName) -> Vec<(Place, Object)> {
             carrier.route(everything(family), Some(*router)),
             to_pods(family),
         ]);
+        objects.extend(of_the_agent(family));
         objects.extend(carrier.settings(pod_link).into_iter().map(Object::Sysctl));
     }
     objects.into_iter().map(|object| (Place::Host, object)).collect()
@@ -115,6 +117,7 @@ pub fn observe_needed(
                 && rule.protocol == PROTOCOL
         };
         found.extend(rules.iter().any(leads_to_pods).then(|| to_pods(family)));
+        found.extend(of_the_agent_there(family, &rules));
         found.extend(carrier.settings(pod_link).into_iter().filter_map(|wanted| setting(wanted, places)));
     }
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
@@ -123,6 +126,26 @@ pub fn observe_needed(
 fn to_pods(family: Family) -> Object {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
     Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table })
+}
+
+/// Where an agent is at work: the way to the resolver, and that of answers to what came in by the primary VNIC.
+fn of_the_agent(family: Family) -> [Object; 2] {
+    [to_metadata(family), by_mark(family, PRIMARY_MARK, TableId::MAIN)]
+}
+
+/// Which of these there are. Only the agent makes them, and always both: on a host that has none of them there is no agent, and
+/// they count as there, for an ADD does without them.
+fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
+    let there_is = |wanted: &Object| {
+        rules.iter().any(|rule| {
+            let netlink::Rule { priority, from, to, fwmark, table, .. } = rule.clone();
+            let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
+            rule.protocol == PROTOCOL && *wanted == Object::Rule(RuleSpec { priority, family, from, to, fwmark, table })
+        })
+    };
+    let wanted = of_the_agent(family);
+    let none = !wanted.iter().any(there_is);
+    wanted.into_iter().filter(|object| none || there_is(object)).collect()
 }
 
 fn setting(wanted: SysctlSpec, places: &Places) -> Option<Object> {

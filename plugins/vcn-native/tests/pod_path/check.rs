@@ -123,6 +123,16 @@ fn everything_on_the_host_that_can_break_is_named() {
             "echo 0 >/proc/sys/net/ipv4/conf/ens5/rp_filter; echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter",
             "sysctl net/ipv4/conf/ens5/rp_filter=2",
         ),
+        (
+            "ip addr add 10.0.0.8/24 dev ens6 noprefixroute",
+            "the host has the pod's address itself, on ens6: addr del 10.0.0.8/24 dev ens6",
+        ),
+        (
+            "ip addr add 2001:db8::8/128 dev lo",
+            "the host has the pod's address itself, on lo: addr del 2001:db8::8/128 dev lo",
+        ),
+        ("ip link set VETH arp off", "VETH has ARP switched off: link set VETH arp on"),
+        ("ip link set ens5 arp off", "ens5 has ARP switched off: link set ens5 arp on"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/forwarding", "sysctl net/ipv6/conf/ens5/forwarding=1"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
     ] {
@@ -172,9 +182,49 @@ fn an_address_of_the_pod_that_is_tentative_is_named() {
 }
 
 #[test]
-fn links_that_are_down_are_named() {
+fn a_vnic_into_which_nothing_is_plugged_is_named() {
+    let checked = Checked::new();
+    run(&checked.node.routers[0], "ip link set port down");
+    let text = checked.refusal();
+    assert!(text.contains("ens5, the link of the pod's VNIC, has no carrier"), "{text}");
+    run(&checked.node.routers[0], "ip link set port up");
+    run(&checked.node.host, "ip -6 route replace 2001:db8::1 dev ens5 table 1001 proto static");
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+}
+
+/// The plugin's part of a node is whole without an agent, so these are missed only where one has been.
+#[test]
+fn a_rule_that_only_an_agent_makes_is_named_where_its_fellow_stands() {
+    for family in ["-4", "-6"] {
+        let metadata = if family == "-4" { "169.254.169.254" } else { "fd00:c1::a9fe:a9fe" };
+        let rules = [
+            format!("pref 1000 to {metadata} lookup main proto 157"),
+            "pref 1024 fwmark 0x1000/0x1046 lookup main proto 157".into(),
+        ];
+        let named = [
+            format!("rule add pref 1000 from all to {metadata} lookup main"),
+            "fwmark 0x1000/0x1046 lookup main".into(),
+        ];
+        let checked = Checked::new();
+        for rule in &rules {
+            run(&checked.node.host, &format!("ip {family} rule add {rule}"));
+        }
+        assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+        for (rule, named) in rules.iter().zip(named) {
+            run(&checked.node.host, &format!("ip {family} rule del {rule}"));
+            let text = checked.refusal();
+            assert!(text.contains(&named) && text.contains("in 1 respect(s)"), "{text}");
+            run(&checked.node.host, &format!("ip {family} rule add {rule}"));
+        }
+    }
+}
+
+#[test]
+fn links_that_are_down_or_mute_are_named() {
     for (inside, command, named) in [
         (true, "ip link set eth0 down", "pod: link set eth0"),
+        // Its neighbours go with it.
+        (true, "ip link set eth0 arp off", "pod: eth0 has ARP switched off: link set eth0 arp on"),
         (false, "ip link set VETH down", "link set VETH"),
         (false, "ip link set ens5 down", "link set ens5"),
     ] {
