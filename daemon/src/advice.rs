@@ -42,7 +42,7 @@ advice! {
         "On the node: `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`. If that fails, look at the route to 169.254.169.254 (`ip route get`), at firewall rules on the host, and at whether the instance allows metadata version 2.";
     NativePodNetworkUnreadable: "The NativePodNetwork of this node is there and cannot be read, or the API server has not answered for five minutes. Until it can be read, what was known before is used.",
         "The message has the API server's words or the field: compare it with `kubectl get nativepodnetwork -o yaml` or, where NPN_FILE is set, with that file. Forbidden: apply the ClusterRole of manifests/daemonset.yaml. No answer: from the node, `curl -k https://$KUBERNETES_SERVICE_HOST/livez`.";
-    NativePodNetworkPending: "There is no NativePodNetwork for this instance yet, or OKE has not finished it: nobody has given this node pod addresses.",
+    NativePodNetworkPending: "There is no NativePodNetwork for this instance yet, or OKE has not finished it: nobody has given this node pod addresses. About a VNIC, on a node that is not ours: it may be for pods of OKE's own CNI, which names those only when it has finished, and is left as it is found.",
         "`kubectl get nativepodnetwork -o yaml`: status.reason says what OKE waits for, most often free addresses in the pod subnet, a limit of VNICs per instance, or a missing policy. A new node takes a minute or two.";
     PrimaryLinkMissing: "The primary VNIC has no link on this host, so nothing that goes by it can be set up.",
         "Compare the MACs of `oke-node-agent status` with `ip link`. On bare metal set BM_PORT_0 to the physical port.";

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
@@ -11,6 +13,7 @@ use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place}
 use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
 
 use crate::condition::{Condition, Reason};
+use crate::pass::LeftAlone;
 use crate::settings::Ports;
 use crate::slots::Slots;
 
@@ -39,6 +42,11 @@ pub struct Choices<'a> {
     /// Whether the pod network of this node is ours. Where it is not, the host does nothing for pods, and the VNICs of
     /// the NativePodNetwork are whoever's it is.
     pub ours: bool,
+    /// Where it is not: whether it may be OKE's own CNI's, which attaches VNICs first and names them in the
+    /// NativePodNetwork last, when it has finished. Until then one that is not named may be one of them.
+    pub oke: bool,
+    /// Where it is not: whether pods may live by what we made for them.
+    pub lived: bool,
 }
 
 /// What must be, and what cannot be.
@@ -49,6 +57,10 @@ pub struct Wanted {
     /// What is left as it is found: pods may still live by it where we decided otherwise before (a reason to hand the pod
     /// network over may come, and go, while they run).
     pub spared: Vec<Object>,
+    /// VNICs that are another pod network's, or may be.
+    pub left_alone: BTreeMap<Ocid, LeftAlone>,
+    /// Those that may be, with a link.
+    pub undecided: Vec<HostVnic>,
     /// Why something is missing in it.
     pub conditions: Vec<Condition>,
 }
@@ -73,9 +85,14 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     };
     let mut vnics: Vec<HostVnic> = Vec::new();
     let mut foreign: Vec<HostVnic> = Vec::new();
+    let (mut left_alone, mut undecided) = (BTreeMap::new(), Vec::new());
+    let finished = facts.npn.is_some_and(NativePodNetwork::usable);
     for vnic in facts.vnics.iter().skip(1) {
         let entry = npn_vnic(facts.npn, &vnic.id);
-        let left_alone = !choices.ours && entry.is_some();
+        let unnamed = !choices.ours && entry.is_none() && choices.oke && !finished;
+        let theirs = !choices.ours && entry.is_some() || unnamed;
+        let why = if unnamed { LeftAlone::Undecided } else { LeftAlone::AnotherNetwork };
+        left_alone.extend(theirs.then(|| (vnic.id.clone(), why)));
         let placement = match placed(vnic) {
             Ok(placement) if *placement.link() == primary => {
                 let message = format!("it is on the primary VNIC's link {primary}, which is never changed");
@@ -83,7 +100,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
                 continue;
             }
             Ok(placement) => placement,
-            Err(_) if left_alone => continue,
+            Err(_) if theirs => continue,
             Err(error) => {
                 conditions.push(Condition::degraded(Reason::LinkMissing, error.to_string()).about(&vnic.id));
                 continue;
@@ -95,8 +112,10 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         if !facts.ipv6 {
             vnic.addressing.ipv6 = None;
         }
-        let list = if left_alone { &mut foreign } else { &mut vnics };
-        list.push(HostVnic { vnic, placement, table, mtu: Mtu::VCN });
+        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN };
+        undecided.extend(unnamed.then(|| vnic.clone()));
+        let list = if theirs { &mut foreign } else { &mut vnics };
+        list.push(vnic);
     }
     // A VLAN's port may be a VNIC of its own; it has to be there first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
@@ -116,7 +135,8 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         may_spoof: choices.pods_may_spoof,
         ipv6: speaks_ipv6(facts),
     };
-    let spared = match choices.ours {
+    // What was made for pods that never came, on VNICs that are another network's now, goes.
+    let spared = match choices.ours || finished && !choices.lived {
         true => Vec::new(),
         false => {
             foreign.extend(vnics.iter().cloned());
@@ -124,7 +144,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         }
     };
     let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
-    Wanted { network: Some(network), spared, conditions }
+    Wanted { network: Some(network), spared, left_alone, undecided, conditions }
 }
 
 /// Whether the list of VNICs seems to be short: it lacks one that the NativePodNetwork names, and whose device is here, as far

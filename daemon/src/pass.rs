@@ -98,9 +98,22 @@ pub struct VnicState {
     pub table: Option<TableId>,
     /// The host's addresses on it.
     pub addresses: Vec<IpAddr>,
+    /// Why nothing is done to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_alone: Option<LeftAlone>,
     /// Why it is not in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Reason>,
+}
+
+/// Why a VNIC is left as it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftAlone {
+    /// It is another pod network's.
+    AnotherNetwork,
+    /// It may be: nobody has said yet.
+    Undecided,
 }
 
 /// Whose pod network this is and what the installer did about it.

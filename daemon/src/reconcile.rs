@@ -46,7 +46,7 @@ use crate::suspects::Suspects;
 use crate::usage::Usage;
 use crate::world::World;
 
-use installation::Whose;
+use installation::{Verdict, Whose};
 pub use pods::Attention;
 
 /// Whoever makes the node as it should be. There is one per node.
@@ -171,20 +171,25 @@ impl Reconciler {
             }
         };
         let slots = self.assign_slots(world, preview, &mut findings);
-        let whose = self.installation.whose(&self.settings, world, cause);
+        let Verdict { whose, oke } = self.installation.verdict(&self.settings, world, cause);
         let ours = whose == Whose::Ours;
+        // In doubt nothing is taken away.
+        let lived = whose != Whose::Others || stages::lived(&self.settings, &self.boot);
         let Settings { ports, pods_may_use_metadata, pods_may_spoof, .. } = &*self.settings;
         let (pods_may_use_metadata, pods_may_spoof) = (*pods_may_use_metadata, *pods_may_spoof);
-        let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours };
+        let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours, oke, lived };
         let ipv6 = self.host.speaks_ipv6();
         let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6 };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
-        let Wanted { network, spared, conditions } = wanted.unwrap_or_default();
+        let Wanted { network, spared, left_alone, undecided, conditions } = wanted.unwrap_or_default();
         if let Some(network) = &network {
             let secondary = network.vnics.iter().map(|host| (&host.vnic.id, host.placement.link()));
             let primary = world.vnics().first().map(|vnic| (&vnic.id, &network.primary));
             self.devices.note(secondary.chain(primary), &links);
         }
+        // Where nobody was asked yet, it is told what keeps that.
+        let undecided = if world.npn.is_unasked() { Vec::new() } else { undecided };
+        stages::undecided(world, &undecided, &mut findings);
         // One whose entry cannot be used is listed.
         let unlisted = |it: &Condition| it.reason == Reason::VnicNotListed;
         let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| world.is_unusable(subject));
@@ -192,7 +197,7 @@ impl Reconciler {
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace && !desired::is_short(facts);
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
-        let attempt = stages::Attempt { cause, whose, clean, spared, note: &note, failed: &mut self.failed };
+        let attempt = stages::Attempt { cause, whose, clean, spared, undecided, note: &note, failed: &mut self.failed };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
         let doubtful = |vnic: &&HostVnic| world.held().any(|held| *held == vnic.vnic.id);
         let doubtful: Vec<&HostVnic> = network.iter().flat_map(|it| &it.vnics).filter(doubtful).collect();
@@ -221,7 +226,8 @@ impl Reconciler {
             findings.conditions.extend(conditions);
             findings.changes.extend(changes);
         }
-        let vnics = stages::states(world, wanted, network.as_ref().map(|it| &it.primary), &findings.conditions);
+        let primary = network.as_ref().map(|it| &it.primary);
+        let vnics = stages::states(world, (wanted, &left_alone), primary, &findings.conditions);
         let pod_network = self.installation.stage(&self.settings, world, (ours, usable, cause), &mut findings);
         if pod_network.install {
             stages::pods(world, offers, usable, &mut findings.conditions);

@@ -69,6 +69,12 @@ impl<T> Known<T> {
         *self = Self { value: Some(value), answered: now.checked_sub(age), error: trouble };
     }
 
+    /// Whether no question has ended yet.
+    #[must_use]
+    pub const fn is_unasked(&self) -> bool {
+        self.value.is_none() && self.error.is_none()
+    }
+
     /// How old the last good answer is.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {

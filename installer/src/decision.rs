@@ -18,6 +18,9 @@ pub struct Decision {
     pub install: bool,
     /// Whether something says that another pod network is meant here: not for silence, not in doubt.
     pub another: bool,
+    /// Whether anything here shows OKE's own CNI (its configuration, its DaemonSet, pods of another network), or nothing can be
+    /// seen.
+    pub oke: bool,
     /// The signal that decided.
     pub decided_by: Signal,
     /// Signals that say the contrary but are weaker.
@@ -53,7 +56,7 @@ enum Says {
 
 impl Decision {
     fn new(install: bool, decided_by: Signal, reason: String) -> Self {
-        Self { install, another: false, decided_by, against: Vec::new(), reason }
+        Self { install, another: false, oke: false, decided_by, against: Vec::new(), reason }
     }
 
     /// The same where that is said.
@@ -63,7 +66,8 @@ impl Decision {
 
     /// Without a look at the configuration directory nobody knows whose pod network this is.
     pub(crate) fn unreadable(conf_dir: &Path) -> Self {
-        Self::new(false, Signal::Nothing, format!("{} cannot be read, so nothing is touched", conf_dir.display()))
+        let reason = format!("{} cannot be read, so nothing is touched", conf_dir.display());
+        Self { oke: true, ..Self::new(false, Signal::Nothing, reason) }
     }
 }
 
@@ -75,6 +79,11 @@ impl Decision {
 /// network live on the node, whoever made it: their addresses may be among those.
 #[must_use]
 pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision {
+    let oke = oke_cni(signals, here.conf_files).is_some() || matches!(here.pods, Occupants::Some(_));
+    Decision { oke, ..by_voices(settings, signals, here) }
+}
+
+fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision {
     let Here { conf_files, pods, remembered } = here;
     let voices = voices(settings, signals, conf_files);
     let Some(strongest) = voices.first() else {

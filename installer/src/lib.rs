@@ -64,4 +64,4 @@ pub use run::run;
 pub use settings::{DATA_DIR, PodNetwork, Settings, SettingsError};
 pub use settings_before::{SettingChange, note_settings};
 pub use signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, Seen, Signal, Signals};
-pub use uninstall::{Removal, Removed, Uninstall, uninstall};
+pub use uninstall::{Removal, Removed, Uninstall, pods, uninstall};

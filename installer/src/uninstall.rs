@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 pub(crate) use files::is_ours;
 pub(crate) use others::Others;
-pub(crate) use refusal::pods;
+pub use refusal::pods;
 
 use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordFile};

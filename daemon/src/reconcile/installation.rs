@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use installer::{Answers, Conflist, Note, Report, Signal, Signals, Snapshot};
+use installer::{Answers, Conflist, Decision, Note, Report, Signal, Signals, Snapshot};
 use ipam::{BootId, Pools};
 use resident::logging::chain;
 
@@ -47,6 +47,15 @@ pub(super) enum Whose {
     Unknown,
 }
 
+/// What the installer makes of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// Whose its pod network is.
+    pub(super) whose: Whose,
+    /// Whether OKE's own CNI may use VNICs here.
+    pub(super) oke: bool,
+}
+
 #[derive(Debug)]
 struct Last {
     /// By which it went.
@@ -55,6 +64,8 @@ struct Last {
     usable: bool,
     state: PodNetworkState,
     decided_by: Signal,
+    another: bool,
+    oke: bool,
     conditions: Vec<Condition>,
     /// As it found them; nothing when it changed any, or is to be asked again for another reason.
     files: Option<Snapshot>,
@@ -80,22 +91,25 @@ impl Installation {
     }
 
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
-    pub(super) fn whose(&self, settings: &Settings, world: &World, cause: Cause) -> Whose {
+    pub(super) fn verdict(&self, settings: &Settings, world: &World, cause: Cause) -> Verdict {
         let signals = world.signals(&settings.signals);
-        let (ours, decided_by) = match &self.last {
+        let (ours, another, oke, decided_by) = match &self.last {
             Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => {
-                (last.state.install, last.decided_by)
+                (last.state.install, last.another, last.oke, last.decided_by)
             }
             _ => {
                 let decision = installer::decision(&settings.installer, &signals);
-                (decision.install, decision.decided_by)
+                (decision.install, decision.another, decision.oke, decision.decided_by)
             }
         };
-        match (ours, decided_by) {
+        let whose = match (ours, decided_by) {
             (true, _) => Whose::Ours,
             (false, Signal::Nothing) => Whose::Unknown,
             (false, _) => Whose::Others,
-        }
+        };
+        let flannel = another && matches!(decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
+        let oke = oke || may_be_okes(world.npn.value.as_ref().map(Option::is_some), flannel);
+        Verdict { whose, oke }
     }
 
     /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
@@ -154,10 +168,20 @@ impl Installation {
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
             let settings = settings.installer.clone();
-            let (state, decided_by) = (state.clone(), report.decision.decided_by);
-            self.last = Some(Last { settings, signals, usable, state, decided_by, conditions, files, at });
+            let (state, Decision { decided_by, another, oke, .. }) = (state.clone(), report.decision);
+            self.last =
+                Some(Last { settings, signals, usable, state, decided_by, another, oke, conditions, files, at });
         }
         state
+    }
+}
+
+/// Whether OKE's own CNI may use VNICs, by the NativePodNetwork (`Some(true)`: there is one; `None`: nobody has answered)
+/// and whether the cluster is said to have no VCN-native pod networking.
+const fn may_be_okes(npn: Option<bool>, flannel: bool) -> bool {
+    match npn {
+        Some(there) => there,
+        None => !flannel,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The stages of a pass that need nothing of the reconciler's own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use datapath::host::{HostNetwork, HostVnic};
+use datapath::host::{self, HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
 use imds::Unusable;
 use installer::SettingChange;
@@ -15,10 +16,11 @@ use super::Findings;
 use super::installation::Whose;
 use crate::condition::{Condition, Reason};
 use crate::host::{Batch, Host, Part, Tried};
-use crate::pass::{Cause, Changed, VnicState};
+use crate::pass::{Cause, Changed, LeftAlone, VnicState};
 use crate::pools;
+use crate::settings::Settings;
 use crate::slots::Referred;
-use crate::usage::size;
+use crate::usage::{Usage, size};
 use crate::world::World;
 
 /// What the sources do not say.
@@ -56,6 +58,32 @@ pub(super) fn unlisted(world: &World, silent: &[Ocid], findings: &mut Findings) 
     findings.conditions.extend(held);
 }
 
+/// VNICs that wait for somebody to say whose they are.
+pub(super) fn undecided(world: &World, vnics: &[HostVnic], findings: &mut Findings) {
+    let reason = match world.npn.error {
+        Some(_) => Reason::NativePodNetworkUnreadable,
+        None => Reason::NativePodNetworkPending,
+    };
+    let Some(pending) = pools::pending(world) else { return };
+    findings.conditions.extend(vnics.iter().map(|host| {
+        let message = format!(
+            "{pending}; until it is finished and does not name this VNIC, that may be for pods of OKE's own CNI, and is left as \
+             it is found"
+        );
+        Condition::degraded(reason, message).about(&host.vnic.id)
+    }));
+}
+
+/// Whether pods may live by what we made in this boot, on a node that is another network's: there are some, or addresses
+/// for some are published.
+pub(super) fn lived(settings: &Settings, boot: &BootId) -> bool {
+    let published = match Pools::read(&settings.state_dir, boot) {
+        Ok(pools) => Usage::offers_any(&pools),
+        Err(error) => !matches!(error, ipam::Error::NoPools { .. }),
+    };
+    published || !installer::pods(&settings.installer).is_empty()
+}
+
 fn unusable(entry: &Unusable, world: &World) -> Condition {
     let known = entry.id.as_ref().is_some_and(|id| world.vnics().iter().any(|vnic| vnic.id == *id));
     let then = if known { "what was known of it before is used" } else { "nothing is set up for it" };
@@ -77,6 +105,8 @@ pub(super) struct Attempt<'a> {
     pub(super) clean: bool,
     /// What is not removed either way.
     pub(super) spared: Vec<Object>,
+    /// VNICs of which another condition says why what is of them stays.
+    pub(super) undecided: Vec<HostVnic>,
     /// Remembers what settings are before they are changed, for uninstalling to give back.
     pub(super) note: &'a dyn Fn(&[SettingChange]) -> Result<(), installer::Error>,
     /// What failed in the pass before, and after: in this one.
@@ -98,12 +128,14 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    Attempt { cause, whose, clean, spared, note, failed }: Attempt<'_>,
+    Attempt { cause, whose, clean, spared, undecided, note, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
     let mut batches = match host.plan(network, &spared) {
-        Ok((batches, left)) => {
+        Ok((batches, mut left)) => {
+            let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
+            left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
             findings.conditions.extend(left_in_place(&left, whose));
             batches
         }
@@ -271,7 +303,7 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
 /// The VNICs as they are reported.
 pub(super) fn states(
     world: &World,
-    wanted: &[HostVnic],
+    (wanted, left_alone): (&[HostVnic], &BTreeMap<Ocid, LeftAlone>),
     primary: Option<&IfName>,
     conditions: &[Condition],
 ) -> Vec<VnicState> {
@@ -286,6 +318,7 @@ pub(super) fn states(
             link: if at == 0 { primary.cloned() } else { host.map(|host| host.placement.link().clone()) },
             table: host.map(|host| host.table),
             addresses: addressing.iter().map(|(_, at)| at.address).collect(),
+            left_alone: left_alone.get(&vnic.id).copied(),
             trouble: conditions.iter().find(of_vnic).map(|condition| condition.reason),
         }
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use vcn::Purpose;
 
-use crate::pass::{Pass, VnicState};
+use crate::pass::{LeftAlone, Pass, VnicState};
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
 
@@ -127,10 +127,13 @@ pub(super) fn plan(pass: &Pass) -> String {
 fn vnic(vnic: &VnicState) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let addresses: Vec<String> = vnic.addresses.iter().map(ToString::to_string).collect();
-    let state = match (vnic.trouble, vnic.primary) {
-        (Some(reason), _) => reason.to_string(),
-        (None, true) => "primary, the operating system's".into(),
-        (None, false) => "in order".into(),
+    let state = match vnic {
+        VnicState { trouble: Some(reason), left_alone: Some(_), .. } => format!("left alone: {reason}"),
+        VnicState { trouble: Some(reason), .. } => reason.to_string(),
+        VnicState { primary: true, .. } => "primary, the operating system's".into(),
+        VnicState { left_alone: Some(LeftAlone::AnotherNetwork), .. } => "left alone: another pod network's".into(),
+        VnicState { left_alone: Some(LeftAlone::Undecided), .. } => "left alone: whose it is is not known".into(),
+        _ => "in order".into(),
     };
     vec![
         vnic.id.to_string(),

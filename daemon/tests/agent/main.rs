@@ -20,6 +20,7 @@ mod interference;
 mod links;
 mod metadata;
 mod node;
+mod okes_vnics;
 mod orphans;
 mod outage;
 mod pod;

@@ -6,7 +6,7 @@ use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, name, wait_for};
+use crate::node::{Node, wait_for};
 use crate::pod::Pod;
 
 const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
@@ -94,20 +94,6 @@ fn on_a_flannel_node_the_agent_is_ready_and_touches_no_cni_file() {
     assert_eq!(std::fs::read_dir(node.path("net.d")).unwrap().count(), 1);
     let decided = agent.events("pod_network.decided");
     assert_eq!(decided.last().unwrap()["decided_by"], "node-label");
-}
-
-#[test]
-fn where_okes_own_cni_is_its_vnics_are_not_touched() {
-    let node = node_with_storage();
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let before = node.on(|socket| socket.link(&name("ens5")).unwrap());
-    std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    left_alone(&node);
-    assert_eq!(node.on(|socket| socket.link(&name("ens5")).unwrap()), before);
-    assert!(node.routes(Family::Ipv4, 1000).is_empty() && node.pools().is_null());
-    assert_eq!(agent.events("pod_network.decided").last().unwrap()["decided_by"], "oke-conflist");
 }
 
 #[test]

@@ -8,10 +8,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use installer::Removed;
+use netlink::Address;
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
+use vcn::Mtu;
 
 use crate::Cluster;
 use crate::node::{Agent, Node, name, wait_for};
@@ -34,7 +36,7 @@ const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf 
 /// The host's network, as far as being up once leaves no traces.
 const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip neigh show proxy; ip -4 addr show; \
                       nft list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
-                      cat /proc/sys/net/ipv4/$key; done";
+                      cat /proc/sys/net/ipv4/$key; done; ip -oneline link show ens5 | grep -o ',UP\\|mtu [0-9]*'";
 
 /// A node in a cluster, and how it was before its agent came.
 struct Scene {
@@ -145,6 +147,30 @@ fn when_its_daemonset_was_deleted_the_node_is_what_it_was_before() {
     assert_eq!(words(&agent, "agent.leaving"), ["daemonset-gone"]);
     let [told] = &agent.events("agent.uninstalled")[..] else { panic!("{}", agent.log()) };
     assert_eq!(told["status"], "removed", "{}", agent.log());
+}
+
+/// OKE's pods stand on the VNIC's link by then.
+#[test]
+fn a_node_that_was_handed_over_keeps_the_link_that_others_live_by() {
+    let scene = Scene::new();
+    let node = &scene.cluster.node;
+    let mut agent = scene.ready_agent(&[]);
+    let theirs = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
+    fs::write(node.path("net.d/10-oci.conflist"), theirs).unwrap();
+    wait_for("ours to go", || !node.path("net.d/05-vcn-native.conflist").exists(), || agent.log());
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.add_address(&Address::new(index, "10.0.33.7/24".parse().unwrap())).unwrap();
+    });
+    scene.cluster.delete(OWN);
+    let (_, after) = scene.stop(&mut agent);
+    let link = node.on(|socket| socket.link(&name("ens5")).unwrap());
+    assert!(link.up && link.mtu == Mtu::VCN, "{}", agent.log());
+    assert!(after.contains("10.0.33.7/24") && !after.contains("10.0.33.7/32"), "{after}");
+    let left = agent.events("agent.uninstall_left");
+    let left: Vec<_> = left.iter().map(|event| event["left"].as_str().unwrap()).collect();
+    let why = "10-oci.conflist is another pod network's, which may live by it";
+    assert!(left.contains(&format!("setting link/ens5/state: {why}").as_str()), "{left:?}");
 }
 
 #[test]

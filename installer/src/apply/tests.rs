@@ -42,6 +42,7 @@ impl Node {
         let decision = Decision {
             install: true,
             another: false,
+            oke: false,
             decided_by: Signal::Setting,
             against: vec![],
             reason: String::new(),

@@ -62,7 +62,7 @@ mod tests {
     }
 
     fn decision(another: bool, decided_by: Signal) -> Decision {
-        Decision { install: false, another, decided_by, against: vec![], reason: String::new() }
+        Decision { install: false, another, oke: false, decided_by, against: vec![], reason: String::new() }
     }
 
     #[test]

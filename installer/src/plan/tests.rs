@@ -19,7 +19,14 @@ fn settings() -> Settings {
 }
 
 fn decision(install: bool) -> Decision {
-    Decision { install, another: false, decided_by: Signal::NodeLabel, against: vec![], reason: "for the test".into() }
+    Decision {
+        install,
+        another: false,
+        oke: false,
+        decided_by: Signal::NodeLabel,
+        against: vec![],
+        reason: "for the test".into(),
+    }
 }
 
 fn speaks(versions: &[&str]) -> Answer {

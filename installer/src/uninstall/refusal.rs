@@ -66,8 +66,9 @@ pub(super) fn agent(state_dir: &Path, lock: bool) -> Result<Option<NoAgent>, Str
     }
 }
 
-/// What shows that pods live by our network, for people.
-pub(crate) fn pods(settings: &Settings) -> Vec<String> {
+/// What shows that pods live by our network, for people; nothing where none does.
+#[must_use]
+pub fn pods(settings: &Settings) -> Vec<String> {
     let allocations = BootId::current().and_then(|boot| Store::new(&settings.state_dir, boot).read());
     let recorded = match allocations {
         Ok(all) if all.allocations.is_empty() => None,

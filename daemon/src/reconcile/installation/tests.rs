@@ -102,6 +102,7 @@ fn told(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bool, Strin
     let decision = installer::Decision {
         install: true,
         another: false,
+        oke: false,
         decided_by: Signal::NodeLabel,
         against: vec![],
         reason: "for the test".into(),

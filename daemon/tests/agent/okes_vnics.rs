@@ -1,0 +1,115 @@
+//! VNICs on a node that is not ours: OKE attaches those of its own CNI first, and says last that they are for pods.
+
+use std::fs;
+
+use netlink::Link;
+use vcn::{Family, Mtu};
+
+use crate::metadata::vnic;
+use crate::node::{Agent, Node, name, wait_for};
+use crate::pod::Pod;
+
+const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
+
+fn link(node: &Node, link: &str) -> (Link, Vec<String>, String) {
+    let (link, addresses) = node.on(|socket| {
+        let link = socket.link(&name(link)).unwrap();
+        let held = socket.addresses(Some(link.index)).unwrap();
+        (link, held.iter().map(|it| it.address.to_string()).collect())
+    });
+    let loose = node.sysctl(&format!("net/ipv4/conf/{}/rp_filter", link.name));
+    (link, addresses, loose)
+}
+
+/// Beyond the grace, after which what is no longer wanted goes.
+fn wait_passes(node: &Node, agent: &Agent) {
+    let passes = node.passes("timer");
+    wait_for("passes that clean", || node.passes("timer") >= passes + 3, || agent.log());
+}
+
+#[test]
+fn a_vnic_that_oke_attaches_for_its_own_cni_is_not_touched_before_it_is_named_nor_after() {
+    let node = Node::new();
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    node.publish("BACKOFF", &[]);
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), [""; 0]);
+
+    node.plug("ens5", 33);
+    node.plug("ens6", 34);
+    let before = ["ens5", "ens6"].map(|it| link(&node, it));
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("storage", 34)]);
+    let both = ["NativePodNetworkPending"; 2];
+    wait_for("both to wait", || node.conditions() == both, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    wait_passes(&node, &agent);
+    assert_eq!(["ens5", "ens6"].map(|it| link(&node, it)), before);
+    assert_eq!(node.rules(Family::Ipv4), [""; 0]);
+    let (_, said) = node.run(&["status"]);
+    assert_eq!(said.matches("left alone: NativePodNetworkPending").count(), 2, "{said}");
+
+    node.publish("SUCCESS", &[("pods", 33)]);
+    wait_for("the host's own", || node.routes(Family::Ipv4, 1001).len() == 2, || agent.log());
+    wait_passes(&node, &agent);
+    assert_eq!(link(&node, "ens5"), before[0]);
+    assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.34.7/32 all 1001"]);
+    assert!(node.routes(Family::Ipv4, 1000).is_empty() && node.pools().is_null());
+    assert_eq!(node.conditions(), [""; 0]);
+    assert_eq!(agent.events("pod_network.decided").last().unwrap()["decided_by"], "oke-conflist");
+    let (_, said) = node.run(&["status"]);
+    let state = |vnic: &str| said.lines().find(|line| line.contains(vnic)).unwrap().to_owned();
+    assert!(state("iad.pods").ends_with("left alone: another pod network's"), "{said}");
+    assert!(state("iad.storage").ends_with("in order"), "{said}");
+}
+
+/// As an agent did it that took the VNIC for the host's.
+#[test]
+fn what_was_made_on_a_vnic_of_okes_goes_where_no_pod_of_ours_ever_was_and_its_link_stays_up() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    let mut agent = node.agent(&["--node-label", "false"]);
+    node.wait_ready(&mut agent);
+    wait_for("what is made", || node.rules(Family::Ipv4) == ["1537 10.0.33.7/32 all 1000"], || agent.log());
+    agent.stop();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+
+    // Nobody has said yet whose it is: it stays as it is found.
+    node.publish("BACKOFF", &[]);
+    let mut agent = node.agent(&["--node-label", "true"]);
+    node.wait_ready(&mut agent);
+    wait_passes(&node, &agent);
+    assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.33.7/32 all 1000"]);
+    assert_eq!(node.conditions(), ["NativePodNetworkPending"]);
+
+    node.publish("SUCCESS", &[("pods", 33)]);
+    wait_for("its end", || node.rules(Family::Ipv4).is_empty(), || agent.log());
+    wait_for("the end of the condition", || node.conditions().is_empty(), || format!("{:?}", node.conditions()));
+    let (link, addresses, _) = link(&node, "ens5");
+    assert!(link.up && link.mtu == Mtu::VCN, "somebody may stand on it by now");
+    assert!(!addresses.contains(&"10.0.33.7/32".to_owned()), "{addresses:?}");
+    assert_eq!(node.routes(Family::Ipv4, 1000), [""; 0]);
+}
+
+#[test]
+fn what_a_running_pod_lives_by_stays_on_a_vnic_that_is_okes_by_now() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let _pod = Pod::add(&node, "a");
+    let rules = node.rules(Family::Ipv4);
+    agent.stop();
+    // What was published is lost, and only the pod's own record is there.
+    fs::remove_file(node.path("run/pools.json")).unwrap();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
+    let mut agent = node.agent(&[]);
+    wait_for("a look", || node.conditions().contains(&"LeftInPlace".to_owned()), || agent.log());
+    wait_passes(&node, &agent);
+    assert_eq!(node.rules(Family::Ipv4), rules);
+    assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
+    agent.stop();
+}
