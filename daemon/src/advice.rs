@@ -58,6 +58,8 @@ advice! {
         "Look at the VNIC's subnet: one with IPv6 addresses must have an IPv6 prefix. Attach the VNIC again if it was changed since.";
     HostNetworkFailed: "The kernel refused part of the host's network.",
         "The message names the command and the kernel's answer. `oke-node-agent plan` shows what is still to be done; it is tried again with growing pauses. Missing capabilities (NET_ADMIN) and a read-only SYSCTL_ROOT are the usual causes.";
+    PodTableShared: "Somebody else has routes in table 999, which leads to pods and is asked for every packet of the host. Routes to more than one address are passed over; one to a single address holds for all packets. Where one refuses packets to more than one address (blackhole, unreachable, prohibit), which cannot be passed over, no rule leads to that table, so that the host keeps its network: this node's pods cannot be reached, and the node is not ready.",
+        "`ip route show table 999` and `ip -6 route show table 999`: ours have `proto 157`. Give the program that made the others (a VPN, a script) another table; ours are 999, and 1000 and above.";
     KernelLacksNft: "The kernel has no nf_tables for family inet: pods cannot reach 169.254.169.254 (DNS, time, metadata) from secondary VNICs.",
         "Load nf_tables and nft_masq (`modprobe`), or run a kernel that has them (5.15 or newer).";
     NftFailed: "Our nft table could not be written.",

@@ -57,6 +57,8 @@ pub enum Reason {
     RouterUnknown,
     /// The kernel refused part of the host's network.
     HostNetworkFailed,
+    /// Somebody else has routes in the table that leads to pods.
+    PodTableShared,
     /// The kernel has no nf_tables for family inet.
     KernelLacksNft,
     /// Our nft table could not be written.

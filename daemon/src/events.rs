@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use netlink::{Event, Groups, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
-use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
+use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
 use crate::suspects::{Sizes, Suspects};
 
@@ -154,6 +154,10 @@ fn concerns_host(event: &Event) -> bool {
         Event::Address(_, address) => {
             Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
         }
+        // Of the routes in the pods' table only those that can be nobody's pod.
+        Event::Route(_, route) if route.table == PODS_TABLE => {
+            route.protocol != PROTOCOL && route.destination.prefix() < route.family().host_prefix()
+        }
         Event::Route(_, route) => route.table.0 >= TABLE_BASE,
         Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
         Event::Neighbour(..) => false,
@@ -203,6 +207,8 @@ mod tests {
             address("10.0.33.7/32"),
             address("2603:c020::7/128"),
             route(1000),
+            // Of somebody who uses the pods' table.
+            Event::Route(Change::Present, Route::new("0.0.0.0/0".parse().unwrap(), 3, PODS_TABLE, 4)),
             rule(RulePriorities::FROM_VNIC, PROTOCOL),
             rule(RulePriorities::METADATA, PROTOCOL),
             rule(RulePriorities::TO_PODS, PROTOCOL),
@@ -228,6 +234,7 @@ mod tests {
             Event::Link(Change::Present, link("vcn0123456789ab", 5)),
             address("fe80::1/64"),
             route(254),
+            Event::Route(Change::Present, Route::new("10.0.33.9/32".parse().unwrap(), 3, PODS_TABLE, PROTOCOL)),
             rule(RulePriorities::FROM_POD, PROTOCOL),
             rule(RulePriorities::FROM_VNIC, 0),
         ] {

@@ -1,6 +1,7 @@
 //! The kernel's side of a pass: look, plan, and take the steps in batches that fail on their own, so that one VNIC's
 //! trouble is nobody else's.
 
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -12,9 +13,12 @@ use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
 use ipnetwork::IpNetwork;
 use netlink::{Link, RouteFilter, Socket};
-use vcn::{Family, MacAddr, Ocid, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
+use vcn::{Family, MacAddr, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
+use crate::condition::Condition;
 use crate::slots::Referred;
+
+pub use strangers::Stranger;
 
 /// The host's kernel.
 #[derive(Clone, Debug)]
@@ -44,6 +48,17 @@ pub enum Part {
     Nft,
 }
 
+/// What there is to be done.
+#[derive(Debug)]
+pub struct Planned {
+    /// The steps, in the order they are to be done.
+    pub batches: Vec<Batch>,
+    /// What stays where it is found although it is not wanted.
+    pub left: Vec<Object>,
+    /// Others' routes in the table that leads to pods.
+    pub strangers: Vec<Stranger>,
+}
+
 /// A batch that was tried.
 #[derive(Debug)]
 pub struct Tried {
@@ -51,6 +66,14 @@ pub struct Tried {
     pub batch: Batch,
     /// How it went.
     pub result: Result<(), Error>,
+}
+
+impl Planned {
+    /// What somebody should know of it.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<Condition> {
+        strangers::conditions(&self.strangers)
+    }
 }
 
 impl Host {
@@ -133,25 +156,36 @@ impl Host {
         Ok(referred)
     }
 
-    /// What has to change, in the order it is to be done, and what is `spared`: it stays where it is found although it is
-    /// not wanted.
+    /// What has to change. What is `spared` stays where it is found although it is not wanted. No rule leads to pods where
+    /// others' routes in their table would have it refuse everybody's packets.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<(Vec<Batch>, Vec<Object>), Error> {
-        let desired = host::desired(network);
+    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<Planned, Error> {
         let mut places = self.places()?;
+        let strangers = strangers::look()
+            .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
+        let barred = |object: &Object| {
+            let mut barring = strangers.iter().filter(|it| it.bars());
+            barring.any(|it| object.same_slot(&host::to_pods(it.route.family())))
+        };
+        let mut desired = host::desired(network);
+        desired.retain(|object| !barred(object));
         let observed = host::observe(&desired, &mut places)?;
         let mut steps = datapath::plan(&host::placed(desired), &observed);
         let mut left = Vec::new();
         steps.retain(|step| match &step.change {
-            Change::Delete(found) if spared.iter().any(|object| object.same_slot(found)) => {
+            Change::Delete(found) if spared.iter().any(|object| object.same_slot(found) && !barred(object)) => {
                 left.push(found.clone());
                 false
             }
             Change::Add(_) | Change::Delete(_) | Change::Replace { .. } => true,
         });
-        Ok((batches(steps, network), left))
+        // Not as what is no longer wanted, which may be left to a later pass: the host has no network as long as it is there.
+        let (urgent, steps): (Vec<Step>, Vec<Step>) =
+            steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
+        let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
+        Ok(Planned { batches: urgent.chain(batches(steps, network)).collect(), left, strangers })
     }
 
     /// Takes the steps. Every batch is tried, whatever became of those before it.

@@ -67,7 +67,26 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
         Change::Delete(Object::Link(link)) => delete_link(place, link, places),
         Change::Add(object) => write(place, object, Verb::Add, places),
         Change::Delete(object) => write(place, object, Verb::Delete, places),
+        Change::Replace { from: Object::Rule(from), to: Object::Rule(to) } => replace_rule(place, from, to, places),
         Change::Replace { to, .. } => write(place, to, Verb::Replace, places),
+    }
+}
+
+/// The new one first: it comes behind the old one, and a deletion takes the first that looks like it, which may be all but
+/// the prefixes that count. A kernel that takes both for the same is asked for it when the old one is gone.
+fn replace_rule(place: Place, from: &RuleSpec, to: &RuleSpec, places: &mut Places) -> Result<()> {
+    let Some(socket) = places.socket(place) else { return Ok(()) };
+    let (old, new) = (kernel_rule(from), kernel_rule(to));
+    let there = |error: &netlink::Error| error.is_already_exists();
+    let added = match socket.add_rule(&new) {
+        Err(error) if there(&error) => false,
+        other => other.map(|()| true)?,
+    };
+    socket.delete_rule(&old)?;
+    match socket.add_rule(&new) {
+        _ if added => Ok(()),
+        Err(error) if there(&error) => Ok(()),
+        other => other,
     }
 }
 
@@ -223,5 +242,6 @@ fn kernel_rule(rule: &RuleSpec) -> Rule {
     kernel.from = rule.from;
     kernel.to = rule.to;
     kernel.fwmark = rule.fwmark.map(|mark| (mark.value, mark.mask));
+    kernel.suppress = rule.suppressed().map(u32::from);
     kernel
 }

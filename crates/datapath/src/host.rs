@@ -80,7 +80,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         }
     }
     if let Some(pods) = network.pods {
-        objects.extend(to_pods(pods));
+        objects.extend(pods.families().map(to_pods));
         objects.extend(pods.families().map(to_metadata));
         objects.extend(pods.families().map(|family| by_mark(family, PRIMARY_MARK, TableId::MAIN)));
         objects.push(Object::NftTable(nft_rules(network, pods)));
@@ -110,16 +110,17 @@ fn forwarding(primary: &IfName, pods: PodServices) -> Vec<Object> {
     settings
 }
 
-/// What is for a pod of this node goes to it, wherever it comes from.
-fn to_pods(pods: PodServices) -> impl Iterator<Item = Object> {
+/// What is for a pod of this node goes to it, wherever it comes from. Only routes to single addresses count, as all of ours
+/// are: a default route that somebody else has in that table is not to become the whole host's.
+#[must_use]
+pub fn to_pods(family: Family) -> Object {
     let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    pods.families()
-        .map(move |family| Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table }))
+    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table, single: true })
 }
 
 pub(crate) fn to_metadata(family: Family) -> Object {
     let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
-    Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN })
+    Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN, single: false })
 }
 
 /// What comes in by a VNIC may be a pod's. A hardened host says otherwise of links that come later, whatever `ip_forward` and
@@ -143,7 +144,7 @@ fn way_back(vnic: &HostVnic) -> impl Iterator<Item = Object> {
 
 pub(crate) fn by_mark(family: Family, mark: Mark, table: TableId) -> Object {
     let (priority, fwmark) = (RulePriorities::MARK, Some(mark));
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table })
+    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark, table, single: false })
 }
 
 fn link(vnic: &HostVnic) -> Vec<Object> {
@@ -213,6 +214,7 @@ fn routing(vnic: &HostVnic) -> Vec<Object> {
             to: None,
             fwmark: None,
             table: vnic.table,
+            single: false,
         }));
     }
     objects

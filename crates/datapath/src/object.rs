@@ -123,6 +123,9 @@ pub struct RuleSpec {
     pub fwmark: Option<Mark>,
     /// The table looked up.
     pub table: TableId,
+    /// Whether only routes to single addresses count of what is found there, or those that refuse packets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub single: bool,
 }
 
 /// A neighbour entry.
@@ -160,6 +163,7 @@ impl Object {
         match (self, other) {
             (Self::Link(a), Self::Link(b)) => a.name == b.name,
             (Self::Route(a), Self::Route(b)) => a.destination == b.destination && a.table == b.table,
+            (Self::Rule(a), Self::Rule(b)) => *a == RuleSpec { single: a.single, ..b.clone() },
             (Self::Neighbour(a), Self::Neighbour(b)) => {
                 a.link == b.link && a.address == b.address && a.mac.is_none() == b.mac.is_none()
             }
@@ -225,6 +229,13 @@ impl SysctlSpec {
     fn satisfied_by(&self, have: &Self) -> bool {
         let off = self.key.last().is_some_and(|name| name == "accept_ra") && have.value == "0";
         self.value == have.value || off
+    }
+}
+
+impl RuleSpec {
+    /// The longest prefix that counts as not found.
+    pub(crate) const fn suppressed(&self) -> Option<u8> {
+        if self.single { Some(self.family.host_prefix() - 1) } else { None }
     }
 }
 
@@ -308,6 +319,7 @@ impl fmt::Display for RuleSpec {
         if let Some(mark) = self.fwmark {
             write!(f, " fwmark {mark}")?;
         }
-        write!(f, " lookup {}", self.table)
+        write!(f, " lookup {}", self.table)?;
+        self.suppressed().map_or(Ok(()), |length| write!(f, " suppress_prefixlength {length}"))
     }
 }

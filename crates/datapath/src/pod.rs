@@ -182,7 +182,7 @@ fn outside(ends: &LinkEnds, pod: &PodAddress) -> impl Iterator<Item = Object> {
     let route = RouteSpec { destination: net, via: None, link: ends.host.clone(), table: PODS_TABLE };
     let proxy = NeighbourSpec { link: pod.vnic_link.clone(), address: pod.address, mac: None };
     let priority = RulePriorities::FROM_POD;
-    let rule = RuleSpec { priority, family, from: Some(net), to: None, fwmark: None, table: pod.table };
+    let rule = RuleSpec { priority, family, from: Some(net), to: None, fwmark: None, table: pod.table, single: false };
     [answering, Object::Route(route), Object::Neighbour(proxy), Object::Rule(rule)].into_iter()
 }
 

@@ -85,10 +85,14 @@ impl Observed {
                 Some((destination, RouteSpec { destination, via, link: names.get(&route.oif)?.clone(), table }))
             }));
             for rule in socket.rules(family).map_err(during("policy rules"))? {
-                let narrower = rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.unmodelled;
+                let narrower = rule.to.is_some()
+                    || rule.fwmark.is_some()
+                    || rule.iif.is_some()
+                    || rule.suppress.is_some()
+                    || rule.unmodelled;
                 let netlink::Rule { priority, from, table, protocol, .. } = rule;
                 if let (Some(net), RulePriorities::FROM_POD, PROTOCOL, false) = (from, priority, protocol, narrower) {
-                    let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table };
+                    let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table, single: false };
                     found.rules.entry(net).or_default().push(spec);
                 }
             }

@@ -9,7 +9,7 @@ use datapath::host::{HostNetwork, HostVnic, Placement, PodServices, desired, obs
 use datapath::{Change, Object, Place, Places, Step, apply, plan};
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
-use vcn::{Family, IfName, Mtu, PerFamily, Priority, SubnetAddressing, TableId, Vnic};
+use vcn::{Family, IfName, Mtu, PODS_TABLE, PerFamily, Priority, RulePriorities, SubnetAddressing, TableId, Vnic};
 
 fn name(text: &str) -> IfName {
     IfName::new(text).unwrap()
@@ -115,6 +115,80 @@ fn what_is_not_ours_stays() {
         }
         let ours = todo(&HostNetwork { vnics: vec![], ..network() }, places);
         assert_eq!(texts(&ours), Vec::<String>::new(), "the vanished VNIC's own things are gone");
+    });
+}
+
+fn to_pods(family: Family) -> Vec<Rule> {
+    let rules = Socket::open().unwrap().rules(family).unwrap();
+    rules.into_iter().filter(|rule| rule.priority == RulePriorities::TO_PODS).collect()
+}
+
+/// Until now it heeded every route of that table.
+#[test]
+fn the_rule_to_pods_of_the_release_before_is_replaced_and_taken_back_by_an_undo() {
+    on_a_host(|places| {
+        let before = |family| Rule::new(family, RulePriorities::TO_PODS, PODS_TABLE, vcn::PROTOCOL);
+        for family in Family::ALL {
+            Socket::open().unwrap().add_rule(&before(family)).unwrap();
+        }
+        let steps = todo(&network(), places);
+        apply(&steps, places).unwrap();
+        let now = |family: Family| Rule { suppress: Some(u32::from(family.host_prefix()) - 1), ..before(family) };
+        for family in Family::ALL {
+            assert_eq!(to_pods(family), [now(family)]);
+        }
+        assert_eq!(texts(&todo(&network(), places)), Vec::<String>::new());
+        let replaced: Vec<Step> =
+            steps.iter().filter(|step| step.to_string().starts_with("rule replace")).map(Step::undo).collect();
+        assert_eq!(replaced.len(), 2, "{:?}", texts(&steps));
+        apply(&replaced, places).unwrap();
+        for family in Family::ALL {
+            assert_eq!(to_pods(family), [before(family)]);
+        }
+        // One who was killed between the two left both.
+        Socket::open().unwrap().add_rule(&now(Family::Ipv4)).unwrap();
+        apply(&todo(&network(), places), places).unwrap();
+        for family in Family::ALL {
+            assert_eq!(to_pods(family), [now(family)]);
+        }
+    });
+}
+
+#[test]
+fn others_routes_in_the_pods_table_are_nobodys_unless_they_are_for_one_address() {
+    on_a_host(|places| {
+        apply(&todo(&network(), places), places).unwrap();
+        let ip = |arguments: &str| {
+            let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+            assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        for arguments in [
+            "link set ens3 up",
+            "addr add 192.0.2.5/24 dev ens3",
+            "addr add 2001:db8:3::5/64 dev ens3 nodad",
+            "route add default via 192.0.2.1",
+            "-6 route add default via 2001:db8:3::1",
+            "route add default dev ens5 table 999 proto static",
+            "route add 198.51.100.0/31 dev ens5 table 999 proto static",
+            "-6 route add default dev ens5 table 999 proto static",
+            "-6 route add 2001:db8:7::/127 dev ens5 table 999 proto static",
+            "route add 198.51.100.9 dev ens5 table 999 proto 157",
+            "-6 route add 2001:db8:7::9 dev ens5 table 999 proto 157",
+        ] {
+            ip(arguments);
+        }
+        for (arguments, link) in [
+            ("route get 203.0.113.7", "ens3"),
+            ("route get 198.51.100.1", "ens3"),
+            ("-6 route get 2001:db8:9::7", "ens3"),
+            ("-6 route get 2001:db8:7::1", "ens3"),
+            ("route get 198.51.100.9", "ens5"),
+            ("-6 route get 2001:db8:7::9", "ens5"),
+        ] {
+            let found = ip(arguments);
+            assert!(found.contains(&format!(" dev {link} ")), "{arguments}: {found}");
+        }
     });
 }
 

@@ -60,8 +60,10 @@ fn rule() -> impl Strategy<Value = Rule> {
     family().prop_flat_map(|family| {
         let networks = (option::of(network(family)), option::of(network(family)));
         let mark = option::of((any::<u32>(), 1..u32::MAX));
-        (networks, mark, any::<u32>(), 1..u32::MAX, any::<u8>(), option::of("[a-z][a-z0-9.]{0,14}")).prop_map(
-            move |((from, to), fwmark, priority, table, protocol, iif)| Rule {
+        let numbers = (any::<u32>(), 1..u32::MAX, any::<u8>(), option::of(0..u32::MAX));
+        (networks, mark, numbers, option::of("[a-z][a-z0-9.]{0,14}")).prop_map(
+            move |((from, to), fwmark, (priority, table, protocol, suppress), iif)| Rule {
+                suppress,
                 from,
                 to,
                 fwmark,

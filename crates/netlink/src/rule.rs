@@ -51,6 +51,9 @@ pub struct Rule {
     pub iif: Option<IfName>,
     /// The table to look them up in; 0 of a rule that names none.
     pub table: TableId,
+    /// A route of a prefix this long or shorter counts as not found, unless it refuses packets (blackhole, unreachable,
+    /// prohibit). Deleting pays no heed to it.
+    pub suppress: Option<u32>,
     /// Who made it.
     pub protocol: u8,
     /// Read only: it has a selector or an action that this type does not hold, so it is none of ours and cannot be
@@ -62,7 +65,18 @@ impl Rule {
     /// A rule for all packets of a family.
     #[must_use]
     pub const fn new(family: Family, priority: Priority, table: TableId, protocol: u8) -> Self {
-        Self { family, priority, from: None, to: None, fwmark: None, iif: None, table, protocol, unmodelled: false }
+        Self {
+            family,
+            priority,
+            from: None,
+            to: None,
+            fwmark: None,
+            iif: None,
+            table,
+            suppress: None,
+            protocol,
+            unmodelled: false,
+        }
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {
@@ -91,8 +105,9 @@ impl Rule {
                 (FRA_TABLE, value) => rule.table = TableId(attributes::u32_of(value)?),
                 (FRA_PROTOCOL, value) => rule.protocol = value.first().copied().unwrap_or(0),
                 // Told of every rule; all ones means "not used".
-                (FRA_SUPPRESS_IFGROUP | FRA_SUPPRESS_PREFIXLEN, value) => {
-                    rule.unmodelled |= attributes::u32_of(value)? != u32::MAX;
+                (FRA_SUPPRESS_IFGROUP, value) => rule.unmodelled |= attributes::u32_of(value)? != u32::MAX,
+                (FRA_SUPPRESS_PREFIXLEN, value) => {
+                    rule.suppress = Some(attributes::u32_of(value)?).filter(|length| *length != u32::MAX);
                 }
                 (FRA_PAD, _) => {}
                 _ => rule.unmodelled = true,
@@ -122,6 +137,7 @@ impl Rule {
             attributes.push(RuleAttribute::FwMark(mark));
             attributes.push(RuleAttribute::FwMask(mask));
         }
+        attributes.extend(self.suppress.map(RuleAttribute::SuppressPrefixLen));
         attributes.extend(self.iif.as_ref().map(|name| RuleAttribute::Iifname(name.as_str().to_owned())));
         message
     }
@@ -143,7 +159,8 @@ impl fmt::Display for Rule {
         if let Some(iif) = &self.iif {
             write!(f, " iif {iif}")?;
         }
-        write!(f, " lookup {}", self.table)
+        write!(f, " lookup {}", self.table)?;
+        self.suppress.map_or(Ok(()), |length| write!(f, " suppress_prefixlength {length}"))
     }
 }
 

@@ -24,8 +24,10 @@ fn what_was_added_is_read_back_equal_in_the_order_it_is_asked() {
         Rule { to: network("10.0.1.7/32"), table: TableId::MAIN, ..rule(Family::Ipv4, 512) },
         Rule { fwmark: Some((0x1000, 0xf000)), ..rule(Family::Ipv4, 1024) },
         Rule { from: network("10.0.1.7/32"), iif: Some(IfName::new("vcn1.5").unwrap()), ..rule(Family::Ipv4, 1536) },
+        Rule { suppress: Some(31), ..rule(Family::Ipv4, 2000) },
         Rule { to: network("fd00::7/128"), ..rule(Family::Ipv6, 512) },
         Rule { from: network("fd00::/64"), ..rule(Family::Ipv6, 1536) },
+        Rule { suppress: Some(127), ..rule(Family::Ipv6, 2000) },
     ];
     for rule in wanted.iter().rev() {
         socket.add_rule(rule).unwrap();
@@ -60,7 +62,7 @@ fn a_rule_without_protocol_is_read_as_protocol_0_and_others_rules_are_marked() {
     for arguments in [
         &["priority", "5", "table", "7", "protocol", "0"][..],
         &["priority", "6", "blackhole"],
-        &["priority", "7", "table", "main", "suppress_prefixlength", "0"],
+        &["priority", "7", "table", "main", "suppress_ifgroup", "1"],
         &["priority", "8", "table", "7", "dport", "80"],
         &["priority", "9", "not", "from", "10.0.0.0/8", "table", "7"],
     ] {

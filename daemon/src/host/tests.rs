@@ -63,6 +63,7 @@ fn what_is_no_longer_wanted_goes_first_and_singly() {
                 to: None,
                 fwmark: None,
                 table,
+                single: false,
             }),
         )
     };

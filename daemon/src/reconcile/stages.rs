@@ -133,11 +133,12 @@ pub(super) fn host(
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
     let mut batches = match host.plan(network, &spared) {
-        Ok((batches, mut left)) => {
+        Ok(mut planned) => {
             let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
-            left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
-            findings.conditions.extend(left_in_place(&left, whose));
-            batches
+            planned.left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
+            findings.conditions.extend(planned.conditions());
+            findings.conditions.extend(left_in_place(&planned.left, whose));
+            planned.batches
         }
         Err(error) => {
             findings.conditions.push(unreachable(&error));

@@ -11,6 +11,7 @@ use serde_json::Value;
 use vcn::Family;
 
 use crate::aftercare::dual_stack_node;
+use crate::metadata::vnic;
 use crate::node::{Node, name, wait_for};
 
 const LISTS: [&str; 12] = [
@@ -93,7 +94,7 @@ fn furnish(node: &Node) {
         ip link add vx0 type vxlan id 7 dstport 4789 local 10.0.10.7 && ip link set vx0 up
         ip route add 198.51.100.0/24 via 10.0.10.1 && ip route add default via 192.0.2.9 dev dummy0 table 10
         ip route add 203.0.113.0/24 dev dummy0 table 1000 && ip route add 169.254.2.0/24 dev ens3
-        ip route add blackhole 203.0.113.0/24 table 999 metric 7 && ip -6 route add 2001:db8:9::/48 dev dummy0 table 1000
+        ip route add 203.0.113.0/24 dev dummy0 table 999 metric 7 && ip -6 route add 2001:db8:9::/48 dev dummy0 table 1000
         ip rule add pref 512 from 192.0.2.0/24 lookup 10 && ip rule add pref 1000 to 192.0.2.7 lookup main
         ip rule add pref 1537 from 192.0.2.1 lookup 10 && ip rule add pref 1024 fwmark 0x4000/0x4000 lookup 10
         ip -6 rule add pref 512 from 2001:db8:9::/48 lookup 10
@@ -144,4 +145,40 @@ fn what_is_not_ours_is_the_same_before_during_and_after_the_agents_life() {
     assert_eq!(differences(&before, &dump(&node)), [""; 0]);
     agent.stop();
     assert_eq!(differences(&before, &dump(&node)), [""; 0]);
+}
+
+/// A VPN's, say. What it refuses no rule passes over.
+#[test]
+fn a_default_route_of_others_in_the_pods_table_is_not_the_hosts_and_one_that_refuses_bars_the_way_to_pods() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.plug("tun0", 99);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let on_the_node = |command: &str| {
+        let output = node.inside(|| Command::new("sh").args(["-c", command]).output().unwrap());
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    on_the_node("ip link set tun0 up && ip route add default dev tun0 table 999 proto static");
+    let way_out = || on_the_node("ip route get 8.8.8.8");
+    let before = way_out();
+    assert!(before.contains("dev ens3"), "{before}");
+    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    assert_eq!((node.conditions(), way_out()), (vec!["PodTableShared".to_owned()], before.clone()));
+    let said = node.get("/readyz").1;
+    assert!(said.contains("default table 999 dev tun0 proto 4"), "{said}");
+
+    let leads = || node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "));
+    assert!(leads());
+    on_the_node("ip route replace blackhole default table 999 proto static");
+    wait_for("no rule to lead there", || !leads() && node.get("/readyz").0 == 503, || agent.log());
+    assert_eq!((node.conditions(), way_out()), (vec!["PodTableShared".to_owned()], before.clone()));
+    let (_, why) = node.run(&["why-not-ready"]);
+    assert!(why.contains("1. PodTableShared (IPv4)") && why.contains("blackhole default table 999 proto 4"), "{why}");
+
+    on_the_node("ip route del blackhole default table 999");
+    wait_for("the rule", || leads() && node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
+    assert_eq!(way_out(), before);
 }

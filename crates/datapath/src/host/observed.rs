@@ -108,9 +108,10 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
         .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
     let describe = |rule: netlink::Rule| {
-        let netlink::Rule { priority, from, to, fwmark, table, .. } = rule;
+        let netlink::Rule { priority, from, to, fwmark, table, suppress, .. } = rule;
         let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
-        Object::Rule(RuleSpec { priority, family, from, to, fwmark, table })
+        let single = suppress == Some(u32::from(family.host_prefix() - 1));
+        Object::Rule(RuleSpec { priority, family, from, to, fwmark, table, single })
     };
     Ok(rules.into_iter().filter(ours).map(describe).collect())
 }

@@ -9,7 +9,7 @@ use netlink::RouteFilter;
 use vcn::{Family, IfName, Mark, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
 
 use super::everything;
-use crate::host::{by_mark, to_metadata};
+use crate::host::{by_mark, to_metadata, to_pods};
 use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
 
 /// The VNIC that carries one of a pod's addresses.
@@ -109,6 +109,7 @@ pub fn observe_needed(
             .host
             .rules(family)
             .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
+        // An agent of the release before makes one that heeds every route.
         let leads_to_pods = |rule: &netlink::Rule| {
             let everything = rule.from.is_none() && rule.to.is_none();
             everything
@@ -123,11 +124,6 @@ pub fn observe_needed(
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
 
-fn to_pods(family: Family) -> Object {
-    let (priority, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    Object::Rule(RuleSpec { priority, family, from: None, to: None, fwmark: None, table })
-}
-
 /// Where an agent is at work: the way to the resolver, and that of answers to what came in by the primary VNIC.
 fn of_the_agent(family: Family) -> [Object; 2] {
     [to_metadata(family), by_mark(family, PRIMARY_MARK, TableId::MAIN)]
@@ -140,7 +136,8 @@ fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
         rules.iter().any(|rule| {
             let netlink::Rule { priority, from, to, fwmark, table, .. } = rule.clone();
             let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
-            rule.protocol == PROTOCOL && *wanted == Object::Rule(RuleSpec { priority, family, from, to, fwmark, table })
+            let found = RuleSpec { priority, family, from, to, fwmark, table, single: false };
+            rule.protocol == PROTOCOL && *wanted == Object::Rule(found)
         })
     };
     let wanted = of_the_agent(family);

@@ -258,7 +258,7 @@ fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
         };
         found.extend(rules.into_iter().filter(ours).map(|rule| {
             let netlink::Rule { priority, from, to, table, .. } = rule;
-            Object::Rule(RuleSpec { priority, family, from, to, fwmark: None, table })
+            Object::Rule(RuleSpec { priority, family, from, to, fwmark: None, table, single: false })
         }));
     }
     Ok(found)

@@ -31,10 +31,14 @@ pub fn strays(places: &mut Places) -> Result<Vec<(IpAddr, Object)>, Error> {
     }
     for family in Family::ALL {
         for rule in socket.rules(family).map_err(during)? {
-            let narrower = rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.unmodelled;
+            let narrower = rule.to.is_some()
+                || rule.fwmark.is_some()
+                || rule.iif.is_some()
+                || rule.suppress.is_some()
+                || rule.unmodelled;
             let netlink::Rule { priority, from, table, protocol, .. } = rule;
             if let (Some(net), RulePriorities::FROM_POD, PROTOCOL, false) = (from, priority, protocol, narrower) {
-                let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table };
+                let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table, single: false };
                 found.push((net.ip(), Object::Rule(spec)));
             }
         }
