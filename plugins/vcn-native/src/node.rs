@@ -117,10 +117,13 @@ impl<'a> Node<'a> {
         }
         // Read after the kernel: what an ADD has made was on record before.
         let held = self.held()?;
+        let mut resisted = None::<Error>;
         for (address, object) in strays.into_iter().filter(|(address, _)| !held.contains(address)) {
             let step = Step { place: Place::Host, change: Change::Delete(object) };
             if let Some(failure) = dismantle(slice::from_ref(&step), &mut places).first() {
-                return Err(Error::new(code::LEFT_OVER, "something is left of a pod that is gone").caused_by(failure));
+                let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
+                resisted = Some(resisted.unwrap_or_else(first).caused_by(failure));
+                continue;
             }
             // Somebody got the address just now, and would have made the same.
             match self.held()?.contains(&address) {
@@ -128,7 +131,7 @@ impl<'a> Node<'a> {
                 false => report.note(format!("of no pod: {step}")),
             }
         }
-        Ok(())
+        resisted.map_or(Ok(()), Err)
     }
 
     /// All addresses that somebody holds, be his record readable or not.
