@@ -75,8 +75,9 @@ impl Decision {
 /// lies in the configuration directory, which may be stale and so never speaks *for* installing. Signals weaker than
 /// the instance metadata only decide for it when nothing speaks of Flannel. Where OKE's own CNI is present, nothing is
 /// installed unless takeover is set: both would hand out the same addresses. Its DaemonSet alone, which says nothing of this
-/// node, stops a first installation only: what is ours here is kept up. And nothing is installed while pods of another
-/// network live on the node, whoever made it: their addresses may be among those.
+/// node, stops a first installation only: what is ours here is kept up. So it is in doubt (a signal that makes no sense, two
+/// of the weak ones that contradict each other) where we remember to have installed. And nothing is installed while pods of
+/// another network live on the node, whoever made it: their addresses may be among those.
 #[must_use]
 pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision {
     let oke = oke_cni(signals, here.conf_files).is_some() || matches!(here.pods, Occupants::Some(_));
@@ -94,16 +95,28 @@ fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision
                 .to_owned(),
         );
     };
-    if strongest.says == Says::Garbage {
-        let reason = format!("{}, which is neither true nor false, so nothing is touched", strongest.found);
-        return Decision::new(false, strongest.signal, reason);
-    }
+    // What we remember of doing here speaks against handing over what nobody clearly asks for. A file of OKE's is of this node.
+    let stays = remembered && !conf_files.iter().any(ConfFile::is_oke);
     let contrary: Vec<&Voice> =
         voices.iter().filter(|voice| voice.says != strongest.says && voice.says != Says::Garbage).collect();
     let mut decision = match (strongest.says, contrary.first()) {
+        (Says::Garbage, _) if stays => {
+            let reason = format!("{}, which is neither true nor false, {STAYS}", strongest.found);
+            Decision::new(true, strongest.signal, reason)
+        }
+        (Says::Garbage, _) => {
+            let reason = format!("{}, which is neither true nor false, so nothing is touched", strongest.found);
+            return Decision::new(false, strongest.signal, reason);
+        }
         (Says::VcnNative, Some(other)) if strongest.signal >= Signal::NativePodNetwork => {
-            let reason = format!("{}, but {}: in doubt nothing is touched", strongest.found, other.found);
-            return Decision::new(false, other.signal, reason);
+            let (this, that) = (&strongest.found, &other.found);
+            match stays {
+                true => Decision::new(true, strongest.signal, format!("{this}, but {that}, {STAYS}")),
+                false => {
+                    let reason = format!("{this}, but {that}: in doubt nothing is touched");
+                    return Decision::new(false, other.signal, reason);
+                }
+            }
         }
         (Says::VcnNative, _) => Decision::new(true, strongest.signal, strongest.found.clone()),
         (..) => {
@@ -138,9 +151,14 @@ fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision
             return Decision::new(false, Signal::OkePods, reason);
         }
     }
-    decision.against.extend(contrary.into_iter().map(|voice| voice.signal));
+    // Nothing is the contrary of garbage.
+    let contrary = contrary.into_iter().filter(|_| strongest.says != Says::Garbage);
+    decision.against.extend(contrary.map(|voice| voice.signal));
     decision
 }
+
+/// What follows from doubt where we were before.
+const STAYS: &str = "but this node's pod network is ours already: in doubt ours is kept up";
 
 /// Whether what is ours already goes on beside what shows OKE's own CNI. The DaemonSet is one object for all nodes, and may
 /// put a pod on none of them: nodes whose pods are ours would all be given up for it. A file is of this node. Where the

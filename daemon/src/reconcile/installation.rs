@@ -43,7 +43,7 @@ pub(super) enum Whose {
     Ours,
     /// Somebody else's, or to be.
     Others,
-    /// Nothing says whose it is, yet.
+    /// Nothing says for sure whose it is: silence, or doubt.
     Unknown,
 }
 
@@ -102,10 +102,10 @@ impl Installation {
                 (decision.install, decision.another, decision.oke, decision.decided_by)
             }
         };
-        let whose = match (ours, decided_by) {
+        let whose = match (ours, another) {
             (true, _) => Whose::Ours,
-            (false, Signal::Nothing) => Whose::Unknown,
-            (false, _) => Whose::Others,
+            (false, true) => Whose::Others,
+            (false, false) => Whose::Unknown,
         };
         let flannel = another && matches!(decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
         let oke = oke || may_be_okes(world.npn.value.as_ref().map(Option::is_some), flannel);

@@ -140,6 +140,49 @@ fn our_configuration_goes_with_the_last_pod_where_another_network_is_meant() {
     assert_eq!(configurations(&node), ["10-oci.conflist"]);
 }
 
+/// A label that somebody mistyped takes no node down.
+#[test]
+fn in_doubt_what_was_ours_is_kept_up() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    let rules = node.rules(Family::Ipv4);
+    let mut agent = node.agent(&["--node-label", "yes"]);
+    node.wait_ready(&mut agent);
+    node.delete_rule(Family::Ipv4, 1537);
+    wait_for("the rule", || node.rules(Family::Ipv4) == rules, || agent.log());
+    fs::remove_file(node.path("net.d").join(CONFLIST_FILE)).unwrap();
+    wait_for("the configuration", || configurations(&node) == [CONFLIST_FILE], || agent.log());
+    fs::remove_file(node.path("run/pools.json")).unwrap();
+    wait_for("the pools", || !node.pools().is_null(), || agent.log());
+    let said = agent.events("pod_network.decided").pop().unwrap();
+    let text = said["message"].as_str().unwrap();
+    assert!(
+        text.ends_with(
+            "is neither true nor false, but this node's pod network is ours already: in doubt ours is kept up"
+        ),
+        "{text}"
+    );
+}
+
+/// Where we do not remember it, nothing is touched, and nobody is told to drain a node that is sound.
+#[test]
+fn doubt_is_not_told_as_a_hand_over() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    agent.stop();
+    fs::remove_file(node.path("lib/installer.json")).unwrap();
+    let mut agent = node.agent(&["--node-label", "yes"]);
+    node.wait_ready(&mut agent);
+    wait_for("its condition", || node.conditions() == ["LeftInPlace"], || agent.log());
+    let said = node.get("/readyz").1;
+    assert!(said.contains("nothing has been handed over") && !said.contains("no longer ours"), "{said}");
+}
+
 /// After a boot, or in an image that was made of a node: the runtime takes it, and nobody offers pods an address.
 #[test]
 fn our_configuration_on_a_node_that_was_booted_as_anothers_stops_pods_and_says_so_until_it_can_go() {

@@ -221,9 +221,11 @@ fn rules_hold(signals: &Signals, here: Here<'_>) {
         assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present || stands);
         let decision = of(PodNetwork::Auto);
         let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
+        let doubt = strong.map_or(weak && flannel_present, |text| text != "true" && text != "false");
+        let kept = doubt && here.remembered && !oke_file;
         let stands = stands && (strong.is_some() || signals.native_pod_network == Seen::Present);
         let free = takeover || !oke_present || stands;
-        assert_eq!(decision.install, positive && free, "{signals:?} {here:?} {decision:?}");
+        assert_eq!(decision.install, (positive || kept) && free, "{signals:?} {here:?} {decision:?}");
         assert!(!decision.against.contains(&decision.decided_by));
         let among = |pods: &Occupants| decide(&settings(PodNetwork::Auto, takeover), signals, Here { pods, ..here });
         let living = among(&Occupants::Some("a pod".into()));
@@ -239,7 +241,7 @@ fn another_pod_network_is_known_by_what_says_so_and_never_by_silence_or_doubt() 
     let another = |network: PodNetwork, signals, files: &[ConfFile]| {
         let here = Here { remembered: true, ..new(files) };
         let decision = decide(&settings(network, false), &known(signals), here);
-        assert!(!decision.install, "{decision:?}");
+        assert!(!decision.install || !decision.another, "{decision:?}");
         decision.another
     };
     let auto = |signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
@@ -260,4 +262,28 @@ fn another_pod_network_is_known_by_what_says_so_and_never_by_silence_or_doubt() 
     assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
     let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
     assert!(!set(&[ours(), oke()]), "whoever set it meant ours");
+}
+
+#[test]
+fn in_doubt_what_we_remember_is_kept_up_and_nothing_else_is_touched() {
+    use Seen::{Absent, Present, Unknown};
+    let decided = |signals, here: Here<'_>| {
+        let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), here);
+        assert!(!decision.another, "{decision:?}");
+        (decision.install, decision.decided_by, decision.against)
+    };
+    let garbage = (Some("yes"), Some("true"), Present, Unknown, Absent);
+    let against = (None, None, Present, Unknown, Present);
+    let (in_place, theirs) = ([ours()], [ours(), oke()]);
+    let remembered = |conf_files| Here { remembered: true, ..new(conf_files) };
+    let flannel_set = || vec![Signal::FlannelDaemonSet];
+    for here in [remembered(&[]), remembered(&in_place)] {
+        assert_eq!(decided(garbage, here), (true, Signal::NodeLabel, vec![]));
+        assert_eq!(decided(against, here), (true, Signal::NativePodNetwork, flannel_set()));
+    }
+    // A file may be of an image; OKE's is of this node.
+    for here in [new(&[]), new(&in_place), remembered(&theirs)] {
+        assert_eq!(decided(garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
+        assert_eq!(decided(against, here), (false, Signal::FlannelDaemonSet, vec![]), "{here:?}");
+    }
 }

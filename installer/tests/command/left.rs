@@ -136,13 +136,20 @@ fn where_it_cannot_be_taken_away_it_is_said_that_it_is_left() {
 }
 
 #[test]
-fn silence_and_doubt_take_nothing() {
+fn silence_and_doubt_take_nothing_and_in_doubt_what_we_remember_is_kept_up() {
     let node = ours();
     flannel(&node);
     let unsure = left("nothing says for sure that the pod network is another");
-    for arguments in [&[][..], &["--node-label", "perhaps"], &["--native-pod-network", "present"]] {
+    assert_eq!(said(&node, &[]), unsure);
+    for arguments in [&["--node-label", "perhaps"], &["--native-pod-network", "present"]] {
+        assert_eq!(said(&node, arguments), (None, true), "{arguments:?}");
+    }
+    let record = fs::read(node.path("lib/installer.json")).unwrap();
+    fs::remove_file(node.path("lib/installer.json")).unwrap();
+    for arguments in [&["--node-label", "perhaps"], &["--native-pod-network", "present"]] {
         assert_eq!(said(&node, arguments), unsure, "{arguments:?}");
     }
+    fs::write(node.path("lib/installer.json"), record).unwrap();
     assert!(!said(&node, &["--native-pod-network", "absent"]).1, "who was asked says that nothing is ours");
 }
 
