@@ -353,3 +353,14 @@ pub(crate) fn beginning(body: &[u8]) -> String {
     }
     shown
 }
+
+/// An error and its causes, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line = format!("{line}: {error}");
+        cause = error.source();
+    }
+    line
+}

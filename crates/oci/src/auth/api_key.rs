@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Error;
+use crate::error::{Error, chain};
 use crate::key::RsaKey;
 use crate::region::RegionName;
 use crate::sign::Credentials;
@@ -36,6 +36,8 @@ pub(crate) struct UsedKey(Arc<Shared>);
 struct Shared {
     source: Option<Source>,
     current: Mutex<Credentials>,
+    /// Why the files could not be read when that was tried last.
+    unreadable: Mutex<Option<String>>,
 }
 
 /// The profile whose values all others inherit.
@@ -81,7 +83,8 @@ impl ApiKey {
     }
 
     pub(super) fn into_used(self) -> UsedKey {
-        UsedKey(Arc::new(Shared { source: self.source, current: Mutex::new(self.credentials) }))
+        let current = Mutex::new(self.credentials);
+        UsedKey(Arc::new(Shared { source: self.source, current, unreadable: Mutex::default() }))
     }
 }
 
@@ -100,10 +103,13 @@ impl UsedKey {
         let Some(Source { path, profile }) = self.0.source.clone() else { return false };
         let read = tokio::task::spawn_blocking(move || ApiKey::from_config_file(&path, &profile));
         let new = match timeout_at(end, read).await {
-            Ok(Ok(Ok(key))) => key.credentials,
+            Ok(Ok(Ok(key))) => {
+                *self.unreadable() = None;
+                key.credentials
+            }
             // Half of a rotation, perhaps: the next refusal asks again.
             Ok(Ok(Err(error))) => {
-                tracing::debug!(%error, "the API key was refused, and cannot be read again");
+                self.tell_unreadable(chain(&error));
                 return false;
             }
             Ok(Err(_)) | Err(_) => return false,
@@ -119,6 +125,20 @@ impl UsedKey {
         );
         *current = new;
         true
+    }
+
+    /// Every call that is refused comes here: the same is told once.
+    fn tell_unreadable(&self, error: String) {
+        let mut told = self.unreadable();
+        if told.as_ref() != Some(&error) {
+            tracing::warn!(event = "login.unreadable", error, "the API key was refused, and cannot be read again");
+            *told = Some(error);
+        }
+    }
+
+    fn unreadable(&self) -> MutexGuard<'_, Option<String>> {
+        // It is replaced whole, so a panic elsewhere leaves it usable.
+        self.0.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn current(&self) -> MutexGuard<'_, Credentials> {
@@ -162,6 +182,14 @@ fn expand_home(path: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+    use aws_lc_rs::rsa::KeySize;
+    use aws_lc_rs::signature::RsaKeyPair;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+
     use super::*;
 
     const CONFIG: &str = "; mine\n[DEFAULT]\nuser = ocid1.user.oc1..a\nfingerprint=aa:bb\ntenancy=ocid1.tenancy.oc1..t\n\
@@ -203,6 +231,45 @@ mod tests {
             let error = ApiKey::new(("t", "u", "f"), pem).unwrap_err();
             let story = format!("{error:?}");
             assert!(!story.contains("secret") && !story.contains("c2Vj"), "{story}");
+        }
+    }
+
+    fn pem_of(key: &RsaKeyPair) -> String {
+        let der: Pkcs8V1Der<'_> = key.as_der().unwrap();
+        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_read_again_are_told_once_for_each_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, pem) = (folder.path().join("config"), folder.path().join("k.pem"));
+        let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
+        let config = format!("[DEFAULT]\nuser=u\nfingerprint=f\ntenancy=t\nkey_file={}\n", pem.display());
+        fs::write(&path, &config).unwrap();
+        fs::write(&pem, &key).unwrap();
+        let used = ApiKey::from_config_file(&path, DEFAULT).unwrap().into_used();
+        let lines = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(lines.reopen().unwrap());
+        let _log = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish());
+        let refused = used.credentials();
+        let play = async |user: &str, has_key: bool| {
+            fs::write(&path, config.replace("user=u", &format!("user={user}"))).unwrap();
+            match has_key {
+                true => fs::write(&pem, &key).unwrap(),
+                false => drop(fs::remove_file(&pem)),
+            }
+            assert!(!used.reject(&refused, Instant::now() + Duration::from_secs(10)).await);
+        };
+        // Twice each; the key is there in between, and is the one that was refused.
+        for (user, has_key) in
+            [("u", true), ("u", false), ("u", false), ("", true), ("", true), ("u", true), ("", true)]
+        {
+            play(user, has_key).await;
+        }
+        let told = fs::read_to_string(lines.path()).unwrap();
+        let reasons = [("k.pem: No such file", 1), ("user is missing", 2), ("login.unreadable", 3)];
+        for (word, times) in reasons {
+            assert_eq!(told.lines().filter(|line| line.contains(word)).count(), times, "{word}: {told}");
         }
     }
 }

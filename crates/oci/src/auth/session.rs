@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::token::Token;
-use crate::error::LoginError;
+use crate::error::{LoginError, chain};
 use crate::key::RsaKey;
 use crate::sign::Credentials;
 
@@ -210,11 +210,5 @@ impl<S: TokenSource> Shared<S> {
 
 /// The error for one of several who waited: its chain as one line, and whether it may pass.
 fn shared(error: &LoginError) -> LoginError {
-    let mut story = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        story = format!("{story}: {error}");
-        cause = error.source();
-    }
-    LoginError::Shared { story, transient: error.is_transient() }
+    LoginError::Shared { story: chain(error), transient: error.is_transient() }
 }
