@@ -16,7 +16,7 @@ use kube::Client;
 use patience::Backoff;
 use resident::events::{Reporter, Told, Unwritten, event, post};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 pub use resident::events::{Level, News};
 
@@ -46,9 +46,10 @@ const CONTROLLER: &str = "oke.oraclecloud.com/oke-node-controller";
 const QUEUE: usize = 1000;
 /// Between two writes: at most ten per second, a tenth of what the API server gives a controller by default.
 const PACE: Duration = Duration::from_millis(100);
-/// Attempts at one, and the pauses between them: half a minute in all. Whoever has no time for longer hears of what comes then.
+/// Attempts at one, the pauses between them, and for all of it so long: those behind it wait meanwhile.
 const ATTEMPTS: u32 = 6;
-const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(16) };
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(8) };
+const TOGETHER: Duration = Duration::from_secs(30);
 /// For so long the same is not told again.
 const QUIET: Duration = Duration::from_mins(10);
 /// So much is remembered of what was told.
@@ -104,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// Each attempt is counted.
+    /// Each attempt is counted. What the last one that was answered, or had its whole time, came to.
     async fn write(
         &self,
         client: &Client,
@@ -113,18 +114,22 @@ impl Writer {
         chance: fn() -> f64,
     ) -> Result<(), Unwritten> {
         let event = event(news, reporter, Timestamp::now());
-        let mut attempt = 1;
-        loop {
-            let written = post(client.clone(), &event).await;
-            self.metrics.wrote("event", written.is_ok());
+        let (end, mut problem) = (Instant::now() + TOGETHER, Unwritten::Silent);
+        for attempt in 1..=ATTEMPTS {
+            let written = timeout_at(end, post(client.clone(), &event)).await;
+            self.metrics.wrote("event", matches!(written, Ok(Ok(()))));
             match written {
-                Err(error) if error.is_passing() && attempt < ATTEMPTS => {
-                    sleep(RETRY.pause(attempt, chance())).await;
-                    attempt += 1;
-                }
-                written => return written,
+                Ok(Err(error)) if error.is_passing() => problem = error,
+                Ok(written) => return written,
+                Err(_) => break,
             }
+            let next = Instant::now() + RETRY.pause(attempt, chance());
+            if attempt == ATTEMPTS || next >= end {
+                break;
+            }
+            sleep_until(next).await;
         }
+        Err(problem)
     }
 }
 
@@ -219,7 +224,8 @@ mod tests {
             (&[Some(403)], vec![vec![0], vec![0]], 1),
             // The first attempt was carried out, and its answer lost.
             (&[Some(504), Some(409)], vec![vec![0, 1], vec![1]], 0),
-            (&[Some(500); 6], vec![vec![0, 1, 3, 7, 15, 31], vec![31]], 1),
+            (&[Some(500); 6], vec![vec![0, 1, 3, 7, 15, 23], vec![23]], 1),
+            (&[None; 3], vec![vec![0, 11, 23], vec![30]], 1),
         ] {
             let (asked, were_lost) = answered(answers).await;
             assert_eq!((attempts(&asked), were_lost), (expected, lost), "{answers:?}");
