@@ -14,6 +14,7 @@ use hyper::{Method, Request, Response};
 use kube::client::Body;
 use kube::client::retry::RetryPolicy;
 use kube::{Client, Config};
+use patience::chance;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::retry::{Policy, Retry};
 use tower::{BoxError, ServiceExt, service_fn};
@@ -28,12 +29,12 @@ const SENDING: Duration = Duration::from_secs(30);
 /// For the API server to send the next piece of an answer, watches included, which it ends itself before.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 30);
 
-/// The first pause after a refusal. They double, and chance makes each up to three times as long.
+/// The first pause after a refusal. They double, and chance makes each up to four and a half times as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest, whatever the API server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// From the first refusal on, a page of a list or a watch is asked for so long.
-const READING: Duration = Duration::from_mins(2);
+pub(crate) const READING: Duration = Duration::from_mins(2);
 /// Likewise a write: less than whoever writes waits (10 to 30 s), so that the refusal is what it is told, and what it counts.
 const WRITING: Duration = Duration::from_secs(5);
 
@@ -56,17 +57,17 @@ fn of(mut config: Config) -> anyhow::Result<Client> {
     Client::try_from(config).context("setting up the Kubernetes client")
 }
 
-/// The same client, which asks again for what is refused, for a while: for reads two minutes, for writes five seconds. Each refusal
-/// is counted. What was answered 504 may have been done, and is done twice then: whoever writes says the name of what is made, and the
+/// The same client, which asks again for what is refused, for a while: for reads as long as is said, which is less than whoever
+/// reads waits, for writes five seconds. Each refusal is counted. What was answered 504 may have been done, and is done twice then: whoever writes says the name of what is made, and the
 /// version of what is changed.
 #[must_use]
-pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>) -> Client {
+pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration) -> Client {
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
     let asked = service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move { client.send(request).await }
     });
-    Client::new(Retry::new(Patience::new(metrics), asked.map_err(BoxError::from)), namespace)
+    Client::new(Retry::new(Patience::new(metrics, reading), asked.map_err(BoxError::from)), namespace)
 }
 
 /// For how long, and when, one request is made again.
@@ -75,14 +76,15 @@ struct Patience {
     /// Knows what is a refusal, and for how long the API server asks to be left alone.
     pauses: RetryPolicy,
     refused: Option<Instant>,
+    reading: Duration,
     metrics: Arc<Metrics>,
 }
 
 impl Patience {
-    fn new(metrics: Arc<Metrics>) -> Self {
+    fn new(metrics: Arc<Metrics>, reading: Duration) -> Self {
         let pauses = RetryPolicy::new(FIRST_PAUSE, LONGEST_PAUSE, u32::MAX, true);
         // It refuses a first pause of nothing, and a longest one that is shorter.
-        Self { pauses: pauses.unwrap_or_default(), refused: None, metrics }
+        Self { pauses: pauses.unwrap_or_default(), refused: None, reading, metrics }
     }
 }
 
@@ -97,8 +99,10 @@ impl Policy<Request<Body>, Response<Body>, BoxError> for Patience {
         let pause = self.pauses.retry(request, result)?;
         self.metrics.refused();
         let now = Instant::now();
-        let until = pause.deadline().min(now + LONGEST_PAUSE);
-        let patience = if request.method() == Method::GET { READING } else { WRITING };
+        // Its own chance is the same for all requests: each has a copy of the one policy. And what the API server says is for all.
+        let pause = pause.deadline().saturating_duration_since(now).mul_f64(1.0 + chance() / 2.0);
+        let until = now + pause.min(LONGEST_PAUSE);
+        let patience = if request.method() == Method::GET { self.reading } else { WRITING };
         let end = *self.refused.get_or_insert(now) + patience;
         (until <= end).then(|| sleep_until(until))
     }

@@ -17,6 +17,7 @@ use crate::attachment::objects::KubeObjects;
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::events::Events;
+use crate::kubernetes::{self, READING};
 use crate::metrics::Now;
 use crate::profile::run::{GRACE, Profiles, ROUND};
 use crate::settings::Settings;
@@ -32,7 +33,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// What it needs.
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Leader {
-    /// The API server.
+    /// The API server; what is refused is told at once.
     pub client: Client,
     /// The cloud.
     pub cloud: Oci,
@@ -53,6 +54,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let settings = configurations.borrow().settings.clone();
     let metrics = board.metrics.clone();
     let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
+    let client = kubernetes::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(board.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
@@ -113,7 +115,8 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     }
 }
 
-/// What the cluster is called in tags: as configured, or the uid of kube-system. Asked for until there is an answer.
+/// What the cluster is called in tags: as configured, or the uid of kube-system. Asked for until there is an answer, by a
+/// client that tells at once what is refused: its pauses would outlast ours.
 pub async fn cluster_id(client: &Client, configured: Option<String>) -> String {
     if let Some(id) = configured {
         return id;

@@ -35,12 +35,15 @@ use report::Report;
 /// For all that is read from the API server, and for all from the cloud.
 const DEADLINE: Duration = Duration::from_mins(2);
 
+/// From the first refusal on, a page is asked for so long: less than all, so that a refusal that stays is told as it is.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Reads everything and says what would be done.
 ///
 /// # Errors
 /// When something cannot be read, or not in time. What could be is said all the same.
 pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
-    let reader = Reader::new(kubernetes::patient(&kubernetes::client().await?, Arc::default()));
+    let reader = Reader::new(kubernetes::patient(&kubernetes::client().await?, Arc::default(), PATIENCE));
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));

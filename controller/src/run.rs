@@ -148,7 +148,6 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         lease.acquire(|| board.set_role(Role::Standby)).await;
         board.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let client = kubernetes::patient(&client, board.metrics.clone());
         let leader = Leader { client, cloud, identity, board: board.clone(), configurations };
         tokio::select! {
             lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),

@@ -1,6 +1,7 @@
 //! What is asked of the API server, and how often.
 
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use api::VnicAttachment;
@@ -78,7 +79,7 @@ async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
     let answers: &[(&str, &str)] = &[("429 Too Many Requests", TOO_MANY), ("200 OK", LIST)];
     for (is_patient, asked) in [(false, 429), (true, 200)] {
         let (client, _server) = client_of(answers).await;
-        let client = if is_patient { patient(&client, Arc::default()) } else { client };
+        let client = if is_patient { patient(&client, Arc::default(), READING) } else { client };
         let nodes: Api<Node> = Api::all(client);
         assert_eq!(code(nodes.list(&ListParams::default()).await), asked, "patient: {is_patient}");
     }
@@ -87,7 +88,7 @@ async fn what_is_refused_for_want_of_time_is_told_or_made_again() {
 #[tokio::test]
 async fn a_list_that_is_never_answered_ends() {
     let (client, server) = client_of(&[("200 OK", LIST)]).await;
-    let nodes: Api<Node> = Api::all(patient(&client, Arc::default()));
+    let nodes: Api<Node> = Api::all(patient(&client, Arc::default(), READING));
     nodes.list(&ListParams::default()).await.unwrap();
     // From here there is a connection, and nothing but the clock to wait for.
     tokio::time::pause();
@@ -122,7 +123,7 @@ async fn ten_thousand_nodes_are_read_though_one_request_of_twenty_is_refused() {
     let (read, mut known) = watch::channel(false);
     let began = Instant::now();
     tokio::select! {
-        () = follow_nodes(patient(&client, metrics.clone()), store.clone(), read, drop) => panic!("the watch ended"),
+        () = follow_nodes(patient(&client, metrics.clone(), READING), store.clone(), read, drop) => panic!("the watch ended"),
         known = timeout(Duration::from_mins(10), known.wait_for(|known| *known)) => assert!(known.is_ok(), "never"),
     }
     let (asked, refused) = (asked.load(Ordering::SeqCst), metrics.refusals());
@@ -142,7 +143,7 @@ async fn what_is_always_refused_is_told_as_it_is_and_counted() {
             }
             Some(response)
         });
-        let objects: Api<VnicAttachment> = Api::all(patient(&client, metrics.clone()));
+        let objects: Api<VnicAttachment> = Api::all(patient(&client, metrics.clone(), READING));
         let began = Instant::now();
         assert_eq!(code(objects.list(&ListParams::default()).await), 429);
         let (took, asked) = (began.elapsed(), metrics.refusals());
@@ -157,4 +158,38 @@ async fn what_is_always_refused_is_told_as_it_is_and_counted() {
         assert!(took < WRITING + Duration::from_secs(1), "{after:?}: {took:?}");
         assert!(writes.contains(&asked), "{after:?}: {asked} requests");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_with_less_patience_is_told_the_refusal_so_much_earlier() {
+    let nodes: Api<Node> =
+        Api::all(patient(&client_with(|_| Some(json(429, TOO_MANY))), Arc::default(), Duration::from_secs(20)));
+    let answer = timeout(Duration::from_secs(21), nodes.list(&ListParams::default())).await;
+    assert_eq!(answer.map(code), Ok(429));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_together_is_not_made_again_together_nor_sooner_than_the_server_says() {
+    let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
+    let log = asked.clone();
+    let client = client_with(move |_| {
+        let mut log = log.lock().unwrap();
+        log.push(began.elapsed());
+        if log.len() > 50 {
+            return Some(json(200, LIST));
+        }
+        let mut response = json(429, TOO_MANY);
+        response.headers_mut().insert("retry-after", HeaderValue::from_static("10"));
+        Some(response)
+    });
+    let nodes: Api<Node> = Api::all(patient(&client, Arc::default(), READING));
+    let params = ListParams::default();
+    for answer in futures::future::join_all((0..50).map(|_| nodes.list(&params))).await {
+        assert_eq!(code(answer), 200);
+    }
+    let again: Vec<Duration> = asked.lock().unwrap().split_off(50);
+    let (first, last) = (again[0].as_secs_f64(), again[49].as_secs_f64());
+    assert!(first >= 10.0 && last < 15.2, "{again:?}");
+    // A fifth of all that there may be between them.
+    assert!(last - first > 1.0, "{again:?}");
 }
