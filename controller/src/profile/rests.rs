@@ -1,6 +1,6 @@
 //! Pauses after failures. One per object, so that what the API server refuses of one profile does not keep others waiting; and one
 //! per profile of which all was refused: by a policy or a quota ten thousand objects are refused as one is, so one asks for all,
-//! until it is taken. An object that was not refused yet is asked for at once all the same: why others were may not be about it.
+//! until it is taken. A few that stay refused where others were made ask each for itself: it is their own matter, most likely. An object that was not refused yet is asked for at once all the same: why others were may not be about it.
 //! Pure; every function is told the time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,9 @@ use super::plan::Step;
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
 /// Between attempts at one object of a profile of which all was refused.
 const PROBE: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(2) };
+
+/// So many of a profile may be refused again and again, each by itself: some two requests per second.
+const FEW: usize = 100;
 
 /// Objects and profiles that are left alone for a while, by name.
 #[derive(Debug, Default)]
@@ -33,7 +36,9 @@ struct Rest {
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     is_taken: bool,
-    is_refused: bool,
+    refused: usize,
+    /// Something was refused that had not been before.
+    is_first: bool,
     /// Something was taken that had been refused before.
     is_over: bool,
 }
@@ -91,13 +96,17 @@ impl Rests {
         for (step, done) in outcomes.clone() {
             let round = rounds.entry(profile_of(step)).or_default();
             round.is_taken |= done;
-            round.is_refused |= !done;
-            round.is_over |= done && self.objects.contains_key(step.object());
+            round.refused += usize::from(!done);
+            let was_refused = self.objects.contains_key(step.object());
+            round.is_first |= !done && !was_refused;
+            round.is_over |= done && was_refused;
         }
         for (profile, round) in rounds {
+            // Those that are made are no steps any more: what is left of a profile then is refused altogether, and is so again.
+            let begins = !round.is_taken && (round.is_first || round.refused > FEW);
             if round.is_over {
                 self.profiles.remove(profile);
-            } else if round.is_refused && (!round.is_taken || self.profiles.contains_key(profile)) {
+            } else if round.refused > 0 && (begins || self.profiles.contains_key(profile)) {
                 Rest::note(&mut self.profiles, profile, (&PROBE, now, chance()));
             }
         }
@@ -183,22 +192,24 @@ mod tests {
         assert!(rests.objects.is_empty() && rests.profiles.is_empty());
     }
 
-    /// Plays steps that are refused or not, a look each second: what is asked for at each, by its second, where something is.
+    /// Plays steps that are refused or not, a look each second: what is asked for at each, by its second, where something is. What
+    /// was taken is not asked for any more.
     fn play(
         rests: &mut Rests,
         steps: &[Step],
         (began, seconds): (Instant, std::ops::Range<u32>),
         is_refused: impl Fn(&str) -> bool,
     ) -> Vec<(u32, Vec<String>)> {
-        let mut asked = Vec::new();
+        let (mut asked, mut steps) = (Vec::new(), steps.to_vec());
         for second in seconds {
             let now = began + second * SECOND;
-            let (due, waiting) = rests.due(steps.to_vec(), now);
+            let (due, waiting) = rests.due(steps.clone(), now);
             assert!(due.len() + waiting.values().sum::<usize>() <= steps.len());
             if !due.is_empty() {
                 asked.push((second, due.iter().map(|step| step.object().to_owned()).collect()));
             }
             rests.note_round(due.iter().map(|step| (step, !is_refused(step.object()))), (now, || 1.0));
+            steps.retain(|step| is_refused(step.object()) || !due.contains(step));
         }
         asked
     }
@@ -218,7 +229,7 @@ mod tests {
         assert_eq!(turns, ["a", "b", "c", "a", "b", "c"]);
         // What refused them is gone.
         let asked = play(&mut rests, &steps, (began, 400..490), |_| false);
-        assert_eq!(seconds(&asked)[..2], [(487, 1), (488, 3)]);
+        assert_eq!(seconds(&asked)[..2], [(487, 1), (488, 2)]);
     }
 
     #[test]
@@ -237,9 +248,20 @@ mod tests {
     #[test]
     fn other_profiles_and_what_is_refused_alone_have_no_such_rest() {
         let (mut rests, began) = (Rests::default(), Instant::now());
-        let steps = [step("a", "p"), step("b", "p"), step("c", "other")];
-        let asked = play(&mut rests, &steps, (began, 0..1), |name| name == "a");
-        assert_eq!(seconds(&asked), [(0, 3)]);
+        let steps = [step("a", "p"), step("b", "p"), step("c", "p"), step("d", "other")];
+        let asked = play(&mut rests, &steps, (began, 0..10), |name| name < "c");
+        assert_eq!(seconds(&asked), [(0, 4), (1, 2), (3, 2), (7, 2)]);
         assert!(rests.profiles.is_empty());
+    }
+
+    #[test]
+    fn many_that_stay_refused_have_such_a_rest_though_one_was_taken_at_first_or_later() {
+        let (mut rests, began) = (Rests::default(), Instant::now());
+        let steps: Vec<Step> = (0..FEW + 3).map(|number| step(&format!("{number:03}"), "p")).collect();
+        // A quota that has room for one, and for another one later.
+        let asked = play(&mut rests, &steps, (began, 0..10), |name| name != "000");
+        assert_eq!(seconds(&asked), [(0, FEW + 3), (1, FEW + 2), (3, 1), (5, 1), (9, 1)]);
+        let asked = play(&mut rests, &steps[1..], (began, 10..40), |name| name != "004");
+        assert_eq!(seconds(&asked), [(17, 1), (18, FEW + 1), (22, 1), (24, 1), (28, 1), (36, 1)]);
     }
 }
