@@ -114,16 +114,19 @@ impl Memory {
             }
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let own: Vec<&Seen> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
+            // Of an instance that is answered 404 no list is asked for, so none has told that anything is missing.
+            let is_unasked = observed.machine == Machine::NotSeen;
             if object.setbacks.has_new_record(&own) {
                 // The refusal is explained: it was of that one, which counts as gone from here on.
                 object.spent_since = None;
             }
-            let setback = object.setbacks.note(known, (&own, observed.machine.is_up()), moments);
+            let setback = match is_unasked {
+                true => None,
+                false => object.setbacks.note(known, (&own, observed.machine.is_up()), moments),
+            };
             if let Some(setback) = setback {
                 news.setbacks.push((known.name_any(), setback));
             }
-            // Of an instance that is answered 404 no list is asked for, so none has told that it is missing.
-            let is_unasked = observed.machine == Machine::NotSeen;
             if is_unasked || own.iter().any(|seen| seen.state() != AttachmentState::Detached) {
                 (object.absent_since, object.unlisted_since, object.spent_since) = (None, None, None);
             } else {
@@ -232,8 +235,11 @@ impl Memory {
     pub(super) fn refused(&mut self, uid: &str, said: Said) {
         self.refusals = self.refusals.saturating_add(1);
         let object = self.objects.entry(uid.to_owned()).or_default();
-        let before = object.refused.take().and_then(|refused| refused.said);
-        let said = if is_no_answer(said.reason) { before } else { Some(said) };
+        // As `is_worth_telling` has it: in the next turn of another's, the object says what it said in this one.
+        let is_told_on =
+            |before: &Said| !is_no_answer(before.reason) && before.reason != AttachmentReason::InstanceBusy;
+        let before = object.refused.take().map(|refused| refused.said).filter(is_told_on);
+        let said = before.filter(|_| is_no_answer(said.reason)).unwrap_or(said);
         object.refused = Some(Refused { turn: self.refusals, said });
     }
 

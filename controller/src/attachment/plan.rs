@@ -66,6 +66,8 @@ pub struct Plan {
     pub unseen: bool,
     /// Objects that wait for the attach or detach that is among the steps.
     pub queued: BTreeSet<String>,
+    /// Those of them that were not refused in a turn of their own, and have nothing else to say.
+    pub in_line: BTreeSet<String>,
     /// When the first of those that rest has rested enough: what they asked for came to nothing.
     pub rests: Option<Duration>,
     /// Objects whose VNICs are as asked, but maybe for their addresses.

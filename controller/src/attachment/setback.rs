@@ -7,7 +7,7 @@
 //!   detach taken ─▶ DETACHING ─▶ ATTACHED          the detach came to nothing  ╯   there are records, or detaches
 //! ```
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use api::{AttachmentReason as Reason, VnicAttachment};
@@ -19,6 +19,9 @@ use vcn::Ocid;
 use super::memory::Moments;
 use super::observed::Seen;
 use super::verdict::Said;
+
+/// For so long a record that no list has any more is known: a list may be behind, or of an instance that is on its way out.
+const KNOWN_FOR: Duration = Duration::from_hours(24);
 
 /// What became of a request that was taken, or of a VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +46,8 @@ pub struct Rest {
 /// Of one object.
 #[derive(Debug, Default)]
 pub(super) struct Setbacks {
-    /// Its attachments that are listed as DETACHED; nothing before the first list: how old those are is not known.
-    over: Option<HashSet<Ocid>>,
+    /// Its attachments that were listed as DETACHED, and when last; nothing before the first list: how old those are is not known.
+    over: Option<HashMap<Ocid, Instant>>,
     /// The one that was seen attached last.
     attached: Option<Ocid>,
     /// The detach that the cloud took.
@@ -113,7 +116,8 @@ impl Setbacks {
         let generation = object.metadata.generation;
         self.last.take_if(|last| last.generation != generation);
         let is_leaving = object.metadata.deletion_timestamp.is_some();
-        let noted = if is_leaving { self.note_detach(own, moments) } else { self.note_records(object, own) };
+        let noted =
+            if is_leaving { self.note_detach(own, moments) } else { self.note_records(object, own, moments.now) };
         let (after, number) = noted.filter(|_| is_up)?;
         self.last = (number > 0).then_some(Last { after, at: moments.now, number, generation });
         self.last.as_ref().map(|last| last.after)
@@ -121,33 +125,36 @@ impl Setbacks {
 
     /// Whether a record is listed that was not, the last time.
     pub(super) fn has_new_record(&self, own: &[&Seen]) -> bool {
-        let is_new = |known: &HashSet<Ocid>| {
-            own.iter().any(|seen| seen.state() == AttachmentState::Detached && !known.contains(&seen.attachment.id))
+        let is_new = |known: &HashMap<Ocid, Instant>| {
+            own.iter().any(|seen| seen.state() == AttachmentState::Detached && !known.contains_key(&seen.attachment.id))
         };
         self.over.as_ref().is_some_and(is_new)
     }
 
     /// What records are new, and how many count.
-    fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen]) -> Option<(Setback, u32)> {
-        let is_over = |seen: &&&Seen| seen.state() == AttachmentState::Detached;
-        let over = own.iter().filter(is_over).map(|seen| seen.attachment.id.clone()).collect();
-        let known = self.over.replace(over);
+    fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen], now: Instant) -> Option<(Setback, u32)> {
+        let over: Vec<&Seen> = own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached).collect();
+        let known = self.over.take();
         let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
         let mut is_lost = None;
-        for seen in own.iter().filter(is_over) {
+        for seen in &over {
             let was_there = self.attached.as_ref() == Some(&seen.attachment.id)
                 || (told.is_some() && told == seen.attachment.vnic_id.as_ref());
-            if known.as_ref().is_some_and(|known| !known.contains(&seen.attachment.id)) {
+            if known.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id)) {
                 is_lost = Some(was_there || is_lost == Some(true));
             }
         }
+        let mut noted = known.unwrap_or_default();
+        noted.retain(|_, listed| now.saturating_duration_since(*listed) < KNOWN_FOR);
+        noted.extend(over.iter().map(|seen| (seen.attachment.id.clone(), now)));
+        self.over = Some(noted);
         if let Some(live) = own.iter().find(|seen| seen.state() != AttachmentState::Detached) {
             if live.state() == AttachmentState::Attached {
                 self.attached = Some(live.attachment.id.clone());
             }
             return None;
         }
-        let records = u32::try_from(self.over.as_ref().map_or(0, HashSet::len)).unwrap_or(u32::MAX);
+        let records = u32::try_from(over.len()).unwrap_or(u32::MAX);
         // The first one that is lost is attached again at once.
         is_lost.map(|lost| if lost { (Setback::Loss, records.saturating_sub(1)) } else { (Setback::Attach, records) })
     }

@@ -64,5 +64,5 @@ pub struct Refused {
     /// Its place among the refusals of the instance.
     pub turn: u64,
     /// What is told of it, or of the last one that was an answer.
-    pub said: Option<Said>,
+    pub said: Said,
 }

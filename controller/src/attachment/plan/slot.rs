@@ -41,8 +41,12 @@ impl Slot {
         if self.by_step {
             plan.queued.insert(case.name.clone());
         }
-        let busy = || Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}"));
-        let refused = case.remembered.refused.as_ref().and_then(|refused| refused.said.clone());
-        Some(refused.unwrap_or_else(busy))
+        if let Some(refused) = &case.remembered.refused {
+            return Some(refused.said.clone());
+        }
+        if self.by_step {
+            plan.in_line.insert(case.name.clone());
+        }
+        Some(Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
     }
 }

@@ -235,3 +235,36 @@ async fn looks_at_what_is_not_in_order_are_not_put_off_for_hours() {
         assert_eq!(scene.told("a")[0], told, "{operation}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_who_are_refused_in_turn_stands_still() {
+    let (throttled, away) = ((429, "TooManyRequests"), (503, "ServiceUnavailable"));
+    let (locked, nobody) = ((409, "IncorrectState"), (401, "NotAuthenticated"));
+    for (refusal, told) in [
+        (throttled, "Unknown Throttled"),
+        (away, "Unknown OciUnavailable"),
+        (nobody, "Unknown NotAuthenticated"),
+        (locked, "False InstanceBusy"),
+    ] {
+        // What was refused before that: a 409 is told no longer than until there is no answer.
+        for first in [refusal, locked, away] {
+            let scene = Scene::with(8);
+            ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
+            (0..3).for_each(|_| scene.cloud.fail_next("AttachVnic", first, false));
+            (0..60).for_each(|_| scene.cloud.fail_next("AttachVnic", refusal, false));
+            let case = format!("{refusal:?} after {first:?}");
+            for _ in 0..6 {
+                assert_eq!(scene.look().await, Next::Failed, "{case}");
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            let (written, said) = (scene.statuses(), ["a", "b", "c"].map(|name| scene.message(name)));
+            assert_eq!(["a", "b", "c"].map(|name| scene.told(name)[0].clone()), [told; 3].map(String::from), "{case}");
+            assert!(!said.iter().any(|said| said.contains("waits for")), "{case}: {said:?}");
+            for _ in 0..6 {
+                scene.look().await;
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            }
+            assert_eq!(scene.statuses(), written, "{case}");
+        }
+    }
+}

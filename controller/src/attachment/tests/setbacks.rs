@@ -233,3 +233,42 @@ async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
     assert_eq!(states, [AttachmentState::Detached, AttachmentState::Attached], "{:?}", scene.calls());
     assert_eq!(reason(&scene, "a"), "True Ready");
 }
+
+#[tokio::test(start_paused = true)]
+async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
+    // Answered 404, no list is asked for; a list lacks them once, or twice.
+    for lacks in [None, Some(1), Some(2)] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
+        assert_eq!(of(&scene, "a").len(), 5);
+        let Next::Rests(rest) = scene.look().await else { panic!("it rests") };
+        let undone = r#"undone_total{kind="attach"} 5"#;
+        assert!(counted(&scene, undone));
+        match lacks {
+            Some(lists) => of(&scene, "a").iter().for_each(|it| scene.cloud.hide(&it.id, lists)),
+            None => scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false),
+        }
+        for _ in 0..4 {
+            scene.look().await;
+        }
+        assert_eq!(scene.look().await, Next::Rests(rest), "{lacks:?}: it does not begin anew");
+        assert!(counted(&scene, undone), "{lacks:?}");
+        assert_eq!(reason(&scene, "a"), "False AttachFailed", "{lacks:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_before_a_process_began_are_no_news_to_it_though_its_first_answer_is_a_404() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
+    assert!(matches!(scene.look().await, Next::Rests(_)), "the last one is seen");
+    let asked = scene.count("AttachVnic");
+    scene.restart();
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    scene.look().await;
+    assert_eq!(scene.count("AttachVnic"), asked + 1, "nothing came to nothing since");
+    assert!(counted(&scene, r#"undone_total{kind="attach"} 5"#));
+}

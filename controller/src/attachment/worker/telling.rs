@@ -43,7 +43,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         !failed
     }
 
-    /// What is said of who waits for a turn: behind whom, and why that one did not get on, where it was refused.
+    /// What is said of who waits for its first turn: behind whom, and why that one did not get on, where it was refused.
     pub(super) fn in_line(
         &self,
         object: &VnicAttachment,
@@ -51,7 +51,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         (plan, outcome): (&Plan, &Outcome),
     ) -> Verdict {
         let Some((first, refusal)) = outcome.refused.first_key_value() else { return said };
-        let is_in_line = plan.queued.contains(&object.name_any());
+        let is_in_line = plan.in_line.contains(&object.name_any());
         if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
             return said;
         }
