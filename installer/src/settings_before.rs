@@ -102,7 +102,8 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
 }
 
 /// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
-/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it. A link that
+/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it; and with it
+/// that the host heeds router advertisements nevertheless. A link that
 /// others may live by stays as it is, and keeps IPv6, without which it would have no addresses of it.
 pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, others: &Others, removal: &mut Removal) {
     let notes = match read(&data_dir.join(FILE)) {
@@ -141,6 +142,8 @@ fn set_again(name: &str, (before, set): (&str, &str), (sysctls, others): (&Sysct
     }
     let used = match &key[..] {
         [.., "ip_forward" | "forwarding"] => Ok(others.network()),
+        // Where forwarding stays on, the kernel heeds router advertisements only so: the host's default route is of one.
+        ["net", "ipv6", "conf", _, "accept_ra"] if set == "2" => Ok(others.network()),
         // Every IPv6 address of the link would go with it.
         ["net", "ipv6", "conf", link, "disable_ipv6"] => link::user(link, others),
         _ => Ok(None),

@@ -67,6 +67,23 @@ fn forwarding_is_left_to_the_next_pod_network() {
 }
 
 #[test]
+fn where_forwarding_is_left_the_host_goes_on_heeding_router_advertisements() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    let value = node.path("sys/net/ipv6/conf/ens3/accept_ra");
+    fs::create_dir_all(value.parent().unwrap()).unwrap();
+    fs::write(&value, "2\n").unwrap();
+    let key = "net/ipv6/conf/ens3/accept_ra".to_owned();
+    let change = SettingChange { key, before: "1".to_owned(), set: "2".to_owned() };
+    note_settings(&node.path("lib"), &boot, &[change]).unwrap();
+    let now = || fs::read_to_string(&value).unwrap().trim().to_owned();
+    let left =
+        "setting net/ipv6/conf/ens3/accept_ra: 10-flannel.conflist is another pod network's, which may live by it";
+    assert_eq!(node.restored_beside(&Others::configured("10-flannel.conflist")).1, [left]);
+    assert_eq!(now(), "2");
+    assert_eq!((node.restored().1, now()), (vec![], "1".to_owned()));
+}
+
+#[test]
 fn what_somebody_changed_since_is_left_to_him_and_named() {
     let (node, boot) = (Node::new(), BootId::current().unwrap());
     node.note(&boot, "0", "1");
