@@ -47,8 +47,8 @@ const APART: Duration = Duration::from_secs(2);
 /// How long the first world waits for whether OKE's own CNI is in the cluster.
 const OKE_CNI_AWAITED: Duration = Duration::from_secs(1);
 
-/// The same where no agent has worked before: until the question has ended, however that was. Nothing there is ours yet, and
-/// OKE's pod takes most of a minute to leave anything on a new node by which it would be found.
+/// The same where no agent is known to have worked before: until the question has ended, however that was. Nothing there is
+/// ours yet, and OKE's pod takes most of a minute to leave anything on a new node by which it would be found.
 const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_secs(1));
 
 /// After what time of silence an agent that starts goes by what the one before it knew.
@@ -56,6 +56,9 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 /// What is left of the first pass's patience when the world is published that the one before knew, however silent all are.
 const AT_LEAST_LEFT: Duration = Duration::from_millis(200);
+
+/// By when something is published, however silent all are.
+pub(crate) const PUBLISHED: Duration = FIRST_ON_A_NODE.saturating_add(WORLD_AWAITED);
 
 const _: () = {
     let known = SILENCE.saturating_add(NPN_AWAITED).saturating_add(AT_LEAST_LEFT);
@@ -91,13 +94,13 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
     let mut eager = 0u32;
     let mut unsettled = 0u32;
     // At the start, whose the pod network is shall not be decided without it.
-    let mut patience = if seen.is_known() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
+    let mut patience = if world.is_recalled() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
     while !worlds.is_closed() {
         let settings = configurations.borrow_and_update().settings.clone();
         let found = oke_cni.clone();
         let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
         let asked = tokio::time::Instant::now();
-        let recalled = Some(world.clone()).filter(|world| !patience.is_zero() && world.is_recalled());
+        let first = Some(world.clone()).filter(|_| !patience.is_zero());
         let answers = async {
             let asked = ask(&mut world, &metadata, &npns, &settings, &metrics);
             // What is in there is let go at once: whoever holds it keeps others from writing it.
@@ -105,7 +108,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         };
         tokio::select! {
             _ = answers => {}
-            never = meanwhile(recalled, &npns, found, &worlds) => match never {},
+            never = meanwhile(first, &npns, found, &worlds) => match never {},
         }
         patience = Duration::ZERO;
         // As it is by now: the sources may have taken far longer than its answer was waited for.
@@ -143,21 +146,28 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
 
 /// Publishes what an agent before this one knew: silence may last half a minute before it is an error, and things may be
 /// broken that were repaired within a second all the time. Whether OKE's own CNI is in the cluster was not kept, so it is
-/// waited for here, too, and published whenever it is learnt.
+/// waited for here, too, and published whenever it is learnt. Where nothing was known, that alone is waited for, and told.
 async fn meanwhile<N: NativePodNetworks>(
-    recalled: Option<World>,
+    first: Option<World>,
     npns: &N,
     mut oke_cni: watch::Receiver<oke_cni::Found>,
     worlds: &watch::Sender<World>,
 ) -> Infallible {
-    let Some(mut world) = recalled else { return std::future::pending().await };
-    let silence = async {
-        sleep(SILENCE).await;
-        ask_npn(&mut world, npns).await;
-    };
-    // Together: the first pass does not wait for both.
-    let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
-    tokio::join!(silence, async { drop(known.await) });
+    let Some(mut world) = first else { return std::future::pending().await };
+    if world.is_recalled() {
+        let silence = async {
+            sleep(SILENCE).await;
+            ask_npn(&mut world, npns).await;
+        };
+        // Together: the first pass does not wait for both.
+        let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
+        tokio::join!(silence, async { drop(known.await) });
+    } else {
+        let known = tokio::time::timeout(FIRST_ON_A_NODE, oke_cni.wait_for(Option::is_some));
+        tokio::join!(sleep(WORLD_AWAITED), async { drop(known.await) });
+        // Answers that waited for the same come before this.
+        sleep(AT_LEAST_LEFT).await;
+    }
     loop {
         world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
         worlds.send_replace(world.clone());

@@ -86,12 +86,6 @@ impl VnicsSeen {
         &self.path
     }
 
-    /// Whether a copy was read, or written: some agent has worked here.
-    #[must_use]
-    pub const fn is_known(&self) -> bool {
-        self.known.is_some()
-    }
-
     /// What was known; nothing where there is no copy.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use crate::backoff::{DEBOUNCE, RETRY, chance, jittered};
 use crate::condition::{Condition, Reason};
 use crate::events::{Concern, Events, Nft};
 use crate::files::{Files, News};
+use crate::gather::PUBLISHED;
 use crate::listening::Listening;
 use crate::metrics::Metrics;
 use crate::pass::{Cause, Finished, Pass};
@@ -57,7 +58,8 @@ const FIGHT: Duration = Duration::from_secs(10);
 /// So many repairs in a row are no accident.
 const UNDONE: u32 = 10;
 
-/// How long the first pass waits for the sources, so that it does not report what is known a moment later.
+/// How long the first pass waits for the sources, so that it does not report what is known a moment later. Where nothing is
+/// known from before, it also waits for whether OKE's own CNI is in the cluster: it would put ours there without asking.
 pub(crate) const WORLD_AWAITED: Duration = Duration::from_secs(2);
 
 impl Loop {
@@ -85,7 +87,7 @@ impl Loop {
         let mut events = Listening::begin("kernel", chance, Events::open);
         let mut nft = Listening::begin("nft", chance, Nft::open);
         let mut files = Listening::begin("files", chance, || Files::watch(&settings));
-        let _ = tokio::time::timeout(WORLD_AWAITED, worlds.changed()).await;
+        let _ = tokio::time::timeout(PUBLISHED, worlds.changed()).await;
         let mut world = worlds.borrow_and_update().clone();
         let mut cause = Cause::Start;
         let (mut failures, mut repairs, mut next) = (0, Repairs::default(), Instant::now());

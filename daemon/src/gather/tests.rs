@@ -99,11 +99,54 @@ async fn an_answer_about_okes_own_cni_that_comes_later_is_published_while_the_me
 
 #[tokio::test(start_paused = true)]
 async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question_for_okes_own_cni_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_awaits_okes_own_cni(folder.path()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_another_machines_is_no_agent_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let vnics = vm_vnics();
+    let kept = Last {
+        vnics: vnics[1..].to_vec(),
+        primary: vnics.first().cloned(),
+        instance: Some(instance()),
+        boot_id: Some(BootId::from_text("another")),
+        asked_unix_millis: 0,
+    };
+    VnicsSeen::new(folder.path()).note(kept).unwrap();
+    assert_awaits_okes_own_cni(folder.path()).await;
+}
+
+/// Each time with what is in the folder, which stays as it is.
+async fn assert_awaits_okes_own_cni(folder: &std::path::Path) {
+    let path = VnicsSeen::new(folder).path().to_owned();
+    let kept = std::fs::read(&path).ok();
     for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
-        let folder = tempfile::tempdir().unwrap();
         let metadata = FakeMetadata::new(instance(), vm_vnics());
-        let told = rounded(told_by(metadata, folder.path(), Duration::from_millis(delay)).await);
+        let told = rounded(told_by(metadata, folder, Duration::from_millis(delay)).await);
         let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
         assert_eq!(told.first(), Some(&(at, seen)), "{delay}");
+        match &kept {
+            Some(kept) => std::fs::write(&path, kept).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_metadata_service_does_not_keep_a_new_node_from_knowing_of_okes_own_cni() {
+    let (present, unknown) = (Seen::Present, Seen::Unknown);
+    for (delay, wanted) in [
+        (100, vec![(2_200, present), (30_000, present)]),
+        (9_000, vec![(9_200, present), (30_000, present)]),
+        (20_000, vec![(11_200, unknown), (20_000, present), (30_000, present)]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = FakeMetadata::new(instance(), vm_vnics());
+        metadata.set_failing(Some(500));
+        let told = rounded(told_by(Silent(metadata), folder.path(), Duration::from_millis(delay)).await);
+        assert_eq!(told, wanted, "{delay}");
+        assert!(told[0].0 < PUBLISHED.as_millis(), "the first pass would not wait for it");
     }
 }
