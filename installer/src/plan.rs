@@ -134,21 +134,16 @@ fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
     let before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
     // The runtime reads no further than to the first that it can use.
     let mut used = false;
-    let reached = before.filter(move |file| {
-        let sound = matches!(file.contents, Contents::Plugins(_));
-        let reached = sound || !used;
-        used |= sound;
-        reached
-    });
-    reached.map(|file| match &file.contents {
-        Contents::Plugins(_) => Note::SortsBefore {
-            file: file.name.clone(),
-            another: leftover::is_another(file),
-            missing: observed.missing_before.clone(),
-        },
-        Contents::Malformed(reason) | Contents::Refused(_, reason) => {
-            Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() }
+    before.filter_map(move |file| match &file.contents {
+        Contents::Plugins(_) => {
+            let missing = if used { Vec::new() } else { observed.missing_before.clone() };
+            used = true;
+            Some(Note::SortsBefore { file: file.name.clone(), another: leftover::is_another(file), missing })
         }
-        Contents::Unread(reason) => Note::UnreadBefore { file: file.name.clone(), reason: reason.clone() },
+        _ if used => None,
+        Contents::Malformed(reason) | Contents::Refused(_, reason) => {
+            Some(Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() })
+        }
+        Contents::Unread(reason) => Some(Note::UnreadBefore { file: file.name.clone(), reason: reason.clone() }),
     })
 }

@@ -300,6 +300,22 @@ fn files_before_ours_are_reported() {
 }
 
 #[test]
+fn plugins_without_a_binary_are_told_of_the_configuration_that_names_them_alone() {
+    let (mut observed, _) = complete();
+    for (at, name) in ["00-lacks.conflist", "01-sound.conflist"].into_iter().enumerate() {
+        let contents = Contents::Plugins(vec!["bridge".into()]);
+        observed.conf_files.insert(at, ConfFile { name: name.into(), contents });
+    }
+    observed.missing_before = vec!["bridge".into()];
+    let notes: Vec<String> = before_ours(&observed).map(|note| note.to_string()).collect();
+    let wanted = [
+        "00-lacks.conflist sorts before ours: the runtime uses that one, although it names plugins without a binary: bridge",
+        "01-sound.conflist sorts before ours: the runtime uses that one",
+    ];
+    assert_eq!(notes, wanted);
+}
+
+#[test]
 fn what_is_not_in_the_settings_is_not_asked() {
     let directory = tempfile::tempdir().unwrap();
     let asked = |chain: &str| {
