@@ -21,6 +21,15 @@ struct Cost {
     passes: u32,
 }
 
+/// Sets it at its end: a wait that fails, too, must end the thread that its scope joins.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Changes a link 25 times a second, for so long and until it was heard.
 fn flap(node: &Node, agent: &Agent, link: &str, heard: impl Fn(&Cost) -> bool) -> Cost {
     let (asked, passed, begun) = (node.metadata.asked(), node.passes("kernel"), Instant::now());
@@ -40,8 +49,9 @@ fn flap(node: &Node, agent: &Agent, link: &str, heard: impl Fn(&Cost) -> bool) -
             }
             flaps
         });
+        let end = SetAtEnd(&over);
         wait_for("the time to pass", || begun.elapsed() >= LONG && heard(&cost(0)), || agent.log());
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         flapping.join().unwrap()
     });
     cost(flaps)

@@ -38,12 +38,13 @@ const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip nei
                       nft list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
                       cat /proc/sys/net/ipv4/$key; done; ip -oneline link show ens5 | grep -o ',UP\\|mtu [0-9]*'";
 
+/// How often an agent is started and told to end until it was not too slow.
+const TRIES: u32 = 5;
+
 /// A node in a cluster, and how it was before its agent came.
 struct Scene {
     cluster: Cluster,
     before: String,
-    /// What the last agent was told that was started here.
-    options: RefCell<Vec<&'static str>>,
 }
 
 impl Scene {
@@ -64,13 +65,12 @@ impl Scene {
             fs::create_dir_all(cluster.node.path("host").join(directory)).unwrap();
         }
         let before = looks(&cluster.node);
-        Self { cluster, before, options: RefCell::default() }
+        Self { cluster, before }
     }
 
     /// An agent that has nothing left to write: it is ready by what it saw itself, not by what one before it saw.
-    fn ready_agent(&self, more: &[&'static str]) -> Agent {
+    fn ready_agent(&self, more: &[&str]) -> Agent {
         let _ = fs::remove_file(self.cluster.node.path("lib/nativepodnetwork-seen.json"));
-        self.options.replace(more.to_vec());
         self.agent(more)
     }
 
@@ -82,30 +82,36 @@ impl Scene {
 
     /// SIGTERM; the node before it and after it.
     fn stop(&self, agent: &mut Agent) -> (String, String) {
-        let mut before = looks(&self.cluster.node);
-        let mut stopped = agent.stop();
+        self.stop_or(agent, || self.ready_agent(&[]))
+    }
+
+    /// The same of an agent that was started so.
+    fn stop_or(&self, agent: &mut Agent, start: impl Fn() -> Agent) -> (String, String) {
         // On a busy machine a look at everything, or the API server's answer, may take longer than the agent waits for it, and
         // then it rather leaves all.
         let busy = |agent: &Agent| agent.events("agent.uninstall_refused").iter().any(|it| it["reason"] == "busy");
         let silent = |agent: &Agent| agent.events("agent.returning").iter().any(|it| it["why"] == SILENT);
-        while busy(agent) || silent(agent) {
-            let options = self.options.take();
-            *agent = self.ready_agent(&options);
-            before = looks(&self.cluster.node);
-            stopped = agent.stop();
+        for _ in 0..TRIES {
+            let before = looks(&self.cluster.node);
+            let (status, took) = agent.stop();
+            if busy(agent) || silent(agent) {
+                *agent = start();
+                continue;
+            }
+            assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
+            return (before, looks(&self.cluster.node));
         }
-        let (status, took) = stopped;
-        assert!(status.success() && took < GRACE, "{status} after {took:?}: {}", agent.log());
-        (before, looks(&self.cluster.node))
+        panic!("each of {TRIES} agents was too slow");
     }
 
-    /// SIGTERM leaves everything, for this reason.
-    fn stays(&self, agent: &mut Agent, reason: &str) {
-        let (before, after) = self.stop(agent);
-        same(&after, &before, agent);
+    /// SIGTERM leaves everything, for this reason, where the agent was started so.
+    fn stays(&self, start: impl Fn() -> Agent, reason: &str) {
+        let mut agent = start();
+        let (before, after) = self.stop_or(&mut agent, start);
+        same(&after, &before, &agent);
         assert_ne!(before, self.before, "there is something to take away");
-        assert_eq!(words(agent, "agent.returning"), [reason], "{}", agent.log());
-        assert_eq!(words(agent, "agent.leaving"), [""; 0]);
+        assert_eq!(words(&agent, "agent.returning"), [reason], "{}", agent.log());
+        assert_eq!(words(&agent, "agent.leaving"), [""; 0]);
     }
 }
 
@@ -133,7 +139,7 @@ fn words(agent: &Agent, event: &str) -> Vec<String> {
 #[test]
 fn while_its_daemonset_is_there_everything_stays_to_the_byte() {
     let scene = Scene::new();
-    scene.stays(&mut scene.ready_agent(&[]), "daemonset-present");
+    scene.stays(|| scene.ready_agent(&[]), "daemonset-present");
 }
 
 #[test]
@@ -212,19 +218,17 @@ fn drop_ins_that_it_wrote_go_with_it() {
     }
     fs::write(host("etc/NetworkManager/conf.d/theirs.conf"), "theirs").unwrap();
     let before = looks(node);
-    let mut agent = node.agent_with_drop_ins("allow");
-    node.wait_ready(&mut agent);
+    let start = || {
+        let mut agent = node.agent_with_drop_ins("allow");
+        node.wait_ready(&mut agent);
+        agent
+    };
+    let mut agent = start();
     let ours = host("etc/NetworkManager/conf.d/50-vcn-native.conf");
     wait_for("the drop-in", || ours.exists(), || agent.log());
     scene.cluster.delete(OWN);
-    // Not by `stop`, whose next agent could write none.
-    assert!(agent.stop().0.success());
-    while words(&agent, "agent.uninstall_refused") == ["busy"] {
-        agent = node.agent_with_drop_ins("allow");
-        node.wait_ready(&mut agent);
-        assert!(agent.stop().0.success());
-    }
-    same(&looks(node), &before, &agent);
+    let (_, after) = scene.stop_or(&mut agent, start);
+    same(&after, &before, &agent);
 }
 
 /// What it is in the midst of would put back what is taken away; nobody knows for how long.
@@ -264,19 +268,23 @@ fn while_work_of_the_agent_does_not_end_nothing_is_taken_away() {
 #[test]
 fn without_an_answer_without_the_right_and_with_a_token_that_is_refused_everything_stays() {
     let scene = Scene::new();
-    let mut agent = scene.ready_agent(&[]);
     scene.cluster.delete(OWN);
     scene.cluster.delete("/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-agent");
     scene.cluster.wait_may(GET_OWN, false);
-    scene.stays(&mut agent, "forbidden");
+    scene.stays(|| scene.ready_agent(&[]), "forbidden");
 
-    let mut agent = scene.ready_agent(&[]);
-    fs::write(scene.cluster.node.path("secrets/token"), "nobody's").unwrap();
-    scene.stays(&mut agent, "unauthorized");
+    let token = scene.cluster.node.path("secrets/token");
+    let good = fs::read(&token).unwrap();
+    let refused_later = || {
+        fs::write(&token, &good).unwrap();
+        let agent = scene.ready_agent(&[]);
+        fs::write(&token, "nobody's").unwrap();
+        agent
+    };
+    scene.stays(refused_later, "unauthorized");
 
     scene.cluster.server.stop().unwrap();
-    let mut agent = scene.agent(&[]);
-    scene.stays(&mut agent, "unreachable");
+    scene.stays(|| scene.agent(&[]), "unreachable");
 }
 
 #[test]
@@ -302,7 +310,7 @@ fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
     scene.cluster.delete(OWN);
     for option in [["--uninstall-when-deleted", "deny"], ["--pod-name", ""]] {
         let mut agent = scene.ready_agent(&option);
-        let (before, after) = scene.stop(&mut agent);
+        let (before, after) = scene.stop_or(&mut agent, || scene.ready_agent(&option));
         same(&after, &before, &agent);
         assert_eq!(words(&agent, "agent.returning"), [""; 0]);
         assert_eq!(words(&agent, "agent.leaving"), [""; 0]);
@@ -313,7 +321,7 @@ fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
 fn a_pod_of_another_name_may_not_ask_and_everything_stays() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
-    scene.stays(&mut scene.ready_agent(&["--pod-name", "renamed-oke-node-agent-7k2xp"]), "forbidden");
+    scene.stays(|| scene.ready_agent(&["--pod-name", "renamed-oke-node-agent-7k2xp"]), "forbidden");
 }
 
 /// The agent may not give files away, and gets no capability for the rare one that somebody had put there.

@@ -185,16 +185,25 @@ fn however_many_hang_only_so_many_are_asked_at_a_time_and_each_is_in_the_end() {
 fn that_a_question_does_not_end_is_told_to_whoever_went_without_the_answer() {
     let plugins = Plugins::new();
     let path = [plugins.write("portmap", SOUND)];
-    let (told, tellings) = mpsc::channel();
-    let never = |_: &Path| -> Answer {
-        loop {
-            thread::park();
+    let refused = [Answer::Refused("no answer within 2s, and it does not end".to_owned())];
+    let went_without = || {
+        let (told, tellings) = mpsc::channel();
+        let never = |_: &Path| -> Answer {
+            loop {
+                thread::park();
+            }
+        };
+        let answers = Answers::new(GLANCE, || 1.0, never, move || _ = told.send(()));
+        // On a busy machine the first look may last until this is known; then there is nobody to tell.
+        let first = answers.of(&path);
+        if first == refused {
+            return false;
         }
+        assert_eq!(first, [Answer::Awaited]);
+        tellings.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(answers.of(&path), refused);
+        tellings.try_recv().unwrap_err();
+        true
     };
-    let answers = Answers::new(GLANCE, || 1.0, never, move || _ = told.send(()));
-    assert_eq!(answers.of(&path), [Answer::Awaited]);
-    tellings.recv_timeout(PATIENCE).unwrap();
-    let reason = "no answer within 2s, and it does not end".to_owned();
-    assert_eq!(answers.of(&path), [Answer::Refused(reason)]);
-    tellings.try_recv().unwrap_err();
+    assert!((0..5).any(|_| went_without()), "no first look was short");
 }
