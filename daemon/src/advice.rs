@@ -39,7 +39,7 @@ advice! {
     Starting: "The agent has started and not yet looked at everything.",
         "Wait some seconds. If it stays: `kubectl logs` of the agent's pod; /healthz makes the kubelet restart it after 5 minutes.";
     MetadataUnavailable: "The instance metadata service does not answer. With a last good answer the node goes on with that, else no pod can start.",
-        "On the node: `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`. If that fails, look at the route to 169.254.169.254 (`ip route get`), at firewall rules on the host, and at whether the instance allows metadata version 2.";
+        "On the node: `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/`. If that fails, look at the route to 169.254.169.254 (`ip route get`), at firewall rules on the host, and at whether the instance allows metadata version 2. A node without IPv4 has the service at http://[fd00:c1::a9fe:a9fe]/opc/v2 only: set OCI_METADATA_BASE_URL to that.";
     NativePodNetworkUnreadable: "The NativePodNetwork of this node is there and cannot be read, or the API server has not answered for five minutes. Until it can be read, what was known before is used.",
         "The message has the API server's words or the field: compare it with `kubectl get nativepodnetwork -o yaml` or, where NPN_FILE is set, with that file. Forbidden: apply the ClusterRole of manifests/daemonset.yaml. No answer: from the node, `curl -k https://$KUBERNETES_SERVICE_HOST/livez`.";
     NativePodNetworkPending: "There is no NativePodNetwork for this instance yet, or OKE has not finished it: nobody has given this node pod addresses. About a VNIC, on a node that is not ours: it may be for pods of OKE's own CNI, which names those only when it has finished, and is left as it is found.",
@@ -111,4 +111,18 @@ advice! {
 pub fn markdown() -> String {
     let row = |reason: &Reason| format!("| `{reason}` | {} | {} |\n", reason.meaning(), reason.to_do());
     format!("| word | when | what to do |\n|---|---|---|\n{}", Reason::ALL.iter().map(row).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a route to the IPv4 address nothing else would tell that there is a key.
+    #[test]
+    fn who_gets_no_metadata_is_told_the_key_and_the_ipv6_address_and_that_is_an_address_that_can_be_set() {
+        let advice = Reason::MetadataUnavailable.to_do();
+        let url = format!("http://[{}]/opc/v2", vcn::METADATA_ADDRESS_V6);
+        assert!(advice.contains("OCI_METADATA_BASE_URL") && advice.contains(&url), "{advice}");
+        assert!(imds::Imds::check(&url).is_ok());
+    }
 }

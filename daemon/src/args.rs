@@ -122,7 +122,7 @@ pub struct Options {
     /// What the agent learnt and must know after a reboot
     #[arg(long, global = true, env = "DATA_DIR", default_value = "/var/lib/vcn-native", value_name = "DIR")]
     pub data_dir: PathBuf,
-    /// The instance metadata service, its version included
+    /// The instance metadata service, its version included; without IPv4: http://[fd00:c1::a9fe:a9fe]/opc/v2
     #[arg(long, global = true, env = "OCI_METADATA_BASE_URL", default_value = imds::DEFAULT_BASE_URL, value_name = "URL")]
     pub imds_base_url: String,
     /// The NativePodNetwork of this node as JSON, instead of the API server's; a file that is not there means that there is
