@@ -1,7 +1,6 @@
 //! The configuration: checked whole at the start, taken over while the agent runs, the last good one kept.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 
 use netlink::nft;
 use oke_node_agent::args::DEFAULT_CONFIG;
@@ -11,19 +10,8 @@ use crate::node::{Agent, Node, wait_for};
 use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
-/// A configuration as a ConfigMap's volume shows it: the file is a link by way of `..data`, which is replaced as a whole.
-fn deliver(node: &Node, version: u32, text: &str) {
-    let volume = node.path("conf");
-    let directory = volume.join(format!("..{version}"));
-    fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("agent.conf"), text).unwrap();
-    symlink(format!("..{version}"), volume.join("..data_tmp")).unwrap();
-    fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
-    let _ = symlink("..data/agent.conf", volume.join("agent.conf"));
-}
-
 fn configured(node: &Node, text: &str) -> Agent {
-    deliver(node, 1, text);
+    node.deliver(1, text);
     // Long enough that only an event can be the cause of what is seen within seconds.
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
@@ -41,7 +29,7 @@ fn changes(agent: &Agent) -> Vec<String> {
 #[test]
 fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
     let node = node_with_pods();
-    deliver(&node, 1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
+    node.deliver(1, "RESYNC_SECOND=5\nLOG_LEVEL=info\nPODS_MAY_USE_METADATA=no\n");
     let output = node.output_of(|command| {
         command.env("DETACH_GRACE_SECOND", "3").env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
         command.args(["--bm-port-0", "a port", "run"])
@@ -75,7 +63,7 @@ fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
     let now = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
     assert_eq!(now, before);
     assert!(node.get("/readyz").1.contains("it is gone"), "{:?}", node.get("/readyz"));
-    deliver(&node, 2, "POD_MTU=1500\n");
+    node.deliver(2, "POD_MTU=1500\n");
     wait_for("its end", || node.conditions().is_empty(), || agent.log());
 }
 
@@ -86,7 +74,7 @@ fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_use
     let (mut version, mut taken) = (1, 0);
     let mut take = |said: &str| {
         (version, taken) = (version + 1, taken + 1);
-        deliver(&node, version, said);
+        node.deliver(version, said);
         // By then it is said what was changed.
         wait_for("the new rules", || node.passes("settings") == taken, || agent.log())
     };
@@ -99,14 +87,14 @@ fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_use
     let before = changes(&agent);
     assert!(before.iter().any(|it| it.starts_with("nft")), "{before:?}");
 
-    deliver(&node, version + 1, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
+    node.deliver(version + 1, "PODS_MAY_USE_METADATA=allow\nRESYNK_SECONDS=9\n");
     wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
     assert_eq!(node.get("/readyz").0, 200);
     assert_eq!(changes(&agent), before, "nothing of a wrong configuration is used");
     let status = String::from_utf8(node.output(&["status"]).stdout).unwrap();
     assert!(status.contains("line 2: RESYNK_SECONDS is no key; did you mean RESYNC_SECONDS?"), "{status}");
 
-    deliver(&node, version + 2, "PODS_MAY_USE_METADATA=allow\n");
+    node.deliver(version + 2, "PODS_MAY_USE_METADATA=allow\n");
     wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
     assert!(changes(&agent).len() > before.len(), "{:?}", changes(&agent));
     let read = |result: &str| format!("configuration_readings_total{{result=\"{result}\"}}");
@@ -119,12 +107,12 @@ fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_use
 fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
     let node = node_with_pods();
     let agent = configured(&node, "LOG_LEVEL=info\n");
-    deliver(&node, 2, "CNI_CACHE_DIR=/var/lib/elsewhere\nLOG_LEVEL=debug\n");
+    node.deliver(2, "CNI_CACHE_DIR=/var/lib/elsewhere\nLOG_LEVEL=debug\n");
     wait_for("the condition", || node.conditions() == ["RestartNeeded"], || agent.log());
     let raised = agent.events("condition.raised");
     let said = raised.last().unwrap()["message"].as_str().unwrap();
     assert!(said.starts_with("CNI_CACHE_DIR changed"), "{said}");
-    deliver(&node, 3, "LOG_LEVEL=debug\n");
+    node.deliver(3, "LOG_LEVEL=debug\n");
     wait_for("the condition to go", || node.conditions().is_empty(), || agent.log());
 }
 
@@ -132,10 +120,10 @@ fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
 fn the_same_again_is_no_news() {
     let node = node_with_pods();
     let agent = configured(&node, "LOG_LEVEL=info\n");
-    deliver(&node, 2, "# in other words\nLOG_LEVEL = info\n");
-    deliver(&node, 3, "LOG_LEVEL=warn\n");
+    node.deliver(2, "# in other words\nLOG_LEVEL = info\n");
+    node.deliver(3, "LOG_LEVEL=warn\n");
     wait_for("the last", || node.passes("settings") == 1, || agent.log());
-    deliver(&node, 4, "LOG_LEVEL=info\n");
+    node.deliver(4, "LOG_LEVEL=info\n");
     wait_for("the first again", || node.passes("settings") == 2, || agent.log());
     assert_eq!(agent.events("config.reloaded").len(), 1, "at level warn nothing is said:\n{}", agent.log());
 }
@@ -143,7 +131,7 @@ fn the_same_again_is_no_news() {
 #[test]
 fn config_tells_what_is_set_and_checks_files() {
     let node = Node::new();
-    deliver(&node, 1, "LOG_LEVEL=debug\n");
+    node.deliver(1, "LOG_LEVEL=debug\n");
     let file = DEFAULT_CONFIG;
     let ask = |arguments: &[&str]| {
         let output = node.output_of(|command| command.env("RESYNC_SECONDS", "7").args(arguments));
@@ -162,7 +150,7 @@ fn config_tells_what_is_set_and_checks_files() {
 
     let (status, said) = ask(&["config", "--check", file]);
     assert_eq!((status, said), (0, format!("{file}: in order, 1 key(s)\n")));
-    deliver(&node, 2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
+    node.deliver(2, "LOG_LEVEL=debug\nLISTEN=here\nLISTN=\n");
     let (status, said) = ask(&["config", "--check", file]);
     assert_eq!(status, 2);
     assert!(said.contains("line 2: LISTEN is \"here\"") && said.contains("did you mean LISTEN?"), "{said}");
@@ -199,11 +187,11 @@ fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
     let looked = || node.run(&["plan"]).1.contains("Nothing would be changed");
     wait_for("all to be in order", looked, || node.run(&["plan"]).1);
     let passes = node.passes("settings");
-    deliver(&node, 2, "POD_MTU=1500\nLOG_LEVEL=debug\n");
+    node.deliver(2, "POD_MTU=1500\nLOG_LEVEL=debug\n");
     wait_for("a pass that changes nothing", || node.passes("settings") > passes, || agent.log());
-    deliver(&node, 3, "POD_MTU=8500\n");
+    node.deliver(3, "POD_MTU=8500\n");
     wait_for("another MTU", || conflist().contains("\"mtu\": 8500"), || format!("{}\n{}", conflist(), agent.log()));
-    deliver(&node, 4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
+    node.deliver(4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
     wait_for("another chain", || conflist().contains("\"bandwidth\""), || format!("{}\n{}", conflist(), agent.log()));
 }
 
@@ -222,7 +210,7 @@ fn what_decides_whose_the_pod_network_is_is_taken_over_at_once() {
         ("SIGNAL_NODE_LABEL=true\n", true, "node-label"),
         ("SIGNAL_FLANNEL_DAEMONSET=present\nPOD_NETWORK=vcn-native\n", true, "setting"),
     ]) {
-        deliver(&node, version, text);
+        node.deliver(version, text);
         wait_for(text, || decided() == (install, by.to_owned()), || agent.log());
     }
 }
@@ -236,9 +224,9 @@ fn whether_pods_may_spoof_is_taken_over_at_once() {
         table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()).unwrap_or_default()
     };
     let checked = rules();
-    deliver(&node, 2, "PODS_MAY_SPOOF=allow\n");
+    node.deliver(2, "PODS_MAY_SPOOF=allow\n");
     wait_for("the check to go", || (1..checked.len()).contains(&rules().len()), || agent.log());
-    deliver(&node, 3, "PODS_MAY_SPOOF=deny\n");
+    node.deliver(3, "PODS_MAY_SPOOF=deny\n");
     wait_for("the check to be back", || rules() == checked, || agent.log());
 }
 

@@ -29,6 +29,7 @@ mod pods;
 mod port;
 mod program;
 mod records;
+mod reloaded;
 mod remembered;
 mod router_advertisements;
 mod running;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -134,15 +135,36 @@ impl Node {
 
     /// Starts the agent where drop-ins can be written; whether they may is `allow` or `deny`.
     pub(crate) fn agent_with_drop_ins(&self, permission: &str) -> Agent {
-        let container = DROP_INS.iter().fold(self.container(), |container, below| {
+        self.start(self.container_for_drop_ins(), &["--host-drop-ins", permission])
+    }
+
+    fn container_for_drop_ins(&self) -> Container {
+        DROP_INS.iter().fold(self.container(), |container, below| {
             container.with_volume(&self.path("host").join(below), &std::path::Path::new("/host").join(below))
-        });
-        self.start(container, &["--host-drop-ins", permission])
+        })
     }
 
     /// Starts the agent without a capability.
     pub(crate) fn agent_without(&self, capability: &str) -> Agent {
         self.start(self.container().without_capability(capability), &[])
+    }
+
+    /// Starts the agent where drop-ins can be written, with nothing said but in its configuration file.
+    pub(crate) fn agent_by_file(&self) -> Agent {
+        let options = ["--imds-base-url".into(), self.metadata.base_url(), "--listen".into(), PORT.into()];
+        self.start_with(self.container_for_drop_ins(), &options)
+    }
+
+    /// Delivers the configuration file as a ConfigMap's volume shows it: it is a link by way of `..data`, which is replaced as
+    /// a whole. The version is another each time.
+    pub(crate) fn deliver(&self, version: u32, text: &str) {
+        let volume = self.path("conf");
+        let directory = volume.join(format!("..{version}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("agent.conf"), text).unwrap();
+        symlink(format!("..{version}"), volume.join("..data_tmp")).unwrap();
+        fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+        let _ = symlink("..data/agent.conf", volume.join("agent.conf"));
     }
 
     /// The agent's container.
@@ -178,11 +200,16 @@ impl Node {
     }
 
     fn start(&self, container: Container, more: &[&str]) -> Agent {
+        let more_of_them = more.iter().map(|option| (*option).to_owned());
+        self.start_with(container, &self.options(more).into_iter().chain(more_of_them).collect::<Vec<_>>())
+    }
+
+    fn start_with(&self, container: Container, options: &[String]) -> Agent {
         let log = self.path("agent.log");
         let out = fs::File::create(&log).unwrap();
         // As the manifest has it, with options before the subcommand.
         let mut command = self.command(&container.running([PROGRAM]));
-        command.args(self.options(more)).args(more).arg("run");
+        command.args(options).arg("run");
         command.stderr(out.try_clone().unwrap()).stdout(out);
         let child = self.inside(|| spawn_first(&mut command).unwrap());
         Agent::new(child, log)

@@ -318,6 +318,21 @@ fn switched_off_or_without_a_name_nobody_is_asked_and_everything_stays() {
 }
 
 #[test]
+fn whether_it_goes_with_its_daemonset_is_taken_over_at_once() {
+    let scene = Scene::new();
+    scene.cluster.delete(OWN);
+    let node = &scene.cluster.node;
+    node.deliver(1, "UNINSTALL_WHEN_DELETED=allow\n");
+    let mut agent = scene.ready_agent(&[]);
+    let passes = node.passes("settings");
+    node.deliver(2, "UNINSTALL_WHEN_DELETED=deny\n");
+    wait_for("it to be read", || node.passes("settings") > passes, || agent.log());
+    let (before, after) = scene.stop(&mut agent);
+    same(&after, &before, &agent);
+    assert_eq!((words(&agent, "agent.returning"), words(&agent, "agent.leaving")), (vec![], vec![]));
+}
+
+#[test]
 fn a_pod_of_another_name_may_not_ask_and_everything_stays() {
     let scene = Scene::new();
     scene.cluster.delete(OWN);
