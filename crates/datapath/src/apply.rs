@@ -110,7 +110,12 @@ fn add_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()> {
     new.mac = link.mac;
     new.mtu = link.mtu;
     new.up = link.up;
-    places.host.add_link(&new)
+    places.host.add_link(&new)?;
+    // The kernel takes no alias at birth. Whoever is killed before this finds it by its tag and MAC.
+    match link.alias.clone() {
+        Some(alias) => change(place, &link.name, &[LinkChange::Alias(alias)], places),
+        None => Ok(()),
+    }
 }
 
 /// One message makes both ends and raises the pod's. That one is asked for in its own namespace, with the host's as the peer:

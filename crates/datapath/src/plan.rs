@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LinkKind, Object, Place, SysctlSpec};
+use crate::{LinkKind, LinkSpec, Object, Place, SysctlSpec};
 
 /// One change in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub fn plan(desired: &[(Place, Object)], observed: &[(Place, Object)]) -> Vec<St
             None if comes_with_it(object) => return None,
             None => Change::Add(object.clone()),
             Some((_, found)) if object.satisfied_by(found) => return None,
-            Some((_, found)) => Change::Replace { from: found.clone(), to: object.clone() },
+            Some((_, found)) => Change::Replace { from: found.clone(), to: kept_up(object, found) },
         };
         Some(Step { place: *place, change })
     });
@@ -117,6 +117,14 @@ impl fmt::Display for Step {
     }
 }
 
+/// What is wanted in the place of what is there. Who does not ask for a link to be up does not ask for it to be down.
+fn kept_up(wanted: &Object, found: &Object) -> Object {
+    match (wanted, found) {
+        (Object::Link(want), Object::Link(have)) => Object::Link(LinkSpec { up: want.up || have.up, ..want.clone() }),
+        _ => wanted.clone(),
+    }
+}
+
 const fn is_pair(object: &Object) -> bool {
     matches!(object, Object::Link(link) if matches!(link.kind, LinkKind::Veth(_)))
 }
@@ -130,5 +138,26 @@ const fn deletable(object: &Object) -> bool {
         Object::Sysctl(_) => false,
         Object::Link(link) => !matches!(link.kind, LinkKind::Device),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vcn::{IfName, Mtu, VlanTag};
+
+    use super::*;
+
+    fn vlan(up: bool, alias: Option<&str>) -> Object {
+        let [name, parent] = ["nic0.7", "ens3"].map(|name| IfName::new(name).unwrap());
+        let kind = LinkKind::Vlan { parent, tag: VlanTag::new(7).unwrap() };
+        Object::Link(LinkSpec { name, kind, mac: None, mtu: Some(Mtu::VCN), up, alias: alias.map(str::to_owned) })
+    }
+
+    #[test]
+    fn a_link_that_is_up_stays_up_whatever_else_of_it_changes() {
+        let (wanted, found) = (vlan(false, Some("ours")), vlan(true, None));
+        let steps = plan(&[(Place::Host, wanted)], &[(Place::Host, found.clone())]);
+        let change = Change::Replace { from: found, to: vlan(true, Some("ours")) };
+        assert_eq!(steps, [Step { place: Place::Host, change }]);
     }
 }

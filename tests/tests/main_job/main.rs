@@ -229,6 +229,10 @@ fn bare_metal_nodes_carry_pods_over_vlans() {
     reaches_both_families(&b, &on_a);
     let links = cluster.node("node-a").command("ip").args(["-d", "link"]).output().unwrap();
     assert!(String::from_utf8_lossy(&links.stdout).contains("802.1Q"), "by a VLAN link");
+    for node in &cluster.nodes {
+        let log = on_node(node, "/run/oke-node-agent.log");
+        assert!(!log.contains("host.repaired"), "what an agent makes it need not repair: {log}");
+    }
     Runtime::of(cluster.node("node-a")).unwrap().del(&a, &on_a).unwrap();
     assert!(b.ping(on_a.addresses().next().unwrap()).is_err());
 }
