@@ -48,7 +48,8 @@ pub(super) struct News {
 /// An instance.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    objects: HashMap<Uid, Object>,
+    /// Boxed: a table of few has more places than objects, and these are large.
+    objects: HashMap<Uid, Box<Object>>,
     /// Attachments that are others'.
     pub(super) foreign: HashSet<Ocid>,
     /// Why nothing could be read at the last look.
