@@ -51,10 +51,10 @@ pub(super) struct Setbacks {
     /// The one that was seen attached last.
     attached: Option<Ocid>,
     /// The detach that the cloud took.
-    detach: Option<Detach>,
+    detach: Option<Box<Detach>>,
     /// How many of them came to nothing.
     kept: u32,
-    last: Option<Last>,
+    last: Option<Box<Last>>,
 }
 
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Setbacks {
         let noted =
             if is_leaving { self.note_detach(own, moments) } else { self.note_records(object, own, moments.now) };
         let (after, number) = noted.filter(|_| is_up)?;
-        self.last = (number > 0).then_some(Last { after, at: moments.now, number, generation });
+        self.last = (number > 0).then(|| Box::new(Last { after, at: moments.now, number, generation }));
         self.last.as_ref().map(|last| last.after)
     }
 
@@ -182,8 +182,8 @@ impl Setbacks {
     /// The cloud took a detach.
     pub(super) fn detaching(&mut self, attachment: &Ocid, now: Instant) {
         let same = |detach: &Detach| detach.attachment == *attachment;
-        if !self.detach.as_ref().is_some_and(same) {
-            self.detach = Some(Detach { attachment: attachment.clone(), taken: now, is_seen: false });
+        if !self.detach.as_deref().is_some_and(same) {
+            self.detach = Some(Box::new(Detach { attachment: attachment.clone(), taken: now, is_seen: false }));
         }
     }
 
