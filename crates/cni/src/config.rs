@@ -154,14 +154,9 @@ impl Config {
     /// refused.
     pub(crate) fn valid_attachments(&self) -> Result<Option<BTreeSet<AttachmentKey>>, Error> {
         let mut valid = None::<BTreeSet<AttachmentKey>>;
-        let mut null = false;
         for key in VALID_ATTACHMENTS {
             let items = match self.raw.get(key) {
-                None => continue,
-                Some(Value::Null) => {
-                    null = true;
-                    continue;
-                }
+                None | Some(Value::Null) => continue,
                 Some(Value::Array(items)) => items,
                 Some(other) => return Err(field::wrong_type(key, other, "an array")),
             };
@@ -181,7 +176,7 @@ impl Config {
                 }
             }
         }
-        if valid.is_some() || null {
+        if VALID_ATTACHMENTS.iter().any(|key| self.raw.get(*key).is_some()) {
             return Ok(valid);
         }
         Err(invalid(format!(

@@ -232,6 +232,15 @@ impl SysctlSpec {
     }
 }
 
+impl From<&netlink::Rule> for RuleSpec {
+    fn from(rule: &netlink::Rule) -> Self {
+        let netlink::Rule { family, priority, from, to, fwmark, table, suppress, .. } = *rule;
+        let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
+        let single = suppress == Some(u32::from(family.host_prefix() - 1));
+        Self { priority, family, from, to, fwmark, table, single }
+    }
+}
+
 impl RuleSpec {
     /// The longest prefix that counts as not found.
     pub(crate) const fn suppressed(&self) -> Option<u8> {

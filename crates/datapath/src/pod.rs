@@ -26,11 +26,11 @@ mod owners;
 mod strays;
 
 pub use carrier::{Carrier, needed, observe_needed};
-pub(crate) use observed::heeds_routers;
+pub(crate) use observed::{heeds_routers, rule_of_a_pod};
 pub use observed::{misleading, observe, recorded};
 pub use obstacles::{Obstacle, obstacles};
 pub use owners::{Owner, owners};
-pub use strays::strays;
+pub use strays::{Stray, strays};
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::{NeighbourFilter, RouteFilter};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, MacAddr, Mtu, PODS_TABLE, PROTOCOL};
 
 use crate::pod::{self, LINK_LOCAL_GATEWAY, PodNetwork};
 use crate::{
@@ -85,14 +85,7 @@ impl Observed {
                 Some((destination, RouteSpec { destination, via, link: names.get(&route.oif)?.clone(), table }))
             }));
             for rule in socket.rules(family).map_err(during("policy rules"))? {
-                let narrower = rule.to.is_some()
-                    || rule.fwmark.is_some()
-                    || rule.iif.is_some()
-                    || rule.suppress.is_some()
-                    || rule.unmodelled;
-                let netlink::Rule { priority, from, table, protocol, .. } = rule;
-                if let (Some(net), RulePriorities::FROM_POD, PROTOCOL, false) = (from, priority, protocol, narrower) {
-                    let spec = RuleSpec { priority, family, from, to: None, fwmark: None, table, single: false };
+                if let Some((net, spec)) = pod::rule_of_a_pod(&rule) {
                     found.rules.entry(net).or_default().push(spec);
                 }
             }

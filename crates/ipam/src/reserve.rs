@@ -72,14 +72,14 @@ impl Allocations {
         self.reserve_beside(pools, &[], request, now)
     }
 
-    /// The same, on no VNIC whose link is one of `absent`: the host turned out not to have it.
+    /// The same, on no VNIC whose link is one of `avoided`: the host turned out not to have it, or it is down.
     ///
     /// # Errors
     /// As [`Self::reserve`].
     pub fn reserve_beside(
         &mut self,
         pools: &Pools,
-        absent: &[IfName],
+        avoided: &[IfName],
         request: Request,
         now: BootTime,
     ) -> Result<Reservation, Error> {
@@ -106,7 +106,7 @@ impl Allocations {
         let freed: AddressMap<BootTime> = self.freed.iter().map(|freed| (freed.address, freed.at)).collect();
         let choice = pools
             .for_pods()
-            .filter(|vnic| !families.is_empty() && !absent.contains(&vnic.link))
+            .filter(|vnic| !families.is_empty() && !avoided.contains(&vnic.link))
             .filter_map(|vnic| Choice::on(vnic, &families, &in_use, &freed))
             .min_by_key(|choice| {
                 let cooling = choice.cooling(self.anew, now);
@@ -176,7 +176,7 @@ impl Allocations {
     }
 
     /// All addresses that somebody holds.
-    pub fn in_use(&self) -> impl Iterator<Item = IpAddr> {
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = IpAddr> {
         let known = self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address));
         self.others.iter().flat_map(|held| held.addresses.iter().copied()).chain(known)
     }

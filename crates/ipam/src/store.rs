@@ -9,9 +9,10 @@ mod write;
 pub use attachment::AttachmentLock;
 pub use settle::Routed;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,6 +106,14 @@ impl Store {
     /// As [`Self::read`].
     pub fn freed(&self) -> Result<Vec<Freed>, Error> {
         Ok(self.index()?.map(|(_, all)| all.freed).unwrap_or_default())
+    }
+
+    /// All addresses that somebody holds, be his record readable or not. Needs no lock, and no record.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn held(&self) -> Result<HashSet<IpAddr>, Error> {
+        Ok(self.index()?.map(|(_, all)| all.in_use().collect()).unwrap_or_default())
     }
 
     /// What one attachment holds. Needs no lock, and nothing of the others.

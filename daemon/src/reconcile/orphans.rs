@@ -1,14 +1,13 @@
 //! The stage that removes what is ours and about no pod: rules from addresses that nobody holds, and proxies for them. A rule
 //! that stays behind leads the address's next owner, here or on another node, astray. They come of verbs that were killed
-//! and of VNIC links that were renamed between ADD and DEL; DEL and GC know nothing of them any more.
+//! and of VNIC links that were renamed between ADD and DEL; DEL knows nothing of them any more, and GC comes when it comes.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use datapath::{Change, Place, Places, Step, dismantle, pod};
-use ipam::{Allocations, BootId, Store};
+use datapath::{Places, pod};
+use ipam::{BootId, Store};
 use resident::logging::chain;
 
 use super::{Findings, stages};
@@ -63,37 +62,24 @@ impl Orphans {
             Ok(found) => found,
             Err(error) => return findings.conditions.push(unknown(&error)),
         };
-        // Read after the kernel: what an ADD has made was on record before. Of a damaged record nobody knows who holds what,
-        // which another stage tells.
-        let Ok((held, None)) = self.store.read_sound() else { return };
-        for (address, object) in found.into_iter().filter(|(address, _)| !is_held(*address, &held)) {
-            let step = Step { place: Place::Host, change: Change::Delete(object) };
-            let words = step.to_string();
+        // Read after the kernel: what an ADD has made was on record before. Of a damaged record another stage tells.
+        let Ok(held) = self.store.held() else { return };
+        for stray in found.iter().filter(|it| !held.contains(&it.address)) {
+            let words = stray.step.to_string();
             let since = before.get(&words).copied().unwrap_or_else(Instant::now);
             if since.elapsed() >= self.apart {
-                self.end(address, &step, &mut places, findings);
+                match stray.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
+                    Ok(true) => {
+                        let mut changed = stages::changed(&stray.step);
+                        changed.text.push_str(" (of no pod)");
+                        findings.changes.push(changed);
+                    }
+                    Ok(false) => {}
+                    Err(failure) => findings.conditions.push(unknown(failure.as_ref())),
+                }
             } else if self.since.len() < KEPT {
                 self.since.insert(words, since);
             }
         }
     }
-
-    fn end(&self, address: IpAddr, step: &Step, places: &mut Places, findings: &mut Findings) {
-        if let Some(failure) = dismantle(std::slice::from_ref(step), places).first() {
-            let condition = Condition::degraded(Reason::HostNetworkFailed, chain(failure));
-            return findings.conditions.push(condition.about("what is about no pod"));
-        }
-        // Somebody got the address just now, and would have made the same.
-        if self.store.read().is_ok_and(|held| is_held(address, &held)) {
-            dismantle(&[step.undo()], places);
-            return;
-        }
-        let mut changed = stages::changed(step);
-        changed.text.push_str(" (of no pod)");
-        findings.changes.push(changed);
-    }
-}
-
-fn is_held(address: IpAddr, held: &Allocations) -> bool {
-    held.allocations.iter().flat_map(|allocation| &allocation.addresses).any(|assigned| assigned.address == address)
 }

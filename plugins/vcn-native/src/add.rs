@@ -98,13 +98,13 @@ fn attempt(
 /// Reserves addresses. An empty record may be a lost one, and so may this attachment's: before that is believed, the kernel
 /// is asked who has what. A full one may hold what killed runs have left.
 fn reserve(node: &Node<'_>, offer: &Offer<'_>, asked: &Request, report: &mut Report) -> Result<Reservation, Error> {
-    let Offer { pools, absent, .. } = offer;
+    let Offer { pools, avoided, .. } = offer;
     let (mut sure, mut swept) = (false, false);
     loop {
         let reserved = node.store.update_for(&asked.key, |held| {
             match !sure && (held.is_empty() || held.lacks_record(&asked.key)) {
                 true => Ok(None),
-                false => held.reserve_beside(pools, absent, asked.clone(), node.now).map(Some),
+                false => held.reserve_beside(pools, avoided, asked.clone(), node.now).map(Some),
             }
         });
         match reserved {

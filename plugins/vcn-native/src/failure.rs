@@ -60,7 +60,7 @@ pub(crate) fn of_ipam(error: &ipam::Error) -> Error {
         }
         ipam::Error::Read { .. } => (
             code::STATE,
-            "see what the file is, and whether the disk fails (`dmesg`); move it away once its pod is gone",
+            "see what the file is, and whether the disk fails (`dmesg`); a pod's record may be moved away once the pod is gone",
         ),
         ipam::Error::Lock { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
             (ErrorCode::TRY_AGAIN_LATER, "another run of the plugin holds it: see which (`fuser` names it), and end it")

@@ -1,13 +1,11 @@
 //! The node-local state behind every verb: which boot, which allocations, and what they mean for the network.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
-use std::slice;
 
 use cni::{AttachmentKey, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
-use datapath::{Change, Object, Place, Places, Step, dismantle, pod};
+use datapath::{Object, Place, Places, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use vcn::Mtu;
 
@@ -116,27 +114,19 @@ impl<'a> Node<'a> {
             return Ok(());
         }
         // Read after the kernel: what an ADD has made was on record before.
-        let held = self.held()?;
+        let held = self.store.held().map_err(|error| failure::of_ipam(&error))?;
         let mut resisted = None::<Error>;
-        for (address, object) in strays.into_iter().filter(|(address, _)| !held.contains(address)) {
-            let step = Step { place: Place::Host, change: Change::Delete(object) };
-            if let Some(failure) = dismantle(slice::from_ref(&step), &mut places).first() {
-                let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
-                resisted = Some(resisted.unwrap_or_else(first).caused_by(failure));
-                continue;
-            }
-            // Somebody got the address just now, and would have made the same.
-            match self.held()?.contains(&address) {
-                true => drop(dismantle(&[step.undo()], &mut places)),
-                false => report.note(format!("of no pod: {step}")),
+        for stray in strays.iter().filter(|it| !held.contains(&it.address)) {
+            match stray.end(&mut places, |address| self.store.held().is_ok_and(|held| held.contains(&address))) {
+                Ok(true) => report.note(format!("of no pod: {}", stray.step)),
+                Ok(false) => {}
+                Err(failure) => {
+                    let first = || Error::new(code::LEFT_OVER, "something is left of a pod that is gone");
+                    resisted = Some(resisted.unwrap_or_else(first).caused_by(failure.as_ref()));
+                }
             }
         }
         resisted.map_or(Ok(()), Err)
-    }
-
-    /// All addresses that somebody holds, be his record readable or not.
-    fn held(&self) -> Result<HashSet<IpAddr>, Error> {
-        Ok(self.store.read_sound().map_err(|error| failure::of_ipam(&error))?.0.in_use().collect())
     }
 
     /// Makes the record anew from what the kernel knows, where it is lost or damaged: the pods that run keep their

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
-use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, Mark, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
+use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, SysctlSpec};
 
 /// Looks at the wanted links, addresses and settings, and at every VLAN link, address, route, rule and nft rule that is
 /// ours.
@@ -107,13 +107,7 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
         .rules(family)
         .map_err(|source| Error::Observe { what: format!("{family} policy rules"), source })?;
     let ours = |rule: &netlink::Rule| rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD;
-    let describe = |rule: netlink::Rule| {
-        let netlink::Rule { priority, from, to, fwmark, table, suppress, .. } = rule;
-        let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
-        let single = suppress == Some(u32::from(family.host_prefix() - 1));
-        Object::Rule(RuleSpec { priority, family, from, to, fwmark, table, single })
-    };
-    Ok(rules.into_iter().filter(ours).map(describe).collect())
+    Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())).collect())
 }
 
 fn nft_table() -> Result<Option<Object>, Error> {

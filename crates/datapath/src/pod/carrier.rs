@@ -6,11 +6,11 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::RouteFilter;
-use vcn::{Family, IfName, Mark, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
 
 use super::everything;
 use crate::host::{by_mark, to_metadata, to_pods};
-use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, RuleSpec, SysctlSpec};
+use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlSpec};
 
 /// The VNIC that carries one of a pod's addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,14 +132,8 @@ fn of_the_agent(family: Family) -> [Object; 2] {
 /// Which of these there are. Only the agent makes them, and always both: on a host that has none of them there is no agent, and
 /// they count as there, for an ADD does without them.
 fn of_the_agent_there(family: Family, rules: &[netlink::Rule]) -> Vec<Object> {
-    let there_is = |wanted: &Object| {
-        rules.iter().any(|rule| {
-            let netlink::Rule { priority, from, to, fwmark, table, .. } = rule.clone();
-            let fwmark = fwmark.map(|(value, mask)| Mark { value, mask });
-            let found = RuleSpec { priority, family, from, to, fwmark, table, single: false };
-            rule.protocol == PROTOCOL && *wanted == Object::Rule(found)
-        })
-    };
+    let there_is =
+        |wanted: &Object| rules.iter().any(|rule| rule.protocol == PROTOCOL && *wanted == Object::Rule(rule.into()));
     let wanted = of_the_agent(family);
     let none = !wanted.iter().any(there_is);
     wanted.into_iter().filter(|object| none || there_is(object)).collect()

@@ -256,12 +256,17 @@ fn rules(held: &[IpAddr], socket: &mut Socket) -> Result<Vec<Object>, Error> {
         let ours = |rule: &netlink::Rule| {
             rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD && about(&rule.from)
         };
-        found.extend(rules.into_iter().filter(ours).map(|rule| {
-            let netlink::Rule { priority, from, to, table, .. } = rule;
-            Object::Rule(RuleSpec { priority, family, from, to, fwmark: None, table, single: false })
-        }));
+        found.extend(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())));
     }
     Ok(found)
+}
+
+/// The rule of a pod's address, if it is one: of ours, and about all that the address sends.
+pub(crate) fn rule_of_a_pod(rule: &netlink::Rule) -> Option<(IpNetwork, RuleSpec)> {
+    let ours = rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD;
+    let narrower =
+        rule.to.is_some() || rule.fwmark.is_some() || rule.iif.is_some() || rule.suppress.is_some() || rule.unmodelled;
+    Some((rule.from.filter(|_| ours && !narrower)?, rule.into()))
 }
 
 fn seen(link: netlink::Link, kind: LinkKind) -> LinkSpec {

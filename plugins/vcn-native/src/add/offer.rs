@@ -26,7 +26,7 @@ pub(super) enum Why {
 pub(super) struct Offer<'a> {
     pub(super) pools: &'a Pools,
     /// Links of VNICs that the host does not have, or that are down.
-    pub(super) absent: Vec<IfName>,
+    pub(super) avoided: Vec<IfName>,
     /// What the first of them was found by.
     missed: Option<Error>,
     moves: usize,
@@ -34,7 +34,7 @@ pub(super) struct Offer<'a> {
 
 impl<'a> Offer<'a> {
     pub(super) const fn new(pools: &'a Pools) -> Self {
-        Self { pools, absent: Vec::new(), missed: None, moves: 0 }
+        Self { pools, avoided: Vec::new(), missed: None, moves: 0 }
     }
 
     /// Whether addresses may be given back for others that are better. Where connections cannot be forgotten in time, however
@@ -50,8 +50,8 @@ impl<'a> Offer<'a> {
     pub(super) fn learn(&mut self, why: &Why, error: Error) -> Result<(), Error> {
         match why {
             Why::Taken | Why::Remembered if self.has_patience() => self.moves += 1,
-            Why::Absent(link) | Why::Down(link) if !self.absent.contains(link) => {
-                self.absent.push(link.clone());
+            Why::Absent(link) | Why::Down(link) if !self.avoided.contains(link) => {
+                self.avoided.push(link.clone());
                 self.missed.get_or_insert(error);
             }
             Why::Taken | Why::Remembered | Why::Absent(_) | Why::Down(_) => return Err(self.explain(error)),
@@ -60,7 +60,7 @@ impl<'a> Offer<'a> {
     }
 
     /// What an ADD answers that no other VNIC helped either: that there are too few addresses, say, is for want of those
-    /// whose link is absent.
+    /// that were avoided.
     pub(super) fn explain(&mut self, last: Error) -> Error {
         match self.missed.take() {
             Some(first) => first.with_details(format!("nor by another VNIC: {last}")),
