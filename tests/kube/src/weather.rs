@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use http_body_util::StreamBody;
+use hyper::StatusCode;
 use hyper::body::{Bytes, Frame};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -51,15 +52,23 @@ impl Throttle {
         for object in [may_do_anything(), level(), flow(user)] {
             apply_object(admin, object).await?;
         }
+        let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
+        let level = levels.get(THROTTLED).await.during(|| format!("read {THROTTLED}"))?.metadata.uid;
         let client = Client::try_from(occupier.clone()).during(|| "make a client".to_owned())?;
-        let occupation = Self { occupation: tokio::spawn(occupy(occupier)) };
         let deadline = Instant::now() + OCCUPIED_WITHIN;
-        while !is_refused(&client).await {
-            if Instant::now() > deadline {
-                return Err(Error::Invalid(format!("the requests of {user} are still served")));
+        let until = async |what: &str, so: &dyn Fn(&Answer) -> bool| {
+            while !answer(&client).await.is_some_and(|answer| so(&answer)) {
+                if Instant::now() > deadline {
+                    return Err(Error::Invalid(format!("the requests of {user} are {what}")));
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+            Ok(())
+        };
+        // The server takes the objects up a moment after they were made. A request of before would sit elsewhere, and for long.
+        until("of another priority level", &|answer| answer.level == level).await?;
+        let occupation = Self { occupation: tokio::spawn(occupy(occupier)) };
+        until("still served", &|answer| answer.code == StatusCode::TOO_MANY_REQUESTS).await?;
         Ok(occupation)
     }
 
@@ -93,8 +102,18 @@ async fn occupy(config: kube::Config) {
     }
 }
 
-async fn is_refused(client: &Client) -> bool {
-    matches!(client.apiserver_version().await, Err(kube::Error::Api(status)) if status.code == 429)
+/// What the server says to a request of the occupier's.
+struct Answer {
+    code: StatusCode,
+    /// The UID of the priority level that the request is of.
+    level: Option<String>,
+}
+
+async fn answer(client: &Client) -> Option<Answer> {
+    let request = hyper::Request::get("/version").body(kube::client::Body::empty()).ok()?;
+    let response = client.send(request).await.ok()?;
+    let level = response.headers().get("x-kubernetes-pf-prioritylevel-uid").and_then(|uid| uid.to_str().ok());
+    Some(Answer { code: response.status(), level: level.map(str::to_owned) })
 }
 
 /// A request is seated before it is authorized: without rights it would not sit long.
