@@ -92,7 +92,8 @@ impl Writer {
         self.queue.try_recv().ok()
     }
 
-    /// Writes news, as those of this pod, until nobody can tell any more. `chance` is in 0.0–1.0, for the jitter.
+    /// Writes news, as those of this pod, until nobody can tell any more, by a client that tells at once what is refused.
+    /// `chance` is in 0.0–1.0, for the jitter.
     pub async fn run(mut self, client: Client, instance: String, chance: fn() -> f64) {
         let reporter = Reporter { controller: CONTROLLER, instance };
         while let Some(news) = self.queue.recv().await {

@@ -1,6 +1,6 @@
 //! Clients of the Kubernetes API. One tells at once what the API server refuses for want of time (429, 503, 504): whoever holds a
-//! lease has a deadline, and asks again by its own clock. The other one asks again itself: a list comes in pages, and whoever
-//! begins it anew for one that was refused never has ten thousand Nodes.
+//! lease has a deadline, and asks again by its own clock, as does whoever writes events. The other one asks again itself: a list
+//! comes in pages, and whoever begins it anew for one that was refused never has ten thousand Nodes.
 
 #[cfg(test)]
 mod tests;

@@ -54,13 +54,13 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
     let settings = configurations.borrow().settings.clone();
     let metrics = board.metrics.clone();
     let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
-    let client = kubernetes::patient(&client, metrics.clone(), READING);
+    let patient = kubernetes::patient(&client, metrics.clone(), READING);
     let store = Arc::new(Store::new(board.watches.clone()));
     let work = Work::default();
     let (events, writer) = Events::new(metrics.clone());
     let budget = cloud.budget().clone();
     let stamping = Profiles {
-        client: client.clone(),
+        client: patient.clone(),
         store: store.clone(),
         metrics: metrics.clone(),
         events: events.clone(),
@@ -76,7 +76,7 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         configurations,
         budget: budget.clone(),
     };
-    let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(client.clone()), surroundings));
+    let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(patient.clone()), surroundings));
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), board.watches.clone());
         move || Now {
@@ -107,9 +107,10 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         work.look_at(instance, due);
     };
     tokio::select! {
-        () = follow_attachments(client.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
-        () = follow_nodes(client.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
-        () = follow_profiles(client.clone(), store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
+        () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
+        () = follow_nodes(patient.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
+        () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
+        // It asks again by itself, and counts each attempt.
         () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
         ended = working => ended,
     }

@@ -117,7 +117,8 @@ impl Default for Metrics {
         book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
         book.single(
             "kubernetes_refusals",
-            "Requests that the Kubernetes API had no time for (429, 503, 504), each attempt but the lease's: they are made again",
+            "Requests that the Kubernetes API had no time for (429, 503, 504), each attempt: they are made again; the lease's, the events' \
+             and the one for the cluster's name are not among them",
             &metrics.refusals,
         );
         book.single(

@@ -118,6 +118,17 @@ async fn lists_that_are_refused_when_a_leader_begins_go_on_where_they_were() {
     scene.assert_exact().await;
 }
 
+/// How often the API server answered 429 to who wanted to write an event, by its own count.
+async fn events_refused(scene: &Scene) -> f64 {
+    let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = scene.client.request_text(request).await.unwrap();
+    let of = |line: &&str| {
+        let has = |label: &str| line.contains(label);
+        has("apiserver_request_total{") && has(r#"code="429""#) && has(r#"resource="events""#) && has(r#"verb="POST""#)
+    };
+    text.lines().filter(of).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
 #[tokio::test]
 async fn an_event_that_is_refused_is_written_later() {
     let mut scene = Scene::new().await;
@@ -140,6 +151,8 @@ async fn an_event_that_is_refused_is_written_later() {
     };
     wait_for("it is told all the same", async || told().await > 0).await;
     wait_for("its writing is counted", async || written("ok") == Some(1.0)).await;
+    let refused = events_refused(&scene).await;
+    assert!(refused >= 1.0 && written("error") >= Some(refused), "each attempt: {refused}, {:?}", written("error"));
     assert_eq!((told().await, one.metric("oke_node_controller_events_lost_total ")), (1, Some(0.0)));
 }
 
