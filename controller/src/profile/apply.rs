@@ -116,9 +116,7 @@ async fn delete(api: &Api<VnicAttachment>, object: &Target) -> Result<(), ApplyE
 /// The object is gone, or there already, or another one by now: what there is to do about that, the next plan knows.
 fn settled(outcome: Result<(), ApplyError>) -> Result<(), ApplyError> {
     match outcome {
-        Err(ApplyError::Refused(error)) if matches!(&*error, kube::Error::Api(status) if [404, 409].contains(&status.code)) => {
-            Ok(())
-        }
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
         outcome => outcome,
     }
 }
