@@ -64,9 +64,9 @@ pub struct Plan {
     pub waits: bool,
     /// Whether the cloud does not show what should be there: it may in a moment, or when a policy comes.
     pub unseen: bool,
-    /// Objects that wait for the attach or detach that is among the steps.
-    pub queued: BTreeSet<String>,
-    /// Those of them that were not refused in a turn of their own, and have nothing else to say.
+    /// Whether objects wait for the attach or detach that is among the steps.
+    pub queued: bool,
+    /// Those of them that were not refused in a turn of their own.
     pub in_line: BTreeSet<String>,
     /// When the first of those that rest has rested enough: what they asked for came to nothing.
     pub rests: Option<Duration>,

@@ -138,7 +138,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // Whose request was refused does not keep the next one waiting.
-            let passes_on = outcome.passes_on && !planned.queued.is_empty();
+            let passes_on = outcome.passes_on && planned.queued;
             if !outcome.leads_on() && !passes_on {
                 break;
             }

@@ -39,7 +39,7 @@ impl Slot {
     pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
         let other = self.taken_by?;
         if self.by_step {
-            plan.queued.insert(case.name.clone());
+            plan.queued = true;
         }
         if let Some(refused) = &case.remembered.refused {
             return Some(refused.said.clone());
