@@ -26,11 +26,8 @@ pub struct Outcome {
     pub done: Vec<Step>,
     /// What failed first, by object: where the cloud refused something, that.
     pub failed: BTreeMap<String, Failure>,
-    /// Objects whose attach or detach was refused, whatever for: the next turn is another's.
-    pub refused: BTreeMap<String, Said>,
-    /// Whether that turn may be had at once. It may not where the refused request may have been carried out, or where any would be
-    /// refused: an instance takes one at a time, and the next look tells whether it does.
-    pub passes_on: bool,
+    /// The attach or detach that was refused: a plan has one at most.
+    pub refused: Option<Refusal>,
     /// Objects that are no more.
     pub gone: BTreeSet<String>,
     /// Objects whose token of the VNIC the cloud refused.
@@ -39,6 +36,18 @@ pub struct Outcome {
     pub spent_addresses: BTreeSet<String>,
     /// Objects that were refused several addresses at once.
     pub refused_bulks: BTreeSet<String>,
+}
+
+/// An attach or detach that was refused, whatever for: the next turn is another's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whose it was.
+    pub object: String,
+    /// Why.
+    pub said: Said,
+    /// Whether the next turn may be had at once. It may not where the refused request may have been carried out, or where any
+    /// would be refused: an instance takes one at a time, and the next look tells whether it does.
+    pub passes_on: bool,
 }
 
 /// Why an object's step failed.
@@ -232,10 +241,9 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
 }
 
 /// The instance's turn is another object's, at once or at the next look.
-fn refused(step: &Step, said: &Said, at_once: bool, outcome: &mut Outcome) {
+fn refused(step: &Step, said: &Said, passes_on: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
-        outcome.refused.insert(step.object.clone(), said.clone());
-        outcome.passes_on |= at_once;
+        outcome.refused = Some(Refusal { object: step.object.clone(), said: said.clone(), passes_on });
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::apply::{Applier, Failure, Outcome};
+use super::apply::{Applier, Failure, Outcome, Refusal};
 use super::cache::Cache;
 use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
@@ -138,7 +138,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // Whose request was refused does not keep the next one waiting.
-            let passes_on = outcome.passes_on && planned.queued;
+            let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
             if !outcome.leads_on() && !passes_on {
                 break;
             }
@@ -269,8 +269,8 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for name in &outcome.spent {
             memory.spent(&uid(name, objects), Instant::now());
         }
-        for (name, said) in &outcome.refused {
-            memory.refused(&uid(name, objects), said.clone());
+        if let Some(Refusal { object, said, .. }) = &outcome.refused {
+            memory.refused(&uid(object, objects), said.clone());
         }
         for name in &outcome.spent_addresses {
             memory.spent_address(&uid(name, objects));

@@ -11,7 +11,7 @@ use resident::logging::chain;
 use tokio::time::Instant;
 
 use super::AttachmentWorker;
-use crate::attachment::apply::Outcome;
+use crate::attachment::apply::{Outcome, Refusal};
 use crate::attachment::forgotten::is_about;
 use crate::attachment::memory::Memory;
 use crate::attachment::objects::Objects;
@@ -50,12 +50,12 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         said: Verdict,
         (plan, outcome): (&Plan, &Outcome),
     ) -> Verdict {
-        let Some((first, refusal)) = outcome.refused.first_key_value() else { return said };
+        let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
         let is_in_line = plan.in_line.contains(&object.name_any());
         if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
             return said;
         }
-        let message = format!("waits for {first}: {}", api::Reason::as_str(refusal.reason));
+        let message = format!("waits for {first}: {}", api::Reason::as_str(why.reason));
         Verdict { attached: Said::new(AttachmentReason::InstanceBusy, message), ..said }
     }
 
