@@ -125,36 +125,33 @@ impl Setbacks {
 
     /// Whether a record is listed that was not, the last time.
     pub(super) fn has_new_record(&self, own: &[&Seen]) -> bool {
-        let is_new = |known: &HashMap<Ocid, Instant>| {
-            own.iter().any(|seen| seen.state() == AttachmentState::Detached && !known.contains_key(&seen.attachment.id))
-        };
-        self.over.as_ref().is_some_and(is_new)
+        self.fresh(own).next().is_some()
+    }
+
+    /// Its records that no list had before; none in the first one.
+    fn fresh<'s>(&self, own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
+        let is_new = |seen: &&Seen| self.over.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id));
+        records(own).filter(is_new)
     }
 
     /// What records are new, and how many count.
     fn note_records(&mut self, object: &VnicAttachment, own: &[&Seen], now: Instant) -> Option<(Setback, u32)> {
-        let over: Vec<&Seen> = own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached).collect();
-        let known = self.over.take();
         let told = object.status.as_ref().and_then(|status| status.vnic_id.as_ref());
-        let mut is_lost = None;
-        for seen in &over {
-            let was_there = self.attached.as_ref() == Some(&seen.attachment.id)
-                || (told.is_some() && told == seen.attachment.vnic_id.as_ref());
-            if known.as_ref().is_some_and(|known| !known.contains_key(&seen.attachment.id)) {
-                is_lost = Some(was_there || is_lost == Some(true));
-            }
-        }
-        let mut noted = known.unwrap_or_default();
+        let was_there = |seen: &Seen| {
+            self.attached.as_ref() == Some(&seen.attachment.id)
+                || (told.is_some() && told == seen.attachment.vnic_id.as_ref())
+        };
+        let is_lost = self.fresh(own).map(was_there).reduce(|one, other| one || other);
+        let noted = self.over.get_or_insert_default();
         noted.retain(|_, listed| now.saturating_duration_since(*listed) < KNOWN_FOR);
-        noted.extend(over.iter().map(|seen| (seen.attachment.id.clone(), now)));
-        self.over = Some(noted);
+        noted.extend(records(own).map(|seen| (seen.attachment.id.clone(), now)));
         if let Some(live) = own.iter().find(|seen| seen.state() != AttachmentState::Detached) {
             if live.state() == AttachmentState::Attached {
                 self.attached = Some(live.attachment.id.clone());
             }
             return None;
         }
-        let records = u32::try_from(over.len()).unwrap_or(u32::MAX);
+        let records = u32::try_from(records(own).count()).unwrap_or(u32::MAX);
         // The first one that is lost is attached again at once.
         is_lost.map(|lost| if lost { (Setback::Loss, records.saturating_sub(1)) } else { (Setback::Attach, records) })
     }
@@ -200,4 +197,9 @@ impl Setbacks {
         let left = pause.saturating_sub(now.saturating_duration_since(last.at));
         (!left.is_zero()).then_some(Rest { after: last.after, left })
     }
+}
+
+/// What is listed of the object as DETACHED.
+fn records<'s>(own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
+    own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached)
 }
