@@ -4,7 +4,7 @@
 //! ```text
 //!   asked ─▶ ATTACHING ─▶ DETACHED                 the attach came to nothing  ╮
 //!   attached, told ─────▶ DETACHED, again          the VNIC was lost again     ├─▶ pause: 1 s, 2 s, 4 s … as many as
-//!   detach taken ─▶ DETACHING ─▶ ATTACHED          the detach came to nothing  ╯   there are records, or detaches
+//!   detach taken ─▶ DETACHING ─▶ ATTACHED          the detach came to nothing  ╯   there are records, losses or detaches
 //! ```
 
 use std::collections::HashMap;
@@ -46,8 +46,8 @@ pub struct Rest {
 /// Of one object.
 #[derive(Debug, Default)]
 pub(super) struct Setbacks {
-    /// Its attachments that were listed as DETACHED, and when last; nothing before the first list: how old those are is not known.
-    over: Option<HashMap<Ocid, Instant>>,
+    /// Its attachments that were listed as DETACHED; nothing before the first list: how old those are is not known.
+    over: Option<HashMap<Ocid, Over>>,
     /// The one that was seen attached last.
     attached: Option<Ocid>,
     /// The detach that the cloud took.
@@ -55,6 +55,14 @@ pub(super) struct Setbacks {
     /// How many of them came to nothing.
     kept: u32,
     last: Option<Box<Last>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// When last.
+    listed: Instant,
+    /// Whether it had been attached. Of those in the first list that is not known: they count.
+    is_loss: bool,
 }
 
 #[derive(Debug)]
@@ -141,19 +149,26 @@ impl Setbacks {
             self.attached.as_ref() == Some(&seen.attachment.id)
                 || (told.is_some() && told == seen.attachment.vnic_id.as_ref())
         };
-        let is_lost = self.fresh(own).map(was_there).reduce(|one, other| one || other);
+        let fresh: Vec<(&Ocid, bool)> = self.fresh(own).map(|seen| (&seen.attachment.id, was_there(seen))).collect();
+        let is_lost = fresh.iter().map(|(_, is_lost)| *is_lost).reduce(|one, other| one || other);
         let noted = self.over.get_or_insert_default();
-        noted.retain(|_, listed| now.saturating_duration_since(*listed) < KNOWN_FOR);
-        noted.extend(records(own).map(|seen| (seen.attachment.id.clone(), now)));
+        noted.retain(|_, over| now.saturating_duration_since(over.listed) < KNOWN_FOR);
+        for seen in records(own) {
+            noted.entry(seen.attachment.id.clone()).or_insert(Over { listed: now, is_loss: true }).listed = now;
+        }
+        for (id, is_loss) in fresh {
+            noted.entry(id.clone()).and_modify(|over| over.is_loss = is_loss);
+        }
+        let is_loss = |seen: &&Seen| noted.get(&seen.attachment.id).is_some_and(|over| over.is_loss);
+        let (all, losses) = (count(records(own)), count(records(own).filter(is_loss)));
         if let Some(live) = own.iter().find(|seen| seen.state() != AttachmentState::Detached) {
             if live.state() == AttachmentState::Attached {
                 self.attached = Some(live.attachment.id.clone());
             }
             return None;
         }
-        let records = u32::try_from(records(own).count()).unwrap_or(u32::MAX);
         // The first one that is lost is attached again at once.
-        is_lost.map(|lost| if lost { (Setback::Loss, records.saturating_sub(1)) } else { (Setback::Attach, records) })
+        is_lost.map(|lost| if lost { (Setback::Loss, losses.saturating_sub(1)) } else { (Setback::Attach, all) })
     }
 
     /// A list may be behind: what it lacks of a detach is believed when it has been so for as long as a proof takes.
@@ -202,4 +217,8 @@ impl Setbacks {
 /// What is listed of the object as DETACHED.
 fn records<'s>(own: &[&'s Seen]) -> impl Iterator<Item = &'s Seen> {
     own.iter().copied().filter(|seen| seen.state() == AttachmentState::Detached)
+}
+
+fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).unwrap_or(u32::MAX)
 }

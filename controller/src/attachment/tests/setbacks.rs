@@ -208,6 +208,25 @@ async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_loss_is_mended_at_once_though_an_attach_came_to_nothing_before() {
+    let scene = Scene::with(8);
+    scene.wants("a");
+    scene.look().await;
+    gives_up(&scene, "a");
+    go_on(&scene, Duration::from_secs(30), |scene| scene.cloud.settle()).await;
+    assert_eq!((of(&scene, "a").len(), reason(&scene, "a").as_str()), (2, "True Ready"));
+    let asked = scene.count("AttachVnic");
+    for (again, message) in [(1, "somebody detached it"), (0, "not for the first time")] {
+        scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
+        scene.look().await;
+        let told = scene.message("a");
+        assert!(told.contains(message) && told.contains("not for") == (again == 0), "{told}");
+        assert_eq!(scene.count("AttachVnic") - asked, 1, "the second one is after a pause");
+        scene.settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
     let scene = Scene::with(8);
     scene.wants("a");
