@@ -136,13 +136,10 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
     use k8s_openapi::api::core::v1::ObjectReference;
-    use kube::client::Body;
 
     use super::*;
+    use crate::kubernetes::offline::{client_with, json};
 
     fn news(uid: &str, reason: &'static str, note: &str) -> News {
         let regarding = ObjectReference { uid: Some(uid.to_owned()), ..ObjectReference::default() };
@@ -181,33 +178,24 @@ mod tests {
     async fn answered(answers: &[Option<u16>]) -> (Vec<(String, u64)>, u64) {
         let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
         let (answers, log) = (answers.to_vec(), asked.clone());
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (answers, log) = (answers.clone(), log.clone());
-            async move {
-                let body = request.into_body().collect_bytes().await.unwrap();
-                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-                let name = body["metadata"]["name"].as_str().unwrap().to_owned();
-                let number = {
-                    let mut log = log.lock().unwrap();
-                    log.push((name, began.elapsed().as_secs()));
-                    log.len() - 1
-                };
-                let status = match answers.get(number) {
-                    Some(None) => std::future::pending().await,
-                    Some(Some(status)) => *status,
-                    None => 201,
-                };
-                let status_object = serde_json::json!({ "apiVersion": "v1", "kind": "Status", "code": status });
-                let body = if status == 201 { body } else { status_object };
-                let response = Response::builder().status(status).header("content-type", "application/json");
-                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        let client = client_with(move |_, body| {
+            let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+            let mut log = log.lock().unwrap();
+            log.push((name, began.elapsed().as_secs()));
+            match answers.get(log.len() - 1) {
+                Some(None) => None,
+                Some(Some(status)) => {
+                    let refused = serde_json::json!({ "apiVersion": "v1", "kind": "Status", "code": status });
+                    Some(json(*status, refused.to_string()))
+                }
+                None => Some(json(201, body.to_string())),
             }
         });
         let metrics = Arc::new(Metrics::default());
         let (events, writer) = Events::new(metrics.clone());
         assert!(events.tell(news("a", "Attached", "one")) && events.tell(news("a", "Attached", "two")));
         drop(events);
-        writer.run(Client::new(service, "default"), "c".to_owned(), || 1.0).await;
+        writer.run(client, "c".to_owned(), || 1.0).await;
         let asked = asked.lock().unwrap().clone();
         (asked, metrics.events_lost())
     }

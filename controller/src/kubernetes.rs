@@ -3,6 +3,8 @@
 //! comes in pages, and whoever begins it anew for one that was refused never has ten thousand Nodes.
 
 #[cfg(test)]
+pub(crate) mod offline;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -19,6 +19,8 @@ pub mod removal;
 pub mod rests;
 pub mod rollout;
 pub mod run;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod selection;
 pub mod stamp;
 pub mod state;

@@ -1,6 +1,5 @@
 //! What is asked of the API server, and how often.
 
-use std::convert::Infallible;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,8 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use super::offline::{client_with, json};
 use super::*;
 use crate::store::{Store, follow_nodes};
 
@@ -40,29 +40,6 @@ async fn client_of(answers: &'static [(&str, &str)]) -> (Client, JoinHandle<std:
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = Config::new(format!("http://{}", port.local_addr().unwrap()).parse().unwrap());
     (of(config).unwrap(), tokio::spawn(answer(port, answers)))
-}
-
-/// The client of a server without a network, which gives this answer after 30 ms.
-fn client_with<F>(answer: F) -> Client
-where
-    F: FnMut(Request<Body>) -> Option<Response<Body>> + Clone + Send + 'static,
-{
-    let service = service_fn(move |request: Request<Body>| {
-        let mut answer = answer.clone();
-        async move {
-            sleep(Duration::from_millis(30)).await;
-            match answer(request) {
-                Some(response) => Ok::<_, Infallible>(response),
-                None => std::future::pending().await,
-            }
-        }
-    });
-    Client::new(service, "default")
-}
-
-fn json(status: u16, body: impl Into<Vec<u8>>) -> Response<Body> {
-    let response = Response::builder().status(status).header("content-type", "application/json");
-    response.body(Body::from(body.into())).unwrap()
 }
 
 /// The code of an answer, 200 where it was none of an error.
@@ -103,8 +80,8 @@ async fn a_list_that_is_never_answered_ends() {
 async fn ten_thousand_nodes_are_read_though_one_request_of_twenty_is_refused() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    let client = client_with(move |request| {
-        let query = request.uri().query().unwrap_or_default();
+    let client = client_with(move |head, _| {
+        let query = head.uri.query().unwrap_or_default();
         if query.contains("watch=true") {
             return None;
         }
@@ -136,7 +113,7 @@ async fn ten_thousand_nodes_are_read_though_one_request_of_twenty_is_refused() {
 async fn what_is_always_refused_is_told_as_it_is_and_counted() {
     for (after, reads, writes) in [(None, 6..20, 3..8), (Some("1"), 6..20, 3..8), (Some("86400"), 4..6, 1..2)] {
         let metrics = Arc::new(Metrics::default());
-        let client = client_with(move |_| {
+        let client = client_with(move |_, _| {
             let mut response = json(429, TOO_MANY);
             if let Some(after) = after {
                 response.headers_mut().insert("retry-after", HeaderValue::from_static(after));
@@ -163,7 +140,7 @@ async fn what_is_always_refused_is_told_as_it_is_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn who_reads_with_less_patience_is_told_the_refusal_so_much_earlier() {
     let nodes: Api<Node> =
-        Api::all(patient(&client_with(|_| Some(json(429, TOO_MANY))), Arc::default(), Duration::from_secs(20)));
+        Api::all(patient(&client_with(|_, _| Some(json(429, TOO_MANY))), Arc::default(), Duration::from_secs(20)));
     let answer = timeout(Duration::from_secs(21), nodes.list(&ListParams::default())).await;
     assert_eq!(answer.map(code), Ok(429));
 }
@@ -172,7 +149,7 @@ async fn who_reads_with_less_patience_is_told_the_refusal_so_much_earlier() {
 async fn what_is_refused_together_is_not_made_again_together_nor_sooner_than_the_server_says() {
     let (began, asked) = (Instant::now(), Arc::new(Mutex::new(Vec::new())));
     let log = asked.clone();
-    let client = client_with(move |_| {
+    let client = client_with(move |_, _| {
         let mut log = log.lock().unwrap();
         log.push(began.elapsed());
         if log.len() > 50 {

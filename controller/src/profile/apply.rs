@@ -135,18 +135,12 @@ fn api_version() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::future::pending;
-
-    use hyper::{Request, Response};
-    use kube::client::Body;
-
     use super::*;
+    use crate::kubernetes::offline::client_with;
 
     #[tokio::test(start_paused = true)]
     async fn an_old_plan_is_not_carried_on_against_a_server_that_does_not_answer() {
-        let silent = |_: Request<Body>| pending::<Result<Response<Body>, Infallible>>();
-        let client = Client::new(tower::service_fn(silent), "default");
+        let client = client_with(|_, _| None);
         let guard = |number: u32| {
             Step::Guard(Profile { name: format!("profile-{number}"), version: None, finalizers: Vec::new() })
         };

@@ -129,27 +129,15 @@ impl Memory {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use serde_json::json;
     use tokio::task::yield_now;
 
+    use super::super::sample::store;
     use super::*;
-    use crate::store::NodeView;
 
     fn look(nodes: u32) -> Look {
-        let store = Arc::new(Store::default());
-        for number in 0..nodes {
-            let instance = format!("ocid1.instance.oc1.iad.i{number}").parse().ok();
-            store.nodes_mut().apply(NodeView { name: format!("node-{number}"), instance, ..NodeView::default() });
-        }
-        let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [
-            { "name": "one", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
-        ] });
-        let mut profile = VnicProfile::new("pool", serde_json::from_value(spec).unwrap());
-        profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
-        store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
         let metrics = Arc::new(Metrics::default());
         let (events, _) = Events::new(metrics.clone());
-        Look { store, metrics, events, grace: Duration::ZERO }
+        Look { store: store(nodes), metrics, events, grace: Duration::ZERO }
     }
 
     /// On one thread, as the controller has: what is decided in one piece on it gives others no turn.

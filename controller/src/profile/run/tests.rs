@@ -1,23 +1,20 @@
 //! Profiles against an API server that refuses, by a clock that nobody waits for.
 
-use std::convert::Infallible;
 use std::sync::Mutex;
 
-use api::VnicProfile;
-use hyper::{Method, Request, Response};
-use kube::client::Body;
-use kube::core::DeserializeGuard;
+use hyper::Method;
 use serde_json::{Value, json};
 
 use super::super::plan::Profile;
+use super::super::sample::store;
 use super::*;
-use crate::store::NodeView;
+use crate::kubernetes::offline;
 
 /// An API server that refuses VnicAttachments, or takes them; nobody watches it.
 #[derive(Debug, Default)]
 struct Server {
-    /// What is made of each object.
-    refuses: Option<fn(&str) -> bool>,
+    /// Whether it takes them.
+    takes: bool,
     /// The names of VnicAttachments that were asked for, in turn.
     asked: Vec<String>,
     /// Their events: reason and note.
@@ -35,46 +32,27 @@ impl Server {
         }
         let name = body["metadata"]["name"].as_str().unwrap();
         self.asked.push(name.to_owned());
-        match self.refuses.is_some_and(|refuses| refuses(name)) {
-            true => (403, json!({ "apiVersion": "v1", "kind": "Status", "message": "no VNICs today", "code": 403 })),
-            false => (201, body),
+        match self.takes {
+            true => (201, body),
+            false => (403, json!({ "apiVersion": "v1", "kind": "Status", "message": "no VNICs today", "code": 403 })),
         }
     }
 }
 
 /// A profile for so many nodes, its store, and its server behind a client.
-fn scene(nodes: u32, refuses: fn(&str) -> bool) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
-    let server = Arc::new(Mutex::new(Server { refuses: Some(refuses), ..Server::default() }));
+fn scene(nodes: u32) -> (Arc<Mutex<Server>>, Arc<Store>, Client) {
+    let server = Arc::new(Mutex::new(Server::default()));
     let behind = server.clone();
-    let client = tower::service_fn(move |request: Request<Body>| {
-        let server = behind.clone();
-        async move {
-            sleep(Duration::from_millis(5)).await;
-            let (parts, body) = request.into_parts();
-            let body = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
-            let (status, body) = server.lock().unwrap().answer((&parts.method, parts.uri.path()), body);
-            let response = Response::builder().status(status).header("content-type", "application/json");
-            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
-        }
+    let client = offline::client_with(move |head, body| {
+        let (status, body) = behind.lock().unwrap().answer((&head.method, head.uri.path()), body);
+        Some(offline::json(status, body.to_string()))
     });
-    let store = Arc::new(Store::default());
-    for number in 0..nodes {
-        let instance = format!("ocid1.instance.oc1.iad.i{number}").parse().ok();
-        store.nodes_mut().apply(NodeView { name: format!("node-{number}"), instance, ..NodeView::default() });
-    }
-    let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [
-        { "name": "one", "purpose": "Host", "subnetId": "ocid1.subnet.oc1.iad.s" },
-    ] });
-    let mut profile = VnicProfile::new("pool", serde_json::from_value(spec).unwrap());
-    profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
-    profile.metadata.uid = Some("p".to_owned());
-    store.profiles_mut().apply(DeserializeGuard(Ok(profile)));
-    (server, store, Client::new(client, "default"))
+    (server, store(nodes), client)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_then_until_it_is_taken() {
-    let (server, store, client) = scene(1_000, |_| true);
+    let (server, store, client) = scene(1_000);
     let metrics = Arc::new(Metrics::default());
     let (events, writer) = Events::new(metrics.clone());
     let (grace, round) = (GRACE, ROUND);
@@ -84,7 +62,7 @@ async fn a_profile_that_is_refused_for_a_thousand_nodes_asks_for_one_now_and_the
         sleep(Duration::from_mins(1)).await;
         let first = server.lock().unwrap().asked.len();
         sleep(Duration::from_mins(19)).await;
-        let server_now = std::mem::take(&mut *server.lock().unwrap());
+        let server_now = std::mem::replace(&mut *server.lock().unwrap(), Server { takes: true, ..Server::default() });
         println!("{first} requests in the first minute, {} in twenty", server_now.asked.len());
         assert!((1_000..1_010).contains(&first), "each once: {first}");
         assert!(server_now.asked.len() - first <= 12, "{}", server_now.asked.len());
