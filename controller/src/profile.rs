@@ -9,6 +9,7 @@
 //! ```
 
 pub mod apply;
+pub mod changes;
 pub mod claims;
 mod decide;
 pub mod failures;
@@ -25,4 +26,3 @@ pub mod selection;
 pub mod stamp;
 pub mod state;
 pub mod status;
-pub mod turns;

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::changes::Changes;
 use super::failures::Quiet;
 use super::observed::Observed;
 use super::plan::{Step, plan};
@@ -21,7 +22,6 @@ use super::removal::Unwanted;
 use super::rests::Rests;
 use super::selection::select;
 use super::status;
-use super::turns::Turns;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -54,7 +54,7 @@ pub(super) struct Memory {
     /// Profiles whose failures were told of.
     pub(super) quiet: Quiet,
     /// What was written of profiles' conditions.
-    pub(super) turns: Turns,
+    pub(super) changes: Changes,
 }
 
 /// What is to be done.

@@ -15,7 +15,6 @@ use super::apply::{apply, write_status};
 use super::decide::{Decided, Look, Memory};
 use super::failures::{Failure, failures};
 use super::plan::Step;
-use super::turns::Written;
 use crate::events::{Events, Level, News};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -88,7 +87,7 @@ impl Profiles {
             }
         }
         self.complain(&decided, &failures(&outcomes), &mut memory);
-        memory.turns.keep(|profile| decided.profiles.contains_key(profile));
+        memory.changes.keep(|profile| decided.profiles.contains_key(profile));
         let end = Instant::now() + self.round;
         let mut is_whole = outcomes.len() == decided.steps.len();
         for (profile, told) in &decided.profiles {
@@ -106,7 +105,7 @@ impl Profiles {
             memory.rests.note(&key, written.is_ok(), (Instant::now(), (self.chance)()));
             match written {
                 Ok(()) => {
-                    let news = memory.turns.note(Written { profile: &told.profile, status });
+                    let news = memory.changes.note(&told.profile, status);
                     news.map(|news| self.events.tell(news));
                 }
                 Err(error) => tracing::warn!(event = "profile.status", profile, error = chain(&error)),

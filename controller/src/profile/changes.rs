@@ -11,20 +11,11 @@ use crate::events::{Level, News};
 
 /// The reasons that were written last, by profile and uid: the watch tells of a write only later.
 #[derive(Debug, Default)]
-pub struct Turns(BTreeMap<(String, Option<String>), String>);
+pub struct Changes(BTreeMap<(String, Option<String>), String>);
 
-/// A profile as it was read, and the status that was then written.
-#[derive(Debug)]
-pub struct Written<'a> {
-    /// As it was read.
-    pub profile: &'a VnicProfile,
-    /// As it was written.
-    pub status: &'a VnicProfileStatus,
-}
-
-impl Turns {
-    /// Notes what was written. What is to be told of it, if it is another reason than before.
-    pub fn note(&mut self, Written { profile, status }: Written<'_>) -> Option<News> {
+impl Changes {
+    /// Notes what was written of a profile as it was read. What is to be told of it, if it is another reason than before.
+    pub fn note(&mut self, profile: &VnicProfile, status: &VnicProfileStatus) -> Option<News> {
         let ready = ready(status)?;
         let was = profile.status.as_ref().and_then(self::ready).map(|before| before.reason.clone());
         let last = self.0.insert((profile.name_any(), profile.uid()), ready.reason.clone());
@@ -76,16 +67,20 @@ mod tests {
     }
 
     /// What is told when a profile that has one reason gets another.
-    fn told(turns: &mut Turns, before: Option<ProfileReason>, after: ProfileReason) -> Option<(Level, &'static str)> {
+    fn told(
+        changes: &mut Changes,
+        before: Option<ProfileReason>,
+        after: ProfileReason,
+    ) -> Option<(Level, &'static str)> {
         let profile = profile("1", before.map(|reason| status(reason, "before")));
-        let news = turns.note(Written { profile: &profile, status: &status(after, "node-1: why") })?;
+        let news = changes.note(&profile, &status(after, "node-1: why"))?;
         assert_eq!((news.regarding.name.as_deref(), news.regarding.uid.as_deref()), (Some("pool"), Some("1")));
         assert!(!news.note.is_empty());
         Some((news.level, news.reason))
     }
 
     #[test]
-    fn every_turn_that_a_person_cares_for_is_told_and_no_other_writing() {
+    fn every_change_that_a_person_cares_for_is_told_and_no_other_writing() {
         use ProfileReason as R;
         for before in ProfileReason::ALL.iter().copied().map(Some).chain([None]) {
             for after in ProfileReason::ALL.iter().copied() {
@@ -95,27 +90,24 @@ mod tests {
                     R::Failing | R::Conflict | R::InvalidSelector => Some((Level::Warning, after.as_str())),
                     R::NoNodes | R::Progressing | R::Paused => None,
                 };
-                assert_eq!(told(&mut Turns::default(), before, after), expected, "{before:?} to {after:?}");
+                assert_eq!(told(&mut Changes::default(), before, after), expected, "{before:?} to {after:?}");
             }
         }
     }
 
     #[test]
-    fn a_turn_is_told_once_although_the_watch_tells_of_the_writing_later() {
+    fn a_change_is_told_once_although_the_watch_tells_of_the_writing_later() {
         use ProfileReason as R;
-        let mut turns = Turns::default();
-        assert!(told(&mut turns, Some(R::Progressing), R::Failing).is_some());
-        assert!(told(&mut turns, Some(R::Progressing), R::Failing).is_none(), "other nodes fail, too");
-        assert!(told(&mut turns, Some(R::Progressing), R::Ready).is_some());
-        assert!(told(&mut turns, Some(R::Failing), R::Ready).is_none());
-        assert!(told(&mut turns, Some(R::Ready), R::Progressing).is_none());
-        assert!(told(&mut turns, Some(R::Progressing), R::Ready).is_some());
+        let mut changes = Changes::default();
+        assert!(told(&mut changes, Some(R::Progressing), R::Failing).is_some());
+        assert!(told(&mut changes, Some(R::Progressing), R::Failing).is_none(), "other nodes fail, too");
+        assert!(told(&mut changes, Some(R::Progressing), R::Ready).is_some());
+        assert!(told(&mut changes, Some(R::Failing), R::Ready).is_none());
+        assert!(told(&mut changes, Some(R::Ready), R::Progressing).is_none());
+        assert!(told(&mut changes, Some(R::Progressing), R::Ready).is_some());
         let other = profile("2", None);
-        assert!(
-            turns.note(Written { profile: &other, status: &status(R::Ready, "") }).is_some(),
-            "another of its name"
-        );
-        turns.keep(|name| name != "pool");
-        assert!(turns.0.is_empty());
+        assert!(changes.note(&other, &status(R::Ready, "")).is_some(), "another of its name");
+        changes.keep(|name| name != "pool");
+        assert!(changes.0.is_empty());
     }
 }
