@@ -18,8 +18,6 @@ use vcn::{Family, MacAddr, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BAS
 use crate::condition::Condition;
 use crate::slots::Referred;
 
-pub use strangers::Stranger;
-
 /// The host's kernel.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -55,8 +53,8 @@ pub struct Planned {
     pub batches: Vec<Batch>,
     /// What stays where it is found although it is not wanted.
     pub left: Vec<Object>,
-    /// Others' routes in the table that leads to pods.
-    pub strangers: Vec<Stranger>,
+    /// What somebody should know of others' routes in the table that leads to pods.
+    pub conditions: Vec<Condition>,
 }
 
 /// A batch that was tried.
@@ -66,14 +64,6 @@ pub struct Tried {
     pub batch: Batch,
     /// How it went.
     pub result: Result<(), Error>,
-}
-
-impl Planned {
-    /// What somebody should know of it.
-    #[must_use]
-    pub fn conditions(&self) -> Vec<Condition> {
-        strangers::conditions(&self.strangers)
-    }
 }
 
 impl Host {
@@ -163,15 +153,21 @@ impl Host {
     /// When the kernel does not answer.
     pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<Planned, Error> {
         let mut places = self.places()?;
-        let strangers = strangers::look()
-            .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
-        let barred = |object: &Object| {
-            let mut barring = strangers.iter().filter(|it| it.bars());
-            barring.any(|it| object.same_slot(&host::to_pods(it.route.family())))
-        };
         let mut desired = host::desired(network);
-        desired.retain(|object| !barred(object));
         let observed = host::observe(&desired, &mut places)?;
+        // Where no rule leads to that table, and none is to, what is in it is nobody's trouble.
+        let leads = |family: &Family| {
+            let rule = host::to_pods(*family);
+            let mut there = desired.iter().chain(observed.iter().map(|(_, found)| found));
+            there.any(|object| object.same_slot(&rule))
+        };
+        let families: Vec<Family> = Family::ALL.into_iter().filter(leads).collect();
+        let strangers = strangers::look(&families)
+            .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
+        let barring = strangers.iter().filter(|it| it.bars());
+        let barred: Vec<Object> = barring.map(|it| host::to_pods(it.route.family())).collect();
+        let barred = |object: &Object| barred.iter().any(|rule| rule.same_slot(object));
+        desired.retain(|object| !barred(object));
         let mut steps = datapath::plan(&host::placed(desired), &observed);
         let mut left = Vec::new();
         steps.retain(|step| match &step.change {
@@ -185,7 +181,8 @@ impl Host {
         let (urgent, steps): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
         let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
-        Ok(Planned { batches: urgent.chain(batches(steps, network)).collect(), left, strangers })
+        let batches = urgent.chain(batches(steps, network)).collect();
+        Ok(Planned { batches, left, conditions: strangers::conditions(&strangers) })
     }
 
     /// Takes the steps. Every batch is tried, whatever became of those before it.

@@ -11,18 +11,15 @@ use crate::condition::{Condition, Reason};
 
 /// A route of somebody else's in the table that leads to pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
-    /// The route.
-    pub route: Route,
-    /// Its link.
+pub(super) struct Stranger {
+    pub(super) route: Route,
     link: Option<IfName>,
 }
 
 impl Stranger {
     /// Whether the rule that leads to pods would refuse with it what is for no pod: the kernel passes over no route that
     /// refuses.
-    #[must_use]
-    pub fn bars(&self) -> bool {
+    pub(super) fn bars(&self) -> bool {
         let refuses = matches!(self.route.kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit);
         refuses && !self.is_single()
     }
@@ -42,11 +39,11 @@ impl fmt::Display for Stranger {
     }
 }
 
-/// Whose there are.
-pub(super) fn look() -> Result<Vec<Stranger>, netlink::Error> {
+/// Whose there are, of these families.
+pub(super) fn look(families: &[Family]) -> Result<Vec<Stranger>, netlink::Error> {
     let mut socket = Socket::open()?;
     let mut found = Vec::new();
-    for family in Family::ALL {
+    for &family in families {
         let routes = socket.routes(&RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) })?;
         // Who is thrown out of a table goes on with the next rule.
         found.extend(routes.into_iter().filter(|it| it.protocol != PROTOCOL && it.kind != RouteKind::Throw));

@@ -136,7 +136,7 @@ pub(super) fn host(
         Ok(mut planned) => {
             let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
             planned.left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
-            findings.conditions.extend(planned.conditions());
+            findings.conditions.extend(planned.conditions);
             findings.conditions.extend(left_in_place(&planned.left, whose));
             planned.batches
         }

@@ -182,3 +182,15 @@ fn a_default_route_of_others_in_the_pods_table_is_not_the_hosts_and_one_that_ref
     wait_for("the rule", || leads() && node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
     assert_eq!(way_out(), before);
 }
+
+/// The table's number is ours only where a rule of ours asks it.
+#[test]
+fn where_the_pod_network_is_not_ours_the_pods_table_is_whoevers_it_is() {
+    let node = Node::new();
+    node.metadata.set_vnics(vec![vnic("primary", 10)]);
+    let add = "ip route add blackhole default table 999 proto static && ip route add 192.0.2.7 dev ens3 table 999";
+    node.inside(|| text_of(add));
+    let mut agent = node.agent(&["--pod-network", "none"]);
+    node.wait_ready(&mut agent);
+    assert_eq!((node.conditions(), node.rules(Family::Ipv4)), (vec![], vec![]));
+}
