@@ -138,7 +138,7 @@ fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
         Contents::Plugins(_) => {
             let missing = if used { Vec::new() } else { observed.missing_before.clone() };
             used = true;
-            Some(Note::SortsBefore { file: file.name.clone(), another: leftover::is_another(file), missing })
+            Some(Note::SortsBefore { file: file.name.clone(), another: file.gives_another_network(), missing })
         }
         _ if used => None,
         Contents::Malformed(reason) | Contents::Refused(_, reason) => {

@@ -10,6 +10,10 @@ use crate::document::Document;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
 
+/// What gives pods no network: the first two only call others, of which ours may be the one; of the last some distributions
+/// bring a configuration.
+const NO_NETWORK: [&str; 3] = ["multus", "multus-shim", "loopback"];
+
 /// A file that a runtime would consider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfFile {
@@ -49,6 +53,13 @@ impl ConfFile {
     #[must_use]
     pub fn is_flannel(&self) -> bool {
         self.name.contains("flannel") || self.types().iter().any(|name| name == "flannel")
+    }
+
+    /// Whether a runtime can give pods a network by it, and not ours.
+    #[must_use]
+    pub fn gives_another_network(&self) -> bool {
+        let network = |kinds: &[String]| kinds.iter().any(|kind| !NO_NETWORK.contains(&kind.as_str()));
+        self.name != vcn::CONFLIST_FILE && matches!(&self.contents, Contents::Plugins(kinds) if network(kinds))
     }
 
     fn types(&self) -> &[String] {
@@ -232,6 +243,23 @@ mod tests {
         assert!(file("10-cbr0.conflist", types(&["flannel", "portmap"])).is_flannel());
         let ours = file("05-vcn-native.conflist", types(&["vcn-native", "portmap"]));
         assert!(!ours.is_oke() && !ours.is_flannel());
+    }
+
+    #[test]
+    fn what_only_calls_others_or_is_refused_gives_no_network() {
+        let gives = |name: &str, contents| ConfFile { name: name.to_owned(), contents }.gives_another_network();
+        assert!(gives("10-flannel.conflist", types(&["flannel", "portmap"])));
+        assert!(gives("00-multus.conflist", types(&["multus", "bridge"])));
+        for (name, kind) in [
+            ("00-multus.conf", "multus"),
+            ("00-multus.conf", "multus-shim"),
+            ("99-loopback.conf", "loopback"),
+            (vcn::CONFLIST_FILE, "vcn-native"),
+        ] {
+            assert!(!gives(name, types(&[kind])), "{name} {kind}");
+        }
+        let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());
+        assert!(!gives("10-flannel.conflist", refused));
     }
 
     #[test]

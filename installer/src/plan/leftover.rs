@@ -5,9 +5,6 @@ use super::{Leaving, Note, Plan, Step};
 use crate::observed::{Leftover, There};
 use crate::{ConfFile, Contents, Decision, Observed, Signal};
 
-/// What gives pods no network: the first two only call others, of which ours may be the one.
-const NO_NETWORK: [&str; 3] = ["multus", "multus-shim", "loopback"];
-
 impl Plan {
     /// It goes where another network is meant for sure, no pod lives by ours, and pods have one without it or shall have none.
     pub(super) fn leftover(&mut self, leftover: &Leftover, observed: &Observed, decision: &Decision) {
@@ -24,7 +21,7 @@ impl Plan {
             "nothing says for sure that the pod network is another".to_owned()
         } else if let Some(reason) = stays {
             reason.clone()
-        } else if !none_is_meant && !observed.conf_files.iter().any(is_another) {
+        } else if !none_is_meant && !observed.conf_files.iter().any(ConfFile::gives_another_network) {
             "there is no configuration of another pod network that a runtime could use (POD_NETWORK=none says that none \
              is meant)"
                 .to_owned()
@@ -35,12 +32,6 @@ impl Plan {
         };
         self.notes.push(Note::LeftBehind { another: decision.another, first, reason });
     }
-}
-
-/// Whether it gives pods a network, and not ours.
-pub(super) fn is_another(file: &ConfFile) -> bool {
-    let network = |kinds: &[String]| kinds.iter().any(|kind| !NO_NETWORK.contains(&kind.as_str()));
-    file.name != vcn::CONFLIST_FILE && matches!(&file.contents, Contents::Plugins(kinds) if network(kinds))
 }
 
 #[cfg(test)]

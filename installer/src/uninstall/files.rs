@@ -12,9 +12,6 @@ use crate::plan::{Writing, unchain};
 use crate::record::{Before, Binary, Configuration, Record};
 use crate::{Digest, Error, Settings, Step};
 
-/// What gives pods no network: some distributions bring a configuration of it.
-const LOOPBACK: &str = "loopback";
-
 /// Configurations: ours goes, whatever others have put into it, for without our plugin they have no interface to work on;
 /// out of others' only our entry goes.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
@@ -50,11 +47,7 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
 /// The first configuration that a runtime can use and that is not ours: that of the network that pods get now, or get next.
 pub(super) fn successor(settings: &Settings) -> Option<String> {
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
-    let another = |file: &ConfFile| match &file.contents {
-        Contents::Plugins(kinds) => file.name != vcn::CONFLIST_FILE && kinds.iter().any(|kind| kind != LOOPBACK),
-        Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => false,
-    };
-    files.into_iter().find(another).map(|file| file.name)
+    files.into_iter().find(ConfFile::gives_another_network).map(|file| file.name)
 }
 
 /// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.

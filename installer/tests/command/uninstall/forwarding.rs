@@ -15,7 +15,13 @@ fn forwarding(host: &Host) -> [String; 2] {
 fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_none() {
     let flannel = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
     let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
-    for (name, text, stays) in [("10-flannel.conflist", flannel, true), ("99-loopback.conf", loopback, false)] {
+    // It called ours.
+    let multus = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}"#;
+    for (name, text, stays) in [
+        ("10-flannel.conflist", flannel, true),
+        ("99-loopback.conf", loopback, false),
+        ("00-multus.conf", multus, false),
+    ] {
         let (node, host) = (Node::installed(), Host::new());
         host.inside(|| KEYS.map(|key| fs::write(format!("/proc/sys/{key}"), "0").unwrap()));
         host.populate(&node.path("lib"));
