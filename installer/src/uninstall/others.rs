@@ -56,15 +56,12 @@ impl Others {
         Self { configuration: Some(name.to_owned()), ..Self::default() }
     }
 
-    /// Why forwarding is left as it is.
+    /// Why what another pod network may live by is left as it is.
     pub(crate) fn network(&self) -> Option<String> {
         let configuration = self.configuration.as_ref();
         let theirs = configuration.map(|name| format!("{name} is another pod network's, which may live by it"));
-        theirs.or_else(|| self.pods())
-    }
-
-    fn pods(&self) -> Option<String> {
-        self.pod.as_ref().map(|what| format!("pods of another network may live by it: {what}"))
+        let pods = || self.pod.as_ref().map(|what| format!("pods of another network may live by it: {what}"));
+        theirs.or_else(pods)
     }
 
     /// Why a VNIC's link is left as it is.
@@ -79,10 +76,10 @@ impl Others {
         }
     }
 
-    /// Why a link that we made is not removed.
+    /// Why a link that we made (a VLAN's) is not removed: what stood on it would go, too.
     pub(super) fn of_ours(&self, name: &IfName) -> Option<String> {
         let link = self.before.links.iter().find(|link| link.name == *name);
-        link.and_then(|link| self.before.user(link)).or_else(|| self.pods())
+        link.and_then(|link| self.before.user(link)).or_else(|| self.network())
     }
 
     /// Why an address of ours is not removed: with a link's last one the kernel drops every route by the link (IPv4).
@@ -160,6 +157,16 @@ fn link_local(MacAddr([a, b, c, d, e, f]): MacAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_that_we_made_stays_where_another_pod_network_is_configured_or_has_pods() {
+        let link = "nic1.11".parse().unwrap();
+        assert_eq!(Others::default().of_ours(&link), None);
+        let why = Others::configured("10-oci.conflist").of_ours(&link);
+        assert_eq!(why.as_deref(), Some("10-oci.conflist is another pod network's, which may live by it"));
+        let pod = Others { pod: Some("a link".to_owned()), ..Others::default() };
+        assert_eq!(pod.of_ours(&link).as_deref(), Some("pods of another network may live by it: a link"));
+    }
 
     #[test]
     fn the_kernels_own_address_is_told_by_the_links() {
