@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use api::NativePodNetwork;
 use datapath::host::HostVnic;
 use installer::SettingChange;
 use ipam::{BootId, BootTime, Pools, Store};
@@ -173,8 +174,9 @@ impl Reconciler {
         let slots = self.assign_slots(world, preview, &mut findings);
         let Verdict { whose, oke } = self.installation.verdict(&self.settings, world, cause);
         let ours = whose == Whose::Ours;
-        // In doubt nothing is taken away.
-        let lived = whose != Whose::Others || stages::lived(&self.settings, &self.boot);
+        // In doubt nothing is taken away; and files are read only where their answer is asked for.
+        let finished = world.npn().is_some_and(NativePodNetwork::usable);
+        let lived = whose != Whose::Others || !finished || stages::lived(&self.settings, &self.boot);
         let Settings { ports, pods_may_use_metadata, pods_may_spoof, .. } = &*self.settings;
         let (pods_may_use_metadata, pods_may_spoof) = (*pods_may_use_metadata, *pods_may_spoof);
         let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours, oke, lived };
