@@ -100,7 +100,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         let found = oke_cni.clone();
         let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
         let asked = tokio::time::Instant::now();
-        let first = Some(world.clone()).filter(|_| !patience.is_zero());
+        let first = (!patience.is_zero()).then(|| world.clone());
         let answers = async {
             let asked = ask(&mut world, &metadata, &npns, &settings, &metrics);
             // What is in there is let go at once: whoever holds it keeps others from writing it.
