@@ -18,8 +18,8 @@ pub struct Decision {
     pub install: bool,
     /// Whether something says that another pod network is meant here: not for silence, not in doubt.
     pub another: bool,
-    /// Whether anything here shows OKE's own CNI (its configuration, its DaemonSet, pods of another network), or nothing can be
-    /// seen.
+    /// Whether anything here shows OKE's own CNI (its configuration, its DaemonSet), or nothing can be seen. Pods of another
+    /// network show it, too, but are looked for only where all else says to install.
     pub oke: bool,
     /// The signal that decided.
     pub decided_by: Signal,

@@ -113,7 +113,7 @@ impl Installation {
     }
 
     /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
-    /// [`Self::whose`] says, and the configuration where an address is `usable`.
+    /// [`Self::verdict`] says, and the configuration where an address is `usable`.
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
