@@ -26,7 +26,6 @@ use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::vnics_seen::{Last, VnicsSeen};
-use crate::wake::WORLD_AWAITED;
 use crate::world::{World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
@@ -44,6 +43,10 @@ const EAGER: u32 = 6;
 /// must not use up what the metadata service allows this instance, from which others have their credentials.
 const APART: Duration = Duration::from_secs(2);
 
+/// How long the sources may be silent before something is published without them, so that the first pass does not report what
+/// is known a moment later. What an agent before this one knew is published by then.
+const WORLD_AWAITED: Duration = Duration::from_secs(2);
+
 /// How long the first world waits for whether OKE's own CNI is in the cluster.
 const OKE_CNI_AWAITED: Duration = Duration::from_secs(1);
 
@@ -54,17 +57,21 @@ const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_
 /// After what time of silence an agent that starts goes by what the one before it knew.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// What is left of the first pass's patience when the world is published that the one before knew, however silent all are.
+/// What is left of that patience when the world is published that the one before knew, however silent all are.
 const AT_LEAST_LEFT: Duration = Duration::from_millis(200);
 
-/// By when something is published, however silent all are.
+/// What is told of nothing but OKE's own CNI is told so much later: answers of sources that waited for the same come before it.
+const BEHIND_ANSWERS: Duration = Duration::from_millis(200);
+
+/// By when something is published, however silent all are, and how long the first pass waits for it.
 pub(crate) const PUBLISHED: Duration = FIRST_ON_A_NODE.saturating_add(WORLD_AWAITED);
 
 const _: () = {
     let known = SILENCE.saturating_add(NPN_AWAITED).saturating_add(AT_LEAST_LEFT);
-    assert!(known.as_millis() <= WORLD_AWAITED.as_millis(), "the first pass would know nothing");
+    assert!(known.as_millis() <= WORLD_AWAITED.as_millis(), "what is known from before would be late");
     let oke_cni = OKE_CNI_AWAITED.saturating_add(AT_LEAST_LEFT);
-    assert!(oke_cni.as_millis() <= WORLD_AWAITED.as_millis(), "the first pass would know nothing");
+    assert!(oke_cni.as_millis() <= WORLD_AWAITED.as_millis(), "what is known from before would be late");
+    assert!(BEHIND_ANSWERS.as_millis() < WORLD_AWAITED.as_millis(), "the first pass would not wait for it");
 };
 
 /// Where news goes, and where they come from besides the sources.
@@ -165,8 +172,7 @@ async fn meanwhile<N: NativePodNetworks>(
     } else {
         let known = tokio::time::timeout(FIRST_ON_A_NODE, oke_cni.wait_for(Option::is_some));
         tokio::join!(sleep(WORLD_AWAITED), async { drop(known.await) });
-        // Answers that waited for the same come before this.
-        sleep(AT_LEAST_LEFT).await;
+        sleep(BEHIND_ANSWERS).await;
     }
     loop {
         world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);

@@ -58,10 +58,6 @@ const FIGHT: Duration = Duration::from_secs(10);
 /// So many repairs in a row are no accident.
 const UNDONE: u32 = 10;
 
-/// How long the first pass waits for the sources, so that it does not report what is known a moment later. Where nothing is
-/// known from before, it also waits for whether OKE's own CNI is in the cluster: it would put ours there without asking.
-pub(crate) const WORLD_AWAITED: Duration = Duration::from_secs(2);
-
 impl Loop {
     /// Runs passes for ever; ends when the sources' task does.
     ///
