@@ -41,7 +41,7 @@ pub fn next(
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
         None => current.map(|pools| kept(pools, hosted)).unwrap_or_default(),
     };
-    let mut why: Vec<String> = pending(world).into_iter().collect();
+    let mut why: Vec<String> = pending(world).map(|(_, why)| why).into_iter().collect();
     if let Some(npn) = finished {
         let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
         why.extend(troubles.iter().chain(&conditions).filter(about_pods).map(ToString::to_string));
@@ -69,16 +69,18 @@ fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
 
 /// Why there are no addresses yet, or none of the newest; `None` when OKE is done.
 #[must_use]
-pub fn pending(world: &World) -> Option<String> {
+pub fn pending(world: &World) -> Option<(Reason, String)> {
     if let Some(error) = &world.npn.error {
-        return Some(format!("the NativePodNetwork cannot be read: {error}"));
+        let why = format!("the NativePodNetwork cannot be read: {error}");
+        return Some((Reason::NativePodNetworkUnreadable, why));
     }
-    match &world.npn.value {
-        None => Some("the NativePodNetwork has not been read yet".into()),
-        Some(None) => Some("this instance has no NativePodNetwork (yet)".into()),
-        Some(Some(npn)) if npn.usable() => None,
-        Some(Some(npn)) => Some(state(npn)),
-    }
+    let why = match &world.npn.value {
+        None => "the NativePodNetwork has not been read yet".into(),
+        Some(None) => "this instance has no NativePodNetwork (yet)".into(),
+        Some(Some(npn)) if npn.usable() => return None,
+        Some(Some(npn)) => state(npn),
+    };
+    Some((Reason::NativePodNetworkPending, why))
 }
 
 fn state(npn: &NativePodNetwork) -> String {

@@ -60,11 +60,7 @@ pub(super) fn unlisted(world: &World, silent: &[Ocid], findings: &mut Findings) 
 
 /// VNICs that wait for somebody to say whose they are.
 pub(super) fn undecided(world: &World, vnics: &[HostVnic], findings: &mut Findings) {
-    let reason = match world.npn.error {
-        Some(_) => Reason::NativePodNetworkUnreadable,
-        None => Reason::NativePodNetworkPending,
-    };
-    let Some(pending) = pools::pending(world) else { return };
+    let Some((reason, pending)) = pools::pending(world) else { return };
     findings.conditions.extend(vnics.iter().map(|host| {
         let message = format!(
             "{pending}; until it is finished and does not name this VNIC, that may be for pods of OKE's own CNI, and is left as \
@@ -285,15 +281,14 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
     let severity = |reason, message| {
         if offers { Condition::degraded(reason, message) } else { Condition::blocking(reason, message) }
     };
-    match (pools::pending(world), &world.npn.error) {
-        (Some(message), Some(_)) => conditions.push(severity(Reason::NativePodNetworkUnreadable, message)),
-        (Some(message), None) => conditions.push(severity(Reason::NativePodNetworkPending, message)),
+    match pools::pending(world) {
+        Some((reason, message)) => conditions.push(severity(reason, message)),
         // What keeps the addresses from being published is said already.
-        (None, _) if !offers && !conditions.iter().any(Condition::blocks) => {
+        None if !offers && !conditions.iter().any(Condition::blocks) => {
             let message = "no VNIC of the NativePodNetwork that is in order has addresses for pods";
             conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
         }
-        (None, _) => {}
+        None => {}
     }
     if offers && !usable && !conditions.iter().any(Condition::blocks) {
         let message = "there are addresses, but the host's network is not in order";
