@@ -29,6 +29,8 @@ use resident::logging::chain;
 
 /// The most time for giving it back: a kubelet's patience with the whole process is ten seconds.
 const GIVING_BACK: Duration = Duration::from_secs(5);
+/// One write of our own at most comes between, and somebody else's hardly ever.
+const GIVING_BACK_TRIES: u32 = 3;
 
 /// Whose the lease is after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct Lease {
     seen: Option<(Record, Instant)>,
     /// When the last request that made or kept it ours was sent.
     renewed: Option<Instant>,
+    /// Whether such a request was ever sent: whatever was answered, it may be ours.
+    asked: bool,
 }
 
 impl Lease {
@@ -67,6 +71,7 @@ impl Lease {
             chance,
             seen: None,
             renewed: None,
+            asked: false,
         }
     }
 
@@ -114,13 +119,23 @@ impl Lease {
 
     /// Gives it back, so that the next one need not wait.
     pub async fn release(&mut self) {
-        let Some((record, _)) = self.seen.take().filter(|(record, _)| record.holder.as_deref() == Some(&self.me))
-        else {
-            return;
-        };
-        let free = self.object(&record, None);
-        let _ =
-            timeout(self.period().min(GIVING_BACK), self.api.replace(&self.name, &PostParams::default(), &free)).await;
+        if self.asked {
+            let _ = timeout(GIVING_BACK, self.give_back()).await;
+        }
+    }
+
+    /// Reads what there is first: a renewal may have been given up for this, and be carried out all the same, before the read or
+    /// after it.
+    async fn give_back(&self) -> kube::Result<()> {
+        for _ in 0..GIVING_BACK_TRIES {
+            let found = self.api.get_opt(&self.name).await?.map(|object| Record::of(&object));
+            let Some(record) = found.filter(|record| record.holder.as_deref() == Some(&self.me)) else { break };
+            match self.api.replace(&self.name, &PostParams::default(), &self.object(&record, None)).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                written => return written.map(drop),
+            }
+        }
+        Ok(())
     }
 
     async fn renew_until(&mut self, end: Instant) -> anyhow::Result<()> {
@@ -161,7 +176,9 @@ impl Lease {
         }
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| now - *since);
         let params = PostParams::default();
-        let written = match decide(record.as_ref(), unchanged, &self.me) {
+        let step = decide(record.as_ref(), unchanged, &self.me);
+        self.asked |= step != Step::Wait;
+        let written = match step {
             Step::Wait => return Ok(Whose::Theirs),
             Step::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
             Step::Write(record) => self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await,

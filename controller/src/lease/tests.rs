@@ -21,6 +21,8 @@ struct Server {
     play: Arc<Play>,
     pause: Duration,
     asked: Arc<Mutex<Vec<String>>>,
+    /// What was to be written: the version that it names, and the holder.
+    written: Arc<Mutex<Vec<(Value, Value)>>>,
 }
 
 impl Server {
@@ -31,13 +33,24 @@ impl Server {
 
     /// One that takes so long to answer a write.
     fn start_slow(play: Arc<Play>, pause: Duration) -> Self {
-        Self { play, pause, asked: Arc::default() }
+        Self { play, pause, asked: Arc::default(), written: Arc::default() }
     }
 
     fn lease(&self, seconds: u16) -> Lease {
         let (play, pause, asked) = (Arc::clone(&self.play), self.pause, Arc::clone(&self.asked));
+        let written = Arc::clone(&self.written);
         let answer = move |request: Request<Body>| {
-            answer(request.method().to_string(), (Arc::clone(&play), pause), Arc::clone(&asked))
+            let (play, asked, written) = (Arc::clone(&play), Arc::clone(&asked), Arc::clone(&written));
+            async move {
+                let method = request.method().to_string();
+                if method != "GET" {
+                    let body = request.into_body().collect_bytes().await.unwrap();
+                    let mut body: Value = serde_json::from_slice(&body).unwrap();
+                    let version = body["metadata"]["resourceVersion"].take();
+                    written.lock().unwrap().push((version, body["spec"]["holderIdentity"].take()));
+                }
+                answer(method, (play, pause), asked).await
+            }
         };
         let client = Client::new(tower::service_fn(answer), "here");
         let settings =
@@ -159,4 +172,35 @@ async fn a_lease_that_is_written_late_is_good_from_when_it_was_asked_for() {
     let began = Instant::now();
     lease.acquire(|| {}).await;
     assert_eq!((lease.renewed, began.elapsed() >= Duration::from_secs(4)), (Some(began), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_given_back_although_a_renewal_that_was_given_up_is_carried_out_all_the_same() {
+    let play = |method: &str, before: usize| match (method, before) {
+        // The renewal. It is carried out, after what is read next.
+        ("PUT", 3) => None,
+        ("PUT", 5) => Some(conflict()),
+        _ => Some((200, held_by(ME, before))),
+    };
+    let server = Server::start(Arc::new(play));
+    let mut lease = server.lease(15);
+    lease.acquire(|| {}).await;
+    // SIGTERM comes in the midst of it.
+    assert!(timeout(Duration::from_secs(2), lease.keep()).await.is_err());
+    lease.release().await;
+    let written = server.written.lock().unwrap().clone();
+    let expected =
+        [("0", ME), ("2", ME), ("4", ""), ("6", "")].map(|(version, holder)| (json!(version), json!(holder)));
+    assert_eq!((server.asked().len(), written), (8, expected.to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_ours_is_not_given_back() {
+    let server = Server::start(Arc::new(|_, before| Some((200, held_by(if before < 2 { ME } else { "two" }, before)))));
+    let mut lease = server.lease(15);
+    lease.release().await;
+    assert_eq!(server.asked(), [""; 0], "it was never asked for");
+    lease.acquire(|| {}).await;
+    lease.release().await;
+    assert_eq!(server.asked(), ["GET", "PUT", "GET"], "another one has it");
 }
