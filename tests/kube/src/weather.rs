@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::StreamBody;
 use hyper::StatusCode;
 use hyper::body::{Bytes, Frame};
+use hyper::ext::on_informational;
+use hyper::header::{CONTENT_TYPE, EXPECT};
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
@@ -15,6 +18,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::client::ConfigExt;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::apply::apply_object;
@@ -67,7 +71,13 @@ impl Throttle {
         };
         // The server takes the objects up a moment after they were made. A request of before would sit elsewhere, and for long.
         until("of another priority level", &|answer| answer.level == level).await?;
-        let occupation = Self { occupation: tokio::spawn(occupy(occupier)) };
+        let (sits, mut seated) = watch::channel(false);
+        let occupation = Self { occupation: tokio::spawn(occupy(occupier, sits)) };
+        // Whoever has the only seat for a moment, the user too, has others refused: that alone tells nothing.
+        let within = tokio::time::timeout_at(deadline.into(), seated.wait_for(|seated| *seated));
+        if !matches!(within.await, Ok(Ok(_))) {
+            return Err(Error::Invalid("the only seat was not to be had".to_owned()));
+        }
         until("still served", &|answer| answer.code == StatusCode::TOO_MANY_REQUESTS).await?;
         Ok(occupation)
     }
@@ -89,14 +99,21 @@ impl Drop for Throttle {
     }
 }
 
-/// Posts an object that never comes, again and again: the server gives up waiting after ten minutes.
-async fn occupy(config: kube::Config) {
+/// Posts an object that never comes, again and again: the server gives up waiting after ten minutes. Tells when it has a seat,
+/// which is when the server says that it waits for the object.
+async fn occupy(config: kube::Config, sits: watch::Sender<bool>) {
+    let sits = Arc::new(sits);
     let Ok(connector) = config.rustls_https_connector() else { return };
     let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
     let uri = format!("{}api/v1/namespaces/default/configmaps", config.cluster_url);
     loop {
         let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        let Ok(post) = hyper::Request::post(&uri).header("content-type", "application/json").body(body) else { return };
+        let post = hyper::Request::post(&uri).header(CONTENT_TYPE, "application/json").header(EXPECT, "100-continue");
+        let Ok(mut post) = post.body(body) else { return };
+        let sits = Arc::clone(&sits);
+        on_informational(&mut post, move |answer| {
+            sits.send_replace(answer.status() == StatusCode::CONTINUE);
+        });
         let _ = client.request(post).await;
         tokio::time::sleep(LOOK_AGAIN).await;
     }
