@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::condition::{ConditionType, find};
-use api::{CLUSTER_TAG, UID_TAG, VnicAttachment, VnicProfile};
+use api::{CLUSTER_TAG, UID_TAG, VnicAttachment};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
@@ -50,12 +50,6 @@ impl Scene {
         let kubernetes = ApiServer::start().expect("an API server");
         kubernetes.apply(&manifest("crds.yaml")).await.expect("the CRDs");
         let client = kubernetes.client(kubernetes.admin()).expect("a client");
-        wait_for("the new kinds are served", async || {
-            let objects = Api::<VnicAttachment>::all(client.clone()).list(&ListParams::default()).await;
-            let profiles = Api::<VnicProfile>::all(client.clone()).list(&ListParams::default()).await;
-            objects.is_ok() && profiles.is_ok()
-        })
-        .await;
         let folder = TempDir::new().expect("a folder");
         kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).expect("a kubeconfig");
         cloud.write_user(folder.path()).expect("a user of the cloud");

@@ -1,13 +1,11 @@
 //! Objects as large as they get, the API server that keeps them, and the hands that write them.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 use api::condition::MESSAGE_MAX;
-use api::{AttachmentReason as Reason, NODE_NAME_MAX, VnicAttachment, VnicProfile};
+use api::{AttachmentReason as Reason, NODE_NAME_MAX, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
 use oke_node_controller::attachment::objects::{KubeObjects, Objects};
@@ -57,20 +55,14 @@ pub(crate) fn verdicts() -> [Verdict; 3] {
     [in_order(), attached, not]
 }
 
-/// Objects once the kinds are served, which is a moment after they were defined, and a client.
+/// Objects of kinds that are served, and a client.
 pub(crate) async fn objects() -> (Client, Api<VnicAttachment>) {
     let server = ApiServer::shared().unwrap();
     let client = server.client(server.admin()).unwrap();
     for crd in api::crd::all() {
         server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
     }
-    let (objects, profiles): (Api<VnicAttachment>, Api<VnicProfile>) =
-        (Api::all(client.clone()), Api::all(client.clone()));
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while objects.list(&ListParams::default()).await.is_err() || profiles.list(&ListParams::default()).await.is_err() {
-        assert!(Instant::now() < deadline, "the kinds are not served");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let objects = Api::all(client.clone());
     (client, objects)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, discovery};
 use serde::Deserialize;
@@ -53,10 +53,25 @@ pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()>
             .await
             .during(|| format!("apply the status of {what}"))?;
     }
-    if let Some(defined) = defines(&object) {
-        served(client, &defined).await?;
+    match defines(&object) {
+        Some(defined) => listed(client, &defined).await,
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Waits until a kind can be listed: its handler comes after discovery, and the cache that lists are made of after that. Until
+/// then they are answered 404 and 429.
+async fn listed(client: &Client, kind: &GroupVersionKind) -> Result<()> {
+    let (resource, _) = served(client, kind).await?;
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let deadline = Instant::now() + SERVED_WITHIN;
+    loop {
+        match api.list(&ListParams::default()).await {
+            Ok(_) => return Ok(()),
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
+            Err(error) => return Err(error).during(|| format!("list {} {}", kind.api_version(), kind.kind)),
+        }
+    }
 }
 
 /// What a kind is called in URLs, once it is served.

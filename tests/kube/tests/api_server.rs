@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
 use serde_json::json;
@@ -185,6 +186,26 @@ size: 3
     let error = server.apply(&file).await.unwrap_err().to_string();
     assert!(error.starts_with("cannot apply Widget one: "), "{error}");
     assert!(error.contains("should be less than or equal to 3"), "{error}");
+}
+
+/// Its handler, and the cache that lists are made of, come a moment after discovery: not each time, hence some.
+#[tokio::test]
+async fn custom_resources_can_be_listed_when_apply_returns() {
+    let server = server();
+    for number in 0..10 {
+        let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.test.example.com") },
+            "spec": { "group": "test.example.com", "scope": "Cluster", "names": { "plural": plural, "kind": kind },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object" } } }] },
+        });
+        server.apply_object(definition).await.unwrap();
+        let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("test.example.com", "v1", &kind), &plural);
+        let things: Api<DynamicObject> = Api::all_with(admin(server), &kind);
+        assert_eq!(things.list(&ListParams::default()).await.unwrap().items.len(), 0, "{plural}");
+    }
 }
 
 #[tokio::test]
