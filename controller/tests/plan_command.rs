@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::VnicAttachment;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_harness::ApiServer;
 use oke_node_controller::profile::stamp::object_name;
@@ -16,6 +17,8 @@ use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vc
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use vcn::Ocid;
+
+const WITHIN: Duration = Duration::from_secs(120);
 
 struct Scene {
     server: &'static ApiServer,
@@ -41,12 +44,6 @@ impl Scene {
         let server = ApiServer::shared().unwrap();
         for crd in api::crd::all() {
             server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
-        }
-        // A kind that is new is not served at once.
-        let deadline = Instant::now() + Duration::from_secs(120);
-        while let Err(error) = objects(server).await {
-            assert!(Instant::now() < deadline, "{error}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let role = "rbac.authorization.k8s.io/v1";
         let rule = |group: &str, kinds: &[&str]| json!({ "apiGroups": [group], "resources": kinds, "verbs": ["list"] });
@@ -77,6 +74,7 @@ impl Scene {
         ] {
             server.apply_object(object).await.unwrap();
         }
+        may_read(server).await;
         Self { server, oci, vcn, folder }
     }
 
@@ -105,6 +103,19 @@ impl Scene {
 
 fn instance(oci: &OciApi, node: &str) -> Ocid {
     oci.attachments().into_iter().find(|attachment| attachment.node == node).unwrap().instance
+}
+
+/// Waits until the API server has taken the reader's role and its binding up, a moment after they were made.
+async fn may_read(server: &ApiServer) {
+    let asked = json!({ "verb": "list", "group": "oke.oraclecloud.com", "resource": "vnicprofiles" });
+    let review = json!({ "spec": { "user": "reader", "resourceAttributes": asked } });
+    let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+    let reviews: Api<SubjectAccessReview> = Api::all(server.client(server.admin()).unwrap());
+    let deadline = Instant::now() + WITHIN;
+    while !reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed {
+        assert!(Instant::now() < deadline, "the reader may not read");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 async fn objects(server: &ApiServer) -> kube::Result<Vec<(String, String)>> {
