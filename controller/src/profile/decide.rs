@@ -102,6 +102,8 @@ impl Look {
             memory.made.remove(&object.name_any());
         }
         plan.steps.retain(|step| !matches!(step, Step::LetGo(profile) if memory.has_made(&profile.name)));
+        let generations = observed.profiles.iter().map(|profile| (profile.name_any(), profile.metadata.generation));
+        memory.rests.note_profiles(generations.collect(), &plan.steps);
         let (steps, waiting) = memory.rests.due(std::mem::take(&mut plan.steps), now);
         memory.problems.tell(&plan.problems, &observed.nodes, &self.events);
         let sums = plan.reports.iter().map(|(profile, report)| (*profile, status::summary(report)));
@@ -176,6 +178,20 @@ mod tests {
         let (others, memory) = steps(memory, now + Duration::from_millis(999));
         assert_eq!(others, [all[0].clone(), all[2].clone()]);
         assert_eq!(steps(memory, now + Duration::from_secs(1)).0, all);
+    }
+
+    #[test]
+    fn what_was_refused_of_a_spec_is_not_left_alone_when_it_is_another() {
+        let (look, now) = (look(3), Instant::now());
+        let (first, mut memory) = look.decide(Memory::default(), now);
+        memory.rests.note_round(first.steps.iter().map(|step| (step, false)), (now, || 1.0));
+        let (same, memory) = look.decide(memory, now);
+        assert_eq!((same.steps, same.waiting), (Vec::new(), BTreeMap::from([("pool".to_owned(), 3)])));
+        let mut profile = VnicProfile::clone(look.store.profiles().iter().next().unwrap());
+        profile.metadata.generation = Some(2);
+        look.store.profiles_mut().apply(kube::core::DeserializeGuard(Ok(profile)));
+        let (other, _) = look.decide(memory, now);
+        assert_eq!((other.steps, other.waiting), (first.steps, BTreeMap::new()));
     }
 
     #[test]

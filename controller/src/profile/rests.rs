@@ -1,6 +1,8 @@
 //! Pauses after failures. One per object, so that what the API server refuses of one profile does not keep others waiting; and one
 //! per profile of which all was refused: by a policy or a quota ten thousand objects are refused as one is, so one asks for all,
-//! until it is taken. A few that stay refused where others were made ask each for itself: it is their own matter, most likely. An object that was not refused yet is asked for at once all the same: why others were may not be about it.
+//! until it is taken. A few that stay refused where others were made ask each for itself: it is their own matter, most likely. An
+//! object that was not refused yet is asked for at once all the same: why others were may not be about it. So is all of a profile
+//! whose spec is another than what was refused.
 //! Pure; every function is told the time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,8 @@ const FEW: usize = 100;
 pub struct Rests {
     objects: BTreeMap<String, Rest>,
     profiles: BTreeMap<String, Rest>,
+    /// Of each profile that there is, which spec was seen last.
+    generations: BTreeMap<String, Option<i64>>,
 }
 
 #[derive(Debug)]
@@ -44,6 +48,20 @@ struct Round {
 }
 
 impl Rests {
+    /// Takes note of the profiles that there are, with the generation of each one's spec. Of one that has another than before, whatever
+    /// is among these steps, which are all that there are, has never been refused.
+    pub fn note_profiles(&mut self, generations: BTreeMap<String, Option<i64>>, steps: &[Step]) {
+        let before = std::mem::replace(&mut self.generations, generations);
+        let is_other = |profile: &str| {
+            let now = self.generations.get(profile);
+            now.is_some() && now != before.get(profile)
+        };
+        self.profiles.retain(|profile, _| !is_other(profile));
+        for step in steps.iter().filter(|step| is_other(profile_of(step))) {
+            self.objects.remove(step.object());
+        }
+    }
+
     /// Of these steps, which are all that there are, those that are to be taken now; and how many others of a profile wait for one
     /// of it to be taken. Forgets what nobody asks for any more.
     #[must_use]
@@ -230,6 +248,30 @@ mod tests {
         // What refused them is gone.
         let asked = play(&mut rests, &steps, (began, 400..490), |_| false);
         assert_eq!(seconds(&asked)[..2], [(487, 1), (488, 2)]);
+    }
+
+    #[test]
+    fn what_was_refused_of_another_spec_is_asked_for_at_once_and_rests_anew() {
+        let (mut rests, began) = (Rests::default(), Instant::now());
+        let steps = [step("a", "p"), step("b", "p"), step("c", "other"), step("d", "other")];
+        let specs = |of_p| BTreeMap::from([("p".to_owned(), Some(of_p)), ("other".to_owned(), Some(1))]);
+        let mut look = |of_p, seconds: std::ops::Range<u32>| {
+            rests.note_profiles(specs(of_p), &steps);
+            play(&mut rests, &steps, (began, seconds), |_| true)
+                .iter()
+                .map(|(second, names)| (*second, names.concat()))
+                .collect::<Vec<_>>()
+        };
+        let asked =
+            |all: &[(u32, &str)]| all.iter().map(|(second, names)| (*second, (*names).to_owned())).collect::<Vec<_>>();
+        assert_eq!(look(1, 0..9), asked(&[(0, "abcd"), (1, "ac"), (3, "bd"), (7, "ac")]));
+        assert_eq!(look(1, 9..12), []);
+        assert_eq!(look(2, 12..30), asked(&[(12, "ab"), (13, "a"), (15, "bd"), (19, "a"), (27, "b")]));
+        // It was not there for a while.
+        rests.note_profiles(BTreeMap::new(), &[]);
+        rests.note_profiles(specs(2), &steps);
+        let (due, waiting) = rests.due(steps.to_vec(), began + 30 * SECOND);
+        assert_eq!((due, waiting), (steps.to_vec(), BTreeMap::new()));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) fn store(nodes: u32) -> Arc<Store> {
     let mut profile = VnicProfile::new("pool", serde_json::from_value(spec).unwrap());
     profile.metadata.finalizers = Some(vec![api::PROFILE_FINALIZER.to_owned()]);
     profile.metadata.uid = Some("p".to_owned());
+    profile.metadata.generation = Some(1);
     store.profiles_mut().apply(DeserializeGuard(Ok(profile)));
     store
 }
