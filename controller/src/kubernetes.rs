@@ -59,9 +59,9 @@ fn of(mut config: Config) -> anyhow::Result<Client> {
     Client::try_from(config).context("setting up the Kubernetes client")
 }
 
-/// The same client, which asks again for what is refused, for a while: for reads as long as is said, which is less than whoever
-/// reads waits, for writes five seconds. Each refusal is counted. What was answered 504 may have been done, and is done twice then: whoever writes says the name of what is made, and the
-/// version of what is changed.
+/// The same client, which asks again for what is refused, for a while: for reads as long as is said, for writes five seconds. Whoever
+/// reads must wait longer, to be told the refusal. Each is counted. What was answered 504 may have been done, and is done twice then:
+/// whoever writes must say the name of what is made, and the version of what is changed.
 #[must_use]
 pub(crate) fn patient(client: &Client, metrics: Arc<Metrics>, reading: Duration) -> Client {
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
