@@ -104,7 +104,7 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
         Some(said) => said,
         // The list does not show it yet.
         None if case.remembered.detaches.as_ref() == Some(&seen.attachment.id) => {
-            slot.is_taken("detached");
+            slot.take_unlisted("detached");
             Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }
         None => {

@@ -31,7 +31,7 @@ impl Slot {
     }
 
     /// By something that the cloud accepted, and no list shows.
-    pub(super) fn is_taken(&mut self, by: &'static str) {
+    pub(super) fn take_unlisted(&mut self, by: &'static str) {
         *self = Self { taken_by: Some(by), by_step: false };
     }
 
