@@ -154,7 +154,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                     tidings::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
-                None => self.in_line(object, verdict.clone(), (&planned, &outcome)),
+                None => telling::in_line(object, verdict.clone(), (&planned, &outcome)),
             };
             failed |= !self.tell(object, &verdict, memory).await;
         }

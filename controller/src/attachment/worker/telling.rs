@@ -43,22 +43,6 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         !failed
     }
 
-    /// What is said of who waits for its first turn: behind whom, and why that one did not get on, where it was refused.
-    pub(super) fn in_line(
-        &self,
-        object: &VnicAttachment,
-        said: Verdict,
-        (plan, outcome): (&Plan, &Outcome),
-    ) -> Verdict {
-        let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
-        let is_in_line = plan.in_line.contains(&object.name_any());
-        if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
-            return said;
-        }
-        let message = format!("waits for {first}: {}", api::Reason::as_str(why.reason));
-        Verdict { attached: Said::new(AttachmentReason::InstanceBusy, message), ..said }
-    }
-
     /// Whether a step's failure is told in a status: no answer is not told in place of one.
     pub(super) fn is_worth_telling(&self, object: &VnicAttachment, said: &Said, memory: &Memory) -> bool {
         let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
@@ -107,4 +91,15 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
     }
+}
+
+/// What is said of who waits for its first turn: behind whom, and why that one did not get on, where it was refused.
+pub(super) fn in_line(object: &VnicAttachment, said: Verdict, (plan, outcome): (&Plan, &Outcome)) -> Verdict {
+    let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
+    let is_in_line = plan.in_line.contains(&object.name_any());
+    if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
+        return said;
+    }
+    let message = format!("waits for {first}: {}", api::Reason::as_str(why.reason));
+    Verdict { attached: Said::new(AttachmentReason::InstanceBusy, message), ..said }
 }
