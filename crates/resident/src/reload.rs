@@ -106,14 +106,6 @@ impl<S: Configured> Live<S> {
         &self.layers.file
     }
 
-    /// The keys that say another thing than what is gone by. Not than what was wrong since: a file that is there again as it
-    /// was changes nothing.
-    fn changed(&self, values: &Values) -> String {
-        let changed: BTreeSet<&str> =
-            self.keys.iter().filter(|key| differ(key, &self.right, values)).map(Key::name).collect();
-        changed.into_iter().collect::<Vec<_>>().join(", ")
-    }
-
     /// Reads the file again. `None` when it says what it said.
     pub fn read_again(&mut self) -> Option<&Configuration<S>> {
         let Read { mut values, mut problems, has_file } = self.layers.read(&self.keys);
@@ -153,6 +145,14 @@ impl<S: Configured> Live<S> {
             }
         }
         Some(&self.current)
+    }
+
+    /// The keys that say another thing than what is gone by. Not than what was wrong since: a file that is there again as it
+    /// was changes nothing.
+    fn changed(&self, values: &Values) -> String {
+        let changed: BTreeSet<&str> =
+            self.keys.iter().filter(|key| differ(key, &self.right, values)).map(Key::name).collect();
+        changed.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// Puts back what is taken at the start only; names what was to be changed of it.

@@ -185,9 +185,8 @@ impl Api {
             Err(error) => tracing::warn!(%error, "the sandbox cannot unplug a VNIC"),
         }
     }
-}
 
-impl Api {
+    /// What has begun comes to nothing: what was being attached is DETACHED, what was being detached ATTACHED.
     pub(super) fn give_up(&self, id: &str) {
         let mut books = self.books();
         let Some(attachment) = books.attachments.get_mut(id) else { return };
