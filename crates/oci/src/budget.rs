@@ -109,8 +109,8 @@ impl Budget {
         }
     }
 
-    /// A request was answered with 429.
-    pub(crate) fn throttled(&self, retry_after: Option<Duration>) {
+    /// A request was answered with 429: told by the client, or by tests of those who ask without it.
+    pub fn throttled(&self, retry_after: Option<Duration>) {
         self.bucket().throttled(Instant::now(), retry_after);
     }
 

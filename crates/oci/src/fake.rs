@@ -12,7 +12,6 @@ use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
 use crate::attachment::{AttachVnic, AttachmentState, VnicAttachment};
-use crate::budget::Budget;
 use crate::cloud::{Cloud, CloudView};
 use crate::error::{Error, Failure, Refusal};
 use crate::instance::{Instance, InstanceState, Shape};
@@ -91,11 +90,6 @@ impl FakeCloud {
         state.settle();
         // What has no room does not come.
         let _ = come(&mut state);
-    }
-
-    /// A request that is counted in this budget is answered 429, as the client would tell the budget.
-    pub fn throttle(&self, budget: &Budget) {
-        budget.throttled(None);
     }
 
     /// From now on so many addresses of a bulk request come at once, and as many more whenever the cloud settles.

@@ -123,7 +123,7 @@ async fn pauses_go_by_what_the_cloud_takes_not_by_what_it_may_be_asked() {
     assert_eq!(pauses().await, [3_000, 450, 1_500_500], "20 a second");
     // Two thirds of a request per second: most of it is less than a poll of one instance takes.
     for _ in 0..5 {
-        scene.cloud.throttle(&scene.worker.budget);
+        scene.worker.budget.throttled(None);
         sleep(Duration::from_secs(1)).await;
     }
     let soon = pauses().await;
