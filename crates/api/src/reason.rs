@@ -89,10 +89,10 @@ reasons! {
         "The VNIC was there and somebody else detached it. It is being attached again, with another OCID, MAC and other addresses.",
         "Find out who did it (the audit log, operation DetachVnic). To have it gone, delete the VnicAttachment.";
     AttachFailed False on OnAttached OnReady:
-        "The cloud took the request to attach the VNIC, and let it go again before it was attached. It is asked for again after pauses that double, up to two minutes; others of the instance go on meanwhile.",
+        "The cloud took the request to attach the VNIC, and let it go again before it was attached. It is asked for again after pauses that double, up to RETRY_MOST_SECONDS (two minutes unless it is set); others of the instance go on meanwhile.",
         "The instance's work requests and audit log in the console, operation AttachVnic: they may say what the API does not. Then the host: a reboot, or another instance.";
     DetachFailed False on OnAttached OnReady:
-        "The VnicAttachment is being deleted; the cloud took the request to detach the VNIC, and it is attached as before. It is asked for again after pauses that double, up to two minutes.",
+        "The VnicAttachment is being deleted; the cloud took the request to detach the VNIC, and it is attached as before. It is asked for again after pauses that double, up to RETRY_MOST_SECONDS (two minutes unless it is set).",
         "The instance's work requests and audit log in the console, operation DetachVnic. To have the VnicAttachment go without its VNIC, set spec.onDelete to Orphan.";
     ShapeCapacity False on OnAttached OnReady:
         "The instance has as many VNICs as its shape allows, the primary one included.",
