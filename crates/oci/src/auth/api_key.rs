@@ -35,16 +35,22 @@ pub(crate) struct UsedKey(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     source: Option<Source>,
-    current: Mutex<Credentials>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    current: Credentials,
     /// Why the files could not be read when that was tried last.
-    unreadable: Mutex<Option<String>>,
+    unreadable: Option<String>,
 }
 
 /// The profile whose values all others inherit.
 const DEFAULT: &str = "DEFAULT";
 
 impl ApiKey {
-    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names.
+    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names. Both are read again whenever the
+    /// service refuses the key (401).
     ///
     /// # Errors
     /// When one of the files cannot be read or lacks something; names the file and the entry.
@@ -83,67 +89,66 @@ impl ApiKey {
     }
 
     pub(super) fn into_used(self) -> UsedKey {
-        let current = Mutex::new(self.credentials);
-        UsedKey(Arc::new(Shared { source: self.source, current, unreadable: Mutex::default() }))
+        let state = Mutex::new(State { current: self.credentials, unreadable: None });
+        UsedKey(Arc::new(Shared { source: self.source, state }))
     }
 }
 
 impl UsedKey {
     /// Who signs now.
     pub(super) fn credentials(&self) -> Credentials {
-        self.current().clone()
+        self.state().current.clone()
     }
 
     /// These were refused. Whether there are others now, because the files are others, and can be read before `end`. The region
     /// stays: what is asked of is another matter than who asks.
     pub(super) async fn reject(&self, refused: &Credentials, end: Instant) -> bool {
-        if !is_same(&self.current(), refused) {
+        if !is_same(&self.state().current, refused) {
             return true;
         }
         let Some(Source { path, profile }) = self.0.source.clone() else { return false };
         let read = tokio::task::spawn_blocking(move || ApiKey::from_config_file(&path, &profile));
-        let new = match timeout_at(end, read).await {
-            Ok(Ok(Ok(key))) => {
-                *self.unreadable() = None;
-                key.credentials
-            }
+        let read = match timeout_at(end, read).await {
+            Ok(Ok(Ok(key))) => Ok(key.credentials),
             // Half of a rotation, perhaps: the next refusal asks again.
-            Ok(Ok(Err(error))) => {
-                self.tell_unreadable(chain(&error));
+            Ok(Ok(Err(error))) => Err(chain(&error)),
+            Ok(Err(_)) => Err("what reads its files broke off".to_owned()),
+            Err(_) => Err("its files were not read in time".to_owned()),
+        };
+        let mut state = self.state();
+        let new = match read {
+            Ok(new) => new,
+            Err(problem) => {
+                state.tell_unreadable(problem);
                 return false;
             }
-            Ok(Err(_)) | Err(_) => return false,
         };
-        let mut current = self.current();
+        state.unreadable = None;
         if is_same(&new, refused) {
-            return !is_same(&current, refused);
+            return !is_same(&state.current, refused);
         }
         tracing::info!(
             event = "login.replaced",
             key = &*new.key_id,
             "the API key was refused, and another one is in its file"
         );
-        *current = new;
+        state.current = new;
         true
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each part is replaced whole, so a panic elsewhere leaves it usable.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
     /// Every call that is refused comes here: the same is told once.
-    fn tell_unreadable(&self, error: String) {
-        let mut told = self.unreadable();
-        if told.as_ref() != Some(&error) {
+    fn tell_unreadable(&mut self, error: String) {
+        if self.unreadable.as_ref() != Some(&error) {
             tracing::warn!(event = "login.unreadable", error, "the API key was refused, and cannot be read again");
-            *told = Some(error);
+            self.unreadable = Some(error);
         }
-    }
-
-    fn unreadable(&self) -> MutexGuard<'_, Option<String>> {
-        // It is replaced whole, so a panic elsewhere leaves it usable.
-        self.0.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn current(&self) -> MutexGuard<'_, Credentials> {
-        // It is replaced whole, so a panic elsewhere leaves it usable.
-        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -239,6 +244,13 @@ mod tests {
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
     }
 
+    /// What is told on this thread from here on.
+    fn log() -> (tempfile::NamedTempFile, tracing::subscriber::DefaultGuard) {
+        let lines = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(lines.reopen().unwrap());
+        (lines, tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish()))
+    }
+
     #[tokio::test]
     async fn files_that_cannot_be_read_again_are_told_once_for_each_reason() {
         let folder = tempfile::tempdir().unwrap();
@@ -248,9 +260,7 @@ mod tests {
         fs::write(&path, &config).unwrap();
         fs::write(&pem, &key).unwrap();
         let used = ApiKey::from_config_file(&path, DEFAULT).unwrap().into_used();
-        let lines = tempfile::NamedTempFile::new().unwrap();
-        let writer = Arc::new(lines.reopen().unwrap());
-        let _log = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish());
+        let (lines, _log) = log();
         let refused = used.credentials();
         let play = async |user: &str, has_key: bool| {
             fs::write(&path, config.replace("user=u", &format!("user={user}"))).unwrap();
@@ -271,5 +281,27 @@ mod tests {
         for (word, times) in reasons {
             assert_eq!(told.lines().filter(|line| line.contains(word)).count(), times, "{word}: {told}");
         }
+    }
+    #[test]
+    fn files_that_are_not_read_in_time_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
+        let mut used = ApiKey::new(("t", "u", "f"), key.as_bytes()).unwrap();
+        used.source = Some(Source { path: folder.path().join("config"), profile: DEFAULT.to_owned() });
+        let (used, (lines, _log)) = (used.into_used(), log());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            // Nobody is free to read.
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || held.recv());
+            for _ in 0..2 {
+                assert!(!used.reject(&used.credentials(), Instant::now()).await);
+            }
+            drop(release);
+            assert!(busy.await.unwrap().is_err());
+        });
+        let told = fs::read_to_string(lines.path()).unwrap();
+        assert_eq!((told.lines().count(), told.contains("its files were not read in time")), (1, true), "{told}");
     }
 }
