@@ -31,7 +31,7 @@ impl Subnet {
     /// The virtual router's link-local IPv6 address (EUI-64 of its MAC), where the subnet has IPv6.
     #[must_use]
     pub fn router_v6(&self) -> Option<Ipv6Addr> {
-        self.blocks.ipv6.is_some().then(|| link_local(self.router_mac))
+        self.blocks.ipv6.is_some().then(|| self.router_mac.link_local())
     }
 
     /// The virtual router's address of one family.
@@ -66,12 +66,6 @@ impl Subnet {
             _ => None,
         }
     }
-}
-
-/// The link-local address that belongs to a MAC (RFC 4291, appendix A).
-pub(crate) fn link_local(mac: MacAddr) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = mac.0.map(u16::from);
-    Ipv6Addr::new(0xfe80, 0, 0, 0, ((a ^ 2) << 8) | b, (c << 8) | 0xff, 0xfe00 | d, (e << 8) | f)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Ethernet addresses. OCI writes them in either case, so they are compared as bytes.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,13 @@ impl MacAddr {
     pub const fn local(seed: u64) -> Self {
         let [_, _, a, b, c, d, e, f] = seed.to_be_bytes();
         Self([(a & 0xfc) | 0x02, b, c, d, e, f])
+    }
+
+    /// The link-local address that belongs to it (modified EUI-64: RFC 4291, appendix A).
+    #[must_use]
+    pub const fn link_local(self) -> Ipv6Addr {
+        let Self([a, b, c, d, e, f]) = self;
+        Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
     }
 }
 
@@ -87,6 +95,15 @@ mod tests {
             ["", "02:00:17:00:00", "02:00:17:00:00:01:02", "02:00:17:00:00:+1", "02:00:17:00:00:1", "é2:00:17:00:00:01"]
         {
             assert!(bad.parse::<MacAddr>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_link_local_address_bears_the_ethernet_address_with_one_bit_turned() {
+        for (mac, address) in
+            [("02:00:17:00:00:21", "fe80::17ff:fe00:21"), ("00:00:17:01:02:03", "fe80::200:17ff:fe01:203")]
+        {
+            assert_eq!(Ok(mac.parse::<MacAddr>().unwrap().link_local()), address.parse());
         }
     }
 
