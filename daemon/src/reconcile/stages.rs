@@ -130,8 +130,10 @@ pub(super) fn host(
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
     let mut batches = match host.plan(network, &spared) {
         Ok(mut planned) => {
-            let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
-            planned.left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
+            if !undecided.is_empty() {
+                let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
+                planned.left.retain(|object| !told.iter().any(|told| told.same_slot(object)));
+            }
             findings.conditions.extend(planned.conditions);
             findings.conditions.extend(left_in_place(&planned.left, whose));
             planned.batches
