@@ -13,16 +13,14 @@ fn slots(vnics: &[Vnic]) -> Slots {
     slots
 }
 
+const NO_PORTS: Ports = Ports { zero: None, one: None };
+
+fn choices(ours: bool, oke: bool, lived: bool) -> Choices<'static> {
+    Choices { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
+}
+
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
-    let choices = Choices {
-        ports: &Ports::default(),
-        pods_may_use_metadata: true,
-        pods_may_spoof: false,
-        ours: true,
-        oke: false,
-        lived: true,
-    };
-    wanted(Facts { vnics, npn, links, ipv6: true }, &slots(vnics), choices)
+    wanted(Facts { vnics, npn, links, ipv6: true }, &slots(vnics), choices(true, false, true))
 }
 
 fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
@@ -122,14 +120,7 @@ fn a_kernel_without_ipv6_is_not_asked_for_any() {
         router: "fe80::1".parse().unwrap(),
         address: "2603:c020::7".parse().unwrap(),
     });
-    let choices = Choices {
-        ports: &Ports::default(),
-        pods_may_use_metadata: true,
-        pods_may_spoof: false,
-        ours: true,
-        oke: false,
-        lived: true,
-    };
+    let choices = choices(true, false, true);
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: false }, &slots(&vnics), choices);
     let objects = host::desired(&wanted.network.unwrap());
@@ -179,14 +170,7 @@ fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
     let vnics = bare_metal();
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
-    let choices = Choices {
-        ports: &ports,
-        pods_may_use_metadata: true,
-        pods_may_spoof: false,
-        ours: true,
-        oke: false,
-        lived: true,
-    };
+    let choices = Choices { ports: &ports, ..choices(true, false, true) };
     let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: true }, &slots(&vnics), choices);
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
@@ -206,14 +190,7 @@ fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
 fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_stays() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let choices = Choices {
-        ports: &Ports::default(),
-        pods_may_use_metadata: true,
-        pods_may_spoof: false,
-        ours: false,
-        oke: true,
-        lived: true,
-    };
+    let choices = choices(false, true, true);
     let npn = npn("SUCCESS");
     let wanted = wanted(Facts { vnics: &vnics, npn: Some(&npn), links: &links, ipv6: true }, &slots(&vnics), choices);
     assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
@@ -236,14 +213,7 @@ fn a_vnic_that_may_be_okes_own_cnis_waits_for_a_finished_native_pod_network() {
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };
     let wanted = |npn: Option<&NativePodNetwork>, oke: bool| {
-        let choices = Choices {
-            ports: &Ports::default(),
-            pods_may_use_metadata: true,
-            pods_may_spoof: false,
-            ours: false,
-            oke,
-            lived: false,
-        };
+        let choices = choices(false, oke, false);
         let wanted = wanted(Facts { vnics: &vnics, npn, links: &links, ipv6: true }, &slots(&vnics), choices);
         let ids = |ids: Vec<&Ocid>| ids.into_iter().map(|id| id.unique_id().to_owned()).collect::<Vec<_>>();
         let served: Vec<&Ocid> = wanted.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();

@@ -33,20 +33,24 @@ fn configuration(data_dir: &std::path::Path) -> Configuration {
     Configuration { settings: Arc::new(settings), conditions: Vec::new() }
 }
 
+/// What an agent of that boot kept of this instance.
+fn kept(boot: BootId) -> Last {
+    let vnics = vm_vnics();
+    Last {
+        vnics: vnics[1..].to_vec(),
+        primary: vnics.first().cloned(),
+        instance: Some(instance()),
+        boot_id: Some(boot),
+        asked_unix_millis: 0,
+    }
+}
+
 /// When each world was published, in milliseconds, and what it says of OKE's DaemonSet, if the answer, that it is there,
 /// comes after `delay`.
 async fn told(delay: Duration) -> Vec<(u128, Seen)> {
     let folder = tempfile::tempdir().unwrap();
-    let vnics = vm_vnics();
-    let kept = Last {
-        vnics: vnics[1..].to_vec(),
-        primary: vnics.first().cloned(),
-        instance: Some(instance()),
-        boot_id: Some(BootId::current().unwrap()),
-        asked_unix_millis: 0,
-    };
-    VnicsSeen::new(folder.path()).note(kept).unwrap();
-    let metadata = FakeMetadata::new(instance(), vnics);
+    VnicsSeen::new(folder.path()).note(kept(BootId::current().unwrap())).unwrap();
+    let metadata = FakeMetadata::new(instance(), vm_vnics());
     metadata.set_failing(Some(500));
     told_by(Silent(metadata), folder.path(), delay).await
 }
@@ -106,15 +110,7 @@ async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_another_machines_is_no_agent_before() {
     let folder = tempfile::tempdir().unwrap();
-    let vnics = vm_vnics();
-    let kept = Last {
-        vnics: vnics[1..].to_vec(),
-        primary: vnics.first().cloned(),
-        instance: Some(instance()),
-        boot_id: Some(BootId::from_text("another")),
-        asked_unix_millis: 0,
-    };
-    VnicsSeen::new(folder.path()).note(kept).unwrap();
+    VnicsSeen::new(folder.path()).note(kept(BootId::from_text("another"))).unwrap();
     assert_awaits_okes_own_cni(folder.path()).await;
 }
 
