@@ -47,6 +47,7 @@ mod spec;
 mod subnet;
 mod suite;
 mod vnic;
+mod waited;
 mod wire;
 
 pub use builder::Builder;
@@ -70,3 +71,4 @@ pub use spec::{NodeSpec, Secondary, SubnetSpec, VnicSpec};
 pub use subnet::Subnet;
 pub use suite::{Agent, publish_native_pod_network};
 pub use vnic::Vnic;
+pub use waited::kept_waiting;

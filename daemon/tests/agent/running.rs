@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use sandbox::kept_waiting;
 use serde_json::Value;
 
 /// Far beyond what anything here takes, even where four programs want each processor and each stands still now and then.
@@ -78,20 +79,9 @@ impl Agent {
     /// How long something takes, less what the agent's threads and this one waited for a processor meanwhile: that is the
     /// machine's doing.
     pub(crate) fn timed(&self, work: impl FnOnce() -> Duration) -> Duration {
-        let before = self.kept_waiting();
+        let before = kept_waiting(self.id());
         let took = work();
-        took.saturating_sub(self.kept_waiting().saturating_sub(before))
-    }
-
-    fn kept_waiting(&self) -> Duration {
-        // On a processor, waiting for one, how often; nanoseconds.
-        let waited = |file: PathBuf| {
-            let said = fs::read_to_string(file).unwrap_or_default();
-            said.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
-        };
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten().flatten();
-        let agents: u64 = tasks.map(|task| waited(task.path().join("schedstat"))).sum();
-        Duration::from_nanos(agents + waited("/proc/thread-self/schedstat".into()))
+        took.saturating_sub(kept_waiting(self.id()).saturating_sub(before))
     }
 }
 

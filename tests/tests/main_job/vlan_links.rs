@@ -1,12 +1,11 @@
 //! What somebody does to the links of bare metal's VNICs: each time they are as they were within a second, and the pods on
 //! them are connected again, judged by packets.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use netlink::{LinkChange, Socket};
-use sandbox::{Agent, Attachment, Node, Pod};
+use sandbox::{Agent, Attachment, Node, Pod, kept_waiting};
 use vcn::{IfName, MacAddr, MachineKind, Mtu, VlanTag};
 
 use crate::{Cluster, PATIENCE, wait_for};
@@ -66,14 +65,14 @@ impl World {
         let whole = seen(self.node());
         let mut late = Vec::new();
         loop {
-            let before = kept_waiting(self.agent());
+            let before = kept_waiting(self.agent().id());
             broken(&mut Socket::open_in(self.node().netns()).unwrap());
             let begun = Instant::now();
             while seen(self.node()) != whole {
                 assert!(begun.elapsed() < PATIENCE, "{what}: {:#?} of {whole:#?}", seen(self.node()));
                 thread::sleep(Duration::from_millis(5));
             }
-            let took = begun.elapsed().saturating_sub(kept_waiting(self.agent()).saturating_sub(before));
+            let took = begun.elapsed().saturating_sub(kept_waiting(self.agent().id()).saturating_sub(before));
             if took < SECOND {
                 println!("{what}: {took:?}");
                 break;
@@ -142,15 +141,4 @@ fn seen(node: &Node) -> Vec<Seen> {
         .collect();
     seen.sort();
     seen
-}
-
-/// How long threads of the agent and this one waited for a processor so far: that is the machine's doing.
-fn kept_waiting(agent: &Agent) -> Duration {
-    let waited = |file: std::path::PathBuf| {
-        let said = fs::read_to_string(file).unwrap_or_default();
-        said.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
-    };
-    let tasks = fs::read_dir(format!("/proc/{}/task", agent.id())).into_iter().flatten().flatten();
-    let agents: u64 = tasks.map(|task| waited(task.path().join("schedstat"))).sum();
-    Duration::from_nanos(agents + waited("/proc/thread-self/schedstat".into()))
 }
