@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use kube_harness::{ApiServer, Bound, ServiceAccount};
 use metadata::vnic;
-use node::{Agent, Node, native_pod_network, wait_for};
+use node::{Agent, Node, OKE, native_pod_network, wait_for};
 use serde_json::{Value, json};
 use served::{GET_OKES, LIST_NPNS, WATCH_NPNS};
 
@@ -347,8 +347,7 @@ fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_u
     cluster.wait_offered(&agent, &["pods", "more"]);
 
     // Its pod has come to this node.
-    let okes = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
-    std::fs::write(cluster.node.path("net.d/10-oci.conflist"), okes).unwrap();
+    std::fs::write(cluster.node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let given_up = || decided(&agent).last() == Some(&(false, "oke-conflist".to_owned()));
     wait_for("the other decision", given_up, || agent.log());
     agent.stop();

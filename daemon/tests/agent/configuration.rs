@@ -10,9 +10,9 @@ use crate::node::{Agent, Node, wait_for};
 use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
-fn configured(node: &Node, text: &str) -> Agent {
+/// An agent that looks around so rarely that only an event can be the cause of what is seen within seconds.
+pub(crate) fn configured_at_rest(node: &Node, text: &str) -> Agent {
     node.deliver(1, text);
-    // Long enough that only an event can be the cause of what is seen within seconds.
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);
     agent
@@ -53,7 +53,7 @@ fn nothing_starts_with_a_wrong_configuration_and_all_that_is_wrong_is_said() {
 #[test]
 fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
     let node = node_with_pods();
-    let agent = configured(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
+    let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
     let before = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
     assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
@@ -70,7 +70,7 @@ fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
 #[test]
 fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_used() {
     let node = node_with_pods();
-    let agent = configured(&node, "LOG_LEVEL=info\n");
+    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
     let (mut version, mut taken) = (1, 0);
     let mut take = |said: &str| {
         (version, taken) = (version + 1, taken + 1);
@@ -106,7 +106,7 @@ fn a_new_value_is_taken_over_within_a_second_and_a_wrong_one_is_told_and_not_use
 #[test]
 fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
     let node = node_with_pods();
-    let agent = configured(&node, "LOG_LEVEL=info\n");
+    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
     node.deliver(2, "CNI_CACHE_DIR=/var/lib/elsewhere\nLOG_LEVEL=debug\n");
     wait_for("the condition", || node.conditions() == ["RestartNeeded"], || agent.log());
     let raised = agent.events("condition.raised");
@@ -119,7 +119,7 @@ fn where_things_are_stays_until_a_restart_and_the_agent_says_so() {
 #[test]
 fn the_same_again_is_no_news() {
     let node = node_with_pods();
-    let agent = configured(&node, "LOG_LEVEL=info\n");
+    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
     node.deliver(2, "# in other words\nLOG_LEVEL = info\n");
     node.deliver(3, "LOG_LEVEL=warn\n");
     wait_for("the last", || node.passes("settings") == 1, || agent.log());
@@ -174,60 +174,6 @@ fn config_tells_what_is_set_and_checks_files() {
         }
         assert!(key["meaning"] != "" && key["unit"] != "", "{key}");
     }
-}
-
-#[test]
-fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
-    let node = node_with_pods();
-    let agent = configured(&node, "POD_MTU=1500\n");
-    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    assert!(conflist().contains("\"mtu\": 1500"), "{}", conflist());
-    sandbox::copy_program(&node.path("source/vcn-native"), &node.path("bin/bandwidth")).unwrap();
-    // Until the installer has nothing more to do: what it said then is what would be repeated.
-    let looked = || node.run(&["plan"]).1.contains("Nothing would be changed");
-    wait_for("all to be in order", looked, || node.run(&["plan"]).1);
-    let passes = node.passes("settings");
-    node.deliver(2, "POD_MTU=1500\nLOG_LEVEL=debug\n");
-    wait_for("a pass that changes nothing", || node.passes("settings") > passes, || agent.log());
-    node.deliver(3, "POD_MTU=8500\n");
-    wait_for("another MTU", || conflist().contains("\"mtu\": 8500"), || format!("{}\n{}", conflist(), agent.log()));
-    node.deliver(4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
-    wait_for("another chain", || conflist().contains("\"bandwidth\""), || format!("{}\n{}", conflist(), agent.log()));
-}
-
-#[test]
-fn what_decides_whose_the_pod_network_is_is_taken_over_at_once() {
-    let node = node_with_pods();
-    let agent = configured(&node, "LOG_LEVEL=info\n");
-    let decided = || {
-        let told = agent.events("pod_network.decided").pop().unwrap();
-        (told["install"].as_bool().unwrap(), told["decided_by"].as_str().unwrap().to_owned())
-    };
-    for (version, (text, install, by)) in (2..).zip([
-        ("POD_NETWORK=none\n", false, "setting"),
-        ("POD_NETWORK=vcn-native\n", true, "setting"),
-        ("SIGNAL_NODE_LABEL=false\n", false, "node-label"),
-        ("SIGNAL_NODE_LABEL=true\n", true, "node-label"),
-        ("SIGNAL_FLANNEL_DAEMONSET=present\nPOD_NETWORK=vcn-native\n", true, "setting"),
-    ]) {
-        node.deliver(version, text);
-        wait_for(text, || decided() == (install, by.to_owned()), || agent.log());
-    }
-}
-
-#[test]
-fn whether_pods_may_spoof_is_taken_over_at_once() {
-    let node = node_with_pods();
-    let agent = configured(&node, "PODS_MAY_SPOOF=deny\n");
-    let rules = || {
-        let table = node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
-        table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()).unwrap_or_default()
-    };
-    let checked = rules();
-    node.deliver(2, "PODS_MAY_SPOOF=allow\n");
-    wait_for("the check to go", || (1..checked.len()).contains(&rules().len()), || agent.log());
-    node.deliver(3, "PODS_MAY_SPOOF=deny\n");
-    wait_for("the check to be back", || rules() == checked, || agent.log());
 }
 
 #[test]

@@ -28,12 +28,6 @@ fn freed(node: &Node) -> Vec<IpAddr> {
     store(node).freed().unwrap().iter().map(|freed| freed.address).collect()
 }
 
-/// Several slow looks at everything.
-fn looked_around(node: &Node, agent: &Agent) {
-    let before = node.passes("timer");
-    wait_for("passes", || node.passes("timer") >= before + 4, || agent.log());
-}
-
 #[test]
 fn a_pod_that_went_without_a_del_gives_its_addresses_back_and_leaves_nothing() {
     let (node, agent) = node_and_agent();
@@ -69,7 +63,7 @@ fn nothing_is_dead_that_was_absent_in_one_look_only() {
     let died = Pod::add(&node, "died");
     let addresses = died.addresses();
     drop(died);
-    looked_around(&node, &agent);
+    node.wait_timer_passes(&agent, 4);
     assert_eq!((held(&node), freed(&node)), (addresses, Vec::new()));
 }
 
@@ -87,7 +81,7 @@ fn a_pod_lives_although_its_namespaces_path_is_stale_and_somebody_took_its_links
         socket.change_link_named(nameless.host_link(), &[LinkChange::Alias("mine".into())]).unwrap();
         socket.change_link_named(other.host_link(), &[LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]))]).unwrap();
     });
-    looked_around(&node, &agent);
+    node.wait_timer_passes(&agent, 4);
     assert_eq!(held(&node), [nameless.addresses(), other.addresses()].concat());
     nameless.wait_connected();
     other.wait_connected();

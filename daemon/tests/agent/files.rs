@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use vcn::CONFLIST_FILE;
 
-use crate::node::{Agent, Node, wait_for};
+use crate::node::{Agent, Node, OKE, wait_for};
 use crate::program::node_with_pods;
 use crate::running::{SECOND, in_time};
 
@@ -107,8 +107,7 @@ fn pools_that_somebody_removed_or_damaged_are_written_anew_within_a_second() {
 #[test]
 fn a_configuration_of_okes_own_cni_that_appears_decides_at_once() {
     let (node, agent) = node_and_agent();
-    let oke = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
-    fs::write(node.path("net.d/10-oci.conflist"), oke).unwrap();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let decided = || agent.events("pod_network.decided").last().is_some_and(|it| it["decided_by"] == "oke-conflist");
     wait_for("the decision", decided, || agent.log());
     wait_for("what is left to be told", || node.conditions() == ["LeftInPlace"], || format!("{:?}", node.conditions()));
@@ -124,20 +123,16 @@ fn binaries_are_neither_read_nor_run_while_no_file_changes_and_what_it_writes_it
     sandbox::write_program(&plugin, script.as_bytes()).unwrap();
     let mut agent = node.agent(&["--resync-seconds", "0.2"]);
     node.wait_ready(&mut agent);
-    let passed = |more: u32| {
-        let before = node.passes("timer");
-        wait_for("passes", || node.passes("timer") >= before + more, || agent.log());
-    };
-    passed(3);
+    node.wait_timer_passes(&agent, 3);
     let asked = || fs::read_to_string(&runs).unwrap().lines().count();
     let (before, files) = (asked(), node.passes("files"));
-    passed(10);
+    node.wait_timer_passes(&agent, 10);
     assert_eq!((asked(), node.passes("files")), (before, files), "{}", agent.log());
     // Touched, and never half written: looked at again, once.
     fs::File::open(&plugin).unwrap().set_modified(SystemTime::now()).unwrap();
     wait_for("another look", || asked() > before, || agent.log());
-    passed(3);
+    node.wait_timer_passes(&agent, 3);
     let again = asked();
-    passed(5);
+    node.wait_timer_passes(&agent, 5);
     assert_eq!(asked(), again);
 }

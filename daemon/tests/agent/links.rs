@@ -193,11 +193,7 @@ fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoev
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     // Beyond the grace.
     wait_for("it to be told", || node.conditions() == ["VnicNotListed"], || format!("{:?}", node.conditions()));
-    let passes = |more: u32| {
-        let before = node.passes("timer");
-        wait_for("passes", || node.passes("timer") >= before + more, || agent.log());
-    };
-    passes(3);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(
         (rules(), &node.pools()["vnics"], node.get("/readyz").0),
         (whole.clone(), &offered, 200),
@@ -210,8 +206,7 @@ fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoev
     // One that never saw it listed does not know what it is, and leaves what is there.
     let mut agent = node.agent(&[]);
     wait_for("it to be told again", || node.conditions().contains(&"VnicNotListed".into()), || agent.log());
-    let before = node.passes("timer");
-    wait_for("passes", || node.passes("timer") >= before + 3, || agent.log());
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(rules(), whole, "{}", agent.log());
     pod.wait_connected();
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);

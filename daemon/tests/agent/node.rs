@@ -17,6 +17,9 @@ use vcn::{Family, IfName, MacAddr, TableId};
 use crate::metadata::Metadata;
 pub(crate) use crate::running::{Agent, wait_for};
 
+/// The configuration of OKE's own CNI.
+pub(crate) const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
+
 const PORT: &str = "127.0.0.1:9808";
 
 /// The agent's program, in its container.
@@ -255,6 +258,12 @@ impl Node {
         let (_, metrics) = self.get("/metrics");
         let counts = metrics.lines().filter(|line| line.starts_with(&wanted));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap()).sum()
+    }
+
+    /// So many passes more that a timer begins; three are beyond the grace, after which what is no longer wanted goes.
+    pub(crate) fn wait_timer_passes(&self, agent: &Agent, more: u32) {
+        let before = self.passes("timer");
+        wait_for("passes", || self.passes("timer") >= before + more, || agent.log());
     }
 
     /// The words of the conditions that /readyz reports.

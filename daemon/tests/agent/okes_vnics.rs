@@ -6,10 +6,8 @@ use netlink::Link;
 use vcn::{Family, Mtu};
 
 use crate::metadata::vnic;
-use crate::node::{Agent, Node, name, wait_for};
+use crate::node::{Node, OKE, name, wait_for};
 use crate::pod::Pod;
-
-const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
 
 fn link(node: &Node, link: &str) -> (Link, Vec<String>, String) {
     let (link, addresses) = node.on(|socket| {
@@ -19,12 +17,6 @@ fn link(node: &Node, link: &str) -> (Link, Vec<String>, String) {
     });
     let loose = node.sysctl(&format!("net/ipv4/conf/{}/rp_filter", link.name));
     (link, addresses, loose)
-}
-
-/// Beyond the grace, after which what is no longer wanted goes.
-fn wait_passes(node: &Node, agent: &Agent) {
-    let passes = node.passes("timer");
-    wait_for("passes that clean", || node.passes("timer") >= passes + 3, || agent.log());
 }
 
 #[test]
@@ -43,7 +35,7 @@ fn a_vnic_that_oke_attaches_for_its_own_cni_is_not_touched_before_it_is_named_no
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33), vnic("storage", 34)]);
     let both = ["NativePodNetworkPending"; 2];
     wait_for("both to wait", || node.conditions() == both, || format!("{:?}\n{}", node.conditions(), agent.log()));
-    wait_passes(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(["ens5", "ens6"].map(|it| link(&node, it)), before);
     assert_eq!(node.rules(Family::Ipv4), [""; 0]);
     let (_, said) = node.run(&["status"]);
@@ -51,7 +43,7 @@ fn a_vnic_that_oke_attaches_for_its_own_cni_is_not_touched_before_it_is_named_no
 
     node.publish("SUCCESS", &[("pods", 33)]);
     wait_for("the host's own", || node.routes(Family::Ipv4, 1001).len() == 2, || agent.log());
-    wait_passes(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(link(&node, "ens5"), before[0]);
     assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.34.7/32 all 1001"]);
     assert!(node.routes(Family::Ipv4, 1000).is_empty() && node.pools().is_null());
@@ -79,7 +71,7 @@ fn what_was_made_on_a_vnic_of_okes_goes_where_no_pod_of_ours_ever_was_and_its_li
     node.publish("BACKOFF", &[]);
     let mut agent = node.agent(&["--node-label", "true"]);
     node.wait_ready(&mut agent);
-    wait_passes(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), ["1537 10.0.33.7/32 all 1000"]);
     assert_eq!(node.conditions(), ["NativePodNetworkPending"]);
 
@@ -108,7 +100,7 @@ fn what_a_running_pod_lives_by_stays_on_a_vnic_that_is_okes_by_now() {
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let mut agent = node.agent(&[]);
     wait_for("a look", || node.conditions().contains(&"LeftInPlace".to_owned()), || agent.log());
-    wait_passes(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), rules);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
     agent.stop();

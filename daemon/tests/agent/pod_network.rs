@@ -6,10 +6,9 @@ use netlink::nft;
 use vcn::{CONFLIST_FILE, Family};
 
 use crate::metadata::vnic;
-use crate::node::{Node, wait_for};
+use crate::node::{Node, OKE, wait_for};
 use crate::pod::Pod;
 
-const OKE: &str = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel"}]}"#;
 
 fn node() -> Node {
@@ -109,9 +108,7 @@ fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
     std::fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
-    // Beyond the grace, after which what is no longer wanted goes.
-    let passes = node.passes("timer");
-    wait_for("passes that clean", || node.passes("timer") >= passes + 3, || agent.log());
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(node.rules(Family::Ipv4), rules);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
     assert_eq!(node.inside(nft_table), table);

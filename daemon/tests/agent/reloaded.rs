@@ -1,14 +1,18 @@
-//! Keys that are taken over at once: how long is waited, what may be written, which port is which, what may be taken over.
+//! Keys that are taken over at once: how long is waited, what may be written, which port is which, what may be taken over,
+//! what pods get and may do.
 
 use std::fs;
 
 use ipam::Assigned;
+use netlink::nft;
 use vcn::Family;
 
 use crate::aftercare::dual_stack_node;
+use crate::configuration::configured_at_rest;
 use crate::metadata::{dual_stack, vnic};
-use crate::node::{Agent, Node, name, wait_for};
+use crate::node::{Agent, Node, OKE, name, wait_for};
 use crate::pod::{Pod, store};
+use crate::program::node_with_pods;
 
 /// An agent that goes by its file alone.
 fn configured(node: &Node, text: &str) -> Agent {
@@ -16,11 +20,6 @@ fn configured(node: &Node, text: &str) -> Agent {
     let mut agent = node.agent_by_file();
     node.wait_ready(&mut agent);
     agent
-}
-
-fn looked_around(node: &Node, agent: &Agent) {
-    let before = node.passes("timer");
-    wait_for("passes", || node.passes("timer") >= before + 3, || agent.log());
 }
 
 #[test]
@@ -35,7 +34,7 @@ fn how_long_a_pod_must_have_been_gone_is_taken_over_at_once() {
         let held = store(&node).read().unwrap().allocations;
         held.iter().flat_map(|it| it.addresses.iter().map(|Assigned { address, .. }| *address)).collect::<Vec<_>>()
     };
-    looked_around(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert_eq!(held(), addresses);
     node.deliver(2, &format!("{often}DEAD_AFTER_SECONDS=1\n"));
     wait_for("its addresses to be free", || held().is_empty(), || agent.log());
@@ -53,7 +52,7 @@ fn how_long_a_vnic_must_have_been_gone_is_taken_over_at_once() {
     wait_for("its rule", has_rule, || agent.log());
     node.metadata.set_vnics(vnics());
     node.on(|socket| socket.delete_link_named(&name("ens6")).unwrap());
-    looked_around(&node, &agent);
+    node.wait_timer_passes(&agent, 3);
     assert!(has_rule(), "{}", agent.log());
     node.deliver(2, &format!("{often}DETACH_GRACE_SECONDS=1\n"));
     wait_for("its rule to go", || !has_rule(), || agent.log());
@@ -108,8 +107,7 @@ fn which_link_is_a_physical_port_is_taken_over_at_once() {
 #[test]
 fn whether_a_node_is_taken_over_from_okes_cni_is_taken_over_at_once() {
     let node = dual_stack_node();
-    let theirs = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
-    fs::write(node.path("net.d/10-oci.conflist"), theirs).unwrap();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     let agent = configured(&node, "CNI_TAKEOVER=false\n");
     let why = || agent.events("pod_network.decided").pop().unwrap()["message"].as_str().unwrap().to_owned();
     assert!(why().ends_with("takeover is not set"), "{}", why());
@@ -118,4 +116,58 @@ fn whether_a_node_is_taken_over_from_okes_cni_is_taken_over_at_once() {
     wait_for("another reason", || why().contains("takeover is set, but whether pods"), || agent.log());
     node.deliver(3, "CNI_TAKEOVER=false\n");
     wait_for("the first one", || why().ends_with("takeover is not set"), || agent.log());
+}
+
+#[test]
+fn what_pods_configuration_is_made_of_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured_at_rest(&node, "POD_MTU=1500\n");
+    let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
+    assert!(conflist().contains("\"mtu\": 1500"), "{}", conflist());
+    sandbox::copy_program(&node.path("source/vcn-native"), &node.path("bin/bandwidth")).unwrap();
+    // Until the installer has nothing more to do: what it said then is what would be repeated.
+    let looked = || node.run(&["plan"]).1.contains("Nothing would be changed");
+    wait_for("all to be in order", looked, || node.run(&["plan"]).1);
+    let passes = node.passes("settings");
+    node.deliver(2, "POD_MTU=1500\nLOG_LEVEL=debug\n");
+    wait_for("a pass that changes nothing", || node.passes("settings") > passes, || agent.log());
+    node.deliver(3, "POD_MTU=8500\n");
+    wait_for("another MTU", || conflist().contains("\"mtu\": 8500"), || format!("{}\n{}", conflist(), agent.log()));
+    node.deliver(4, "POD_MTU=8500\nCNI_CHAIN=bandwidth\n");
+    wait_for("another chain", || conflist().contains("\"bandwidth\""), || format!("{}\n{}", conflist(), agent.log()));
+}
+
+#[test]
+fn what_decides_whose_the_pod_network_is_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured_at_rest(&node, "LOG_LEVEL=info\n");
+    let decided = || {
+        let told = agent.events("pod_network.decided").pop().unwrap();
+        (told["install"].as_bool().unwrap(), told["decided_by"].as_str().unwrap().to_owned())
+    };
+    for (version, (text, install, by)) in (2..).zip([
+        ("POD_NETWORK=none\n", false, "setting"),
+        ("POD_NETWORK=vcn-native\n", true, "setting"),
+        ("SIGNAL_NODE_LABEL=false\n", false, "node-label"),
+        ("SIGNAL_NODE_LABEL=true\n", true, "node-label"),
+        ("SIGNAL_FLANNEL_DAEMONSET=present\nPOD_NETWORK=vcn-native\n", true, "setting"),
+    ]) {
+        node.deliver(version, text);
+        wait_for(text, || decided() == (install, by.to_owned()), || agent.log());
+    }
+}
+
+#[test]
+fn whether_pods_may_spoof_is_taken_over_at_once() {
+    let node = node_with_pods();
+    let agent = configured_at_rest(&node, "PODS_MAY_SPOOF=deny\n");
+    let rules = || {
+        let table = node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
+        table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    let checked = rules();
+    node.deliver(2, "PODS_MAY_SPOOF=allow\n");
+    wait_for("the check to go", || (1..checked.len()).contains(&rules().len()), || agent.log());
+    node.deliver(3, "PODS_MAY_SPOOF=deny\n");
+    wait_for("the check to be back", || rules() == checked, || agent.log());
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use vcn::Mtu;
 
 use crate::Cluster;
-use crate::node::{Agent, Node, name, wait_for};
+use crate::node::{Agent, Node, OKE, name, wait_for};
 use crate::pod::Pod;
 use crate::served::GET_OWN;
 use crate::uninstaller::uninstall;
@@ -161,8 +161,7 @@ fn a_node_that_was_handed_over_keeps_the_link_that_others_live_by() {
     let scene = Scene::new();
     let node = &scene.cluster.node;
     let mut agent = scene.ready_agent(&[]);
-    let theirs = r#"{"name":"oci","cniVersion":"0.3.1","plugins":[{"type":"oci-ipvlan"}]}"#;
-    fs::write(node.path("net.d/10-oci.conflist"), theirs).unwrap();
+    fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
     wait_for("ours to go", || !node.path("net.d/05-vcn-native.conflist").exists(), || agent.log());
     node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
