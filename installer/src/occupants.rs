@@ -1,7 +1,7 @@
-//! Whether pods of OKE's own CNI, or of another that we do not know, live on this node. OKE's is what takeover is about: it hands out the same addresses, and what it gave to whom is its own
-//! knowledge, in a form that is written down nowhere. So their addresses are not imported; takeover waits until they are
-//! gone. Three witnesses, who forget at different times: its own state, what the runtime remembers, and the kernel. One that
-//! tells of a pod is enough.
+//! Whether pods of OKE's own CNI, or of another that we do not know, live on this node. OKE's is what takeover is about: it
+//! hands out the same addresses, and what it gave to whom is its own knowledge, in a form that is written down nowhere. So
+//! their addresses are not imported; takeover waits until they are gone. Three witnesses, who forget at different times:
+//! its own state, what the runtime remembers, and the kernel. One that tells of a pod is enough.
 
 mod kernel;
 #[cfg(test)]

@@ -102,9 +102,9 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
 }
 
 /// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
-/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it; and with it
-/// that the host heeds router advertisements nevertheless. A link that
-/// others may live by stays as it is, and keeps IPv6, without which it would have no addresses of it.
+/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it; and with
+/// it that the host heeds router advertisements nevertheless. A link that others may live by stays as it is, and keeps
+/// IPv6, without which it would have no addresses of it.
 pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, others: &Others, removal: &mut Removal) {
     let notes = match read(&data_dir.join(FILE)) {
         Ok(Some(notes)) if notes.boot_id.is_some() && notes.boot_id == BootId::current().ok() => notes,

@@ -63,8 +63,8 @@ fn pods(removal: &mut Removal) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is the host's: by the same planner that made it, with nothing wanted. A VLAN link of ours that others
-/// live by stays, and an address that others' routes hang on.
+/// What is the host's: by the same planner that made it, with nothing wanted. A VLAN link of ours that others live by
+/// stays, and an address that others' routes hang on.
 fn hosts(sysctl_root: &Path, others: &Others, removal: &mut Removal) -> Result<(), Error> {
     let mut places = Places::host(sysctl_root).map_err(|source| Error::Kernel { what: "links", source })?;
     let mut observed = host::observe(&[], &mut places).map_err(|error| Error::Host(Box::new(error)))?;
