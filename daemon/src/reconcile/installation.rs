@@ -62,10 +62,8 @@ struct Last {
     settings: installer::Settings,
     signals: Signals,
     usable: bool,
+    decision: Decision,
     state: PodNetworkState,
-    decided_by: Signal,
-    another: bool,
-    oke: bool,
     conditions: Vec<Condition>,
     /// As it found them; nothing when it changed any, or is to be asked again for another reason.
     files: Option<Snapshot>,
@@ -93,23 +91,24 @@ impl Installation {
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
     pub(super) fn verdict(&self, settings: &Settings, world: &World, cause: Cause) -> Verdict {
         let signals = world.signals(&settings.signals);
-        let (ours, another, oke, decided_by) = match &self.last {
-            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => {
-                (last.state.install, last.another, last.oke, last.decided_by)
-            }
+        let asked;
+        let decision = match &self.last {
+            Some(last) if cause == Cause::Kernel && last.was_asked(settings, &signals) => &last.decision,
             _ => {
-                let decision = installer::decision(&settings.installer, &signals);
-                (decision.install, decision.another, decision.oke, decision.decided_by)
+                asked = installer::decision(&settings.installer, &signals);
+                &asked
             }
         };
-        let whose = match (ours, another) {
+        let whose = match (decision.install, decision.another) {
             (true, _) => Whose::Ours,
             (false, true) => Whose::Others,
             (false, false) => Whose::Unknown,
         };
-        let flannel = another && matches!(decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
-        let oke = oke || may_be_okes(world.npn.value.as_ref().map(Option::is_some), flannel);
-        Verdict { whose, oke }
+        // The cluster is said to have no VCN-native pod networking.
+        let flannel = decision.another && matches!(decision.decided_by, Signal::NodeLabel | Signal::InstanceMetadata);
+        // OKE makes a NativePodNetwork for its own CNI; whether there is one, nobody may have answered yet.
+        let may_be_okes = world.npn.value.as_ref().map_or(!flannel, Option::is_some);
+        Verdict { whose, oke: decision.oke || may_be_okes }
     }
 
     /// Brings binaries and configuration into place where they belong: where the pod network is `ours`, as
@@ -125,7 +124,7 @@ impl Installation {
         if let Some(last) = &self.last
             && last.was_asked(settings, &signals)
             && last.usable == usable
-            && last.state.install == ours
+            && last.decision.install == ours
             && (cause == Cause::Kernel || !self.corrected.load(Ordering::Acquire) && last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
@@ -168,20 +167,10 @@ impl Installation {
             let files = (content && report.steps.is_empty()).then_some(found);
             let at = Instant::now();
             let settings = settings.installer.clone();
-            let (state, Decision { decided_by, another, oke, .. }) = (state.clone(), report.decision);
-            self.last =
-                Some(Last { settings, signals, usable, state, decided_by, another, oke, conditions, files, at });
+            let (decision, state) = (report.decision, state.clone());
+            self.last = Some(Last { settings, signals, usable, decision, state, conditions, files, at });
         }
         state
-    }
-}
-
-/// Whether OKE's own CNI may use VNICs, by the NativePodNetwork (`Some(true)`: there is one; `None`: nobody has answered)
-/// and whether the cluster is said to have no VCN-native pod networking.
-const fn may_be_okes(npn: Option<bool>, flannel: bool) -> bool {
-    match npn {
-        Some(there) => there,
-        None => !flannel,
     }
 }
 
