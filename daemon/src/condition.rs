@@ -91,7 +91,7 @@ pub enum Reason {
     InstallerFailed,
     /// A file that the container runtime reads before our CNI configuration is none, and stops some runtimes.
     RuntimeConfigurationBlocked,
-    /// The container runtime takes another network's CNI configuration, which sorts before ours.
+    /// The container runtime takes another CNI configuration, which sorts before ours.
     RuntimeConfigurationPreceded,
     /// Our CNI configuration is on a node whose pod network is not ours.
     RuntimeConfigurationLeft,

@@ -55,7 +55,7 @@ pub use entry::{Entry, EntryError};
 pub use error::Error;
 pub use identity::{Identity, Snapshot};
 use observed::Observed;
-pub use observed::{ConfFile, Contents};
+pub use observed::{ConfFile, Contents, Gives};
 pub use occupants::Occupants;
 pub use plan::{Leaving, Note, Purpose, Replaced, Step, Writing};
 pub use reconcile::{decision, dry_run, reconcile};

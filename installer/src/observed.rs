@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use binaries::{Binary, ChainBinary, Found, Whose};
 pub(crate) use conf_file::conf_files;
-pub use conf_file::{ConfFile, Contents};
+pub use conf_file::{ConfFile, Contents, Gives};
 pub(crate) use conf_text::{At, ConfText};
 pub(crate) use leftover::{Leftover, There};
 

@@ -132,13 +132,14 @@ fn contention(binary: &Binary, (difference, without_it_no_network): (String, boo
 
 fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
     let before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
-    // The runtime reads no further than to the first that it can use.
-    let mut used = false;
+    // The runtime reads no further than to the first that it can use; CRI-O cannot use one that lacks a binary.
+    let (mut used, mut found) = (false, false);
     before.filter_map(move |file| match &file.contents {
         Contents::Plugins(_) => {
             let missing = if used { Vec::new() } else { observed.missing_before.clone() };
-            used = true;
-            Some(Note::SortsBefore { file: file.name.clone(), another: file.gives_another_network(), missing })
+            let taken = !found;
+            (used, found) = (true, found || missing.is_empty());
+            Some(Note::SortsBefore { file: file.name.clone(), gives: file.gives(), taken, missing })
         }
         _ if used => None,
         Contents::Malformed(reason) | Contents::Refused(_, reason) => {

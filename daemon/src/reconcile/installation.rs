@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use installer::{Answers, Conflist, Decision, Note, Report, Signal, Signals, Snapshot};
+use installer::{Answers, Conflist, Decision, Gives, Note, Report, Signal, Signals, Snapshot};
 use ipam::{BootId, Pools};
 use resident::logging::chain;
 
@@ -216,8 +216,9 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
         Note::SortsBefore { file, missing, .. } if !missing.is_empty() => {
             Some(unusable(Reason::RuntimeConfigurationPreceded, note).about(file))
         }
-        Note::SortsBefore { file, another: true, .. } => {
-            Some(Condition::degraded(Reason::RuntimeConfigurationPreceded, note.to_string()).about(file))
+        Note::SortsBefore { file, gives, taken, .. } => {
+            let severity = preceded(*gives, *taken)?;
+            Some(severity(Reason::RuntimeConfigurationPreceded, note.to_string()).about(file))
         }
         Note::MissingInChain { plugin } => {
             Some(Condition::blocking(Reason::PluginMissing, note.to_string()).about(plugin))
@@ -235,6 +236,16 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
         _ => None,
     });
     report.failures.iter().map(condition).chain(noted).collect()
+}
+
+/// How bad a configuration before ours is whose plugins are there. What calls others' networks may call ours, or one that sorts
+/// before it.
+fn preceded(gives: Gives, taken: bool) -> Option<fn(Reason, String) -> Condition> {
+    match (gives, taken) {
+        (Gives::Others, _) => None,
+        (Gives::Nothing, true) => Some(Condition::blocking),
+        (Gives::Network, _) | (Gives::Nothing, false) => Some(Condition::degraded),
+    }
 }
 
 /// How bad our configuration is on a node that is not ours. As long as nothing says whose the node is, one that pods start by

@@ -273,6 +273,25 @@ fn another_networks_configuration_before_ours_is_told_and_stops_pods_where_its_p
     assert_eq!(node.get("/readyz").0, 503);
 }
 
+/// As some distributions' packages bring it, under a name that sorts last.
+#[test]
+fn a_loopback_configuration_before_ours_stops_pods_and_behind_ours_it_is_nothing() {
+    let node = node();
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
+    fs::write(node.path("bin/loopback"), "").unwrap();
+    fs::write(node.path("net.d/99-loopback.conf"), loopback).unwrap();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.conditions(), [""; 0]);
+    fs::rename(node.path("net.d/99-loopback.conf"), node.path("net.d/00-loopback.conf")).unwrap();
+    wait_for("its condition", || node.conditions() == ["RuntimeConfigurationPreceded"], || agent.log());
+    let (code, said) = node.get("/readyz");
+    assert!(code == 503 && said.contains("00-loopback.conf sorts before ours"), "{said}");
+    fs::rename(node.path("net.d/00-loopback.conf"), node.path("net.d/99-loopback.conf")).unwrap();
+    wait_for("its end", || node.conditions().is_empty() && node.get("/readyz").0 == 200, || agent.log());
+}
+
 #[test]
 fn a_plugin_of_others_in_our_chain_without_its_binary_stops_pods_and_says_so() {
     let node = node();

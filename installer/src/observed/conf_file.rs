@@ -10,9 +10,11 @@ use crate::document::Document;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
 
-/// What gives pods no network: the first two only call others, of which ours may be the one; of the last some distributions
-/// bring a configuration.
-const NO_NETWORK: [&str; 3] = ["multus", "multus-shim", "loopback"];
+/// What calls others' networks, of which ours may be one.
+const META: [&str; 2] = ["multus", "multus-shim"];
+
+/// What gives a pod its loopback link alone; some distributions bring a configuration of it.
+const LOOPBACK: &str = "loopback";
 
 /// A file that a runtime would consider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,17 @@ pub enum Contents {
     Malformed(String),
     /// It cannot be read from here, and why; the runtime may.
     Unread(String),
+}
+
+/// What pods get by a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// A network of its own.
+    Network,
+    /// What it calls gives them, which may be ours.
+    Others,
+    /// None: every runtime has a loopback link made by itself.
+    Nothing,
 }
 
 impl ConfFile {
@@ -58,8 +71,21 @@ impl ConfFile {
     /// Whether a runtime can give pods a network by it, and not ours.
     #[must_use]
     pub fn gives_another_network(&self) -> bool {
-        let network = |kinds: &[String]| kinds.iter().any(|kind| !NO_NETWORK.contains(&kind.as_str()));
-        self.name != vcn::CONFLIST_FILE && matches!(&self.contents, Contents::Plugins(kinds) if network(kinds))
+        let usable = matches!(self.contents, Contents::Plugins(_));
+        usable && self.name != vcn::CONFLIST_FILE && self.gives() == Gives::Network
+    }
+
+    /// What pods get by it from a runtime that can use it.
+    #[must_use]
+    pub fn gives(&self) -> Gives {
+        let mut others = self.types().iter().filter(|kind| *kind != LOOPBACK).peekable();
+        if others.peek().is_none() {
+            Gives::Nothing
+        } else if others.all(|kind| META.contains(&kind.as_str())) {
+            Gives::Others
+        } else {
+            Gives::Network
+        }
     }
 
     fn types(&self) -> &[String] {
@@ -260,6 +286,20 @@ mod tests {
         }
         let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());
         assert!(!gives("10-flannel.conflist", refused));
+    }
+
+    #[test]
+    fn what_pods_get_is_told_by_the_plugins() {
+        for (kinds, gives) in [
+            (&["flannel", "portmap"][..], Gives::Network),
+            (&["multus", "bridge"], Gives::Network),
+            (&["loopback", "multus-shim"], Gives::Others),
+            (&["multus"], Gives::Others),
+            (&["loopback"], Gives::Nothing),
+        ] {
+            let file = ConfFile { name: "00-x.conflist".to_owned(), contents: types(kinds) };
+            assert_eq!(file.gives(), gives, "{kinds:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::Gives;
 use crate::versions::Version;
 
 /// What a plugin does that is being asked.
@@ -57,8 +58,10 @@ pub enum Note {
     SortsBefore {
         /// The file.
         file: String,
-        /// Whether it gives pods another network; if not, it calls others', of which ours may be one.
-        another: bool,
+        /// What pods get by it.
+        gives: Gives,
+        /// Whether a runtime takes it: none that it can use sorts before it.
+        taken: bool,
         /// Those of its plugins that have no binary.
         missing: Vec<String>,
     },
@@ -154,8 +157,14 @@ impl fmt::Display for Note {
             Self::Provided { plugins } => {
                 write!(f, "others have put {} into our configuration, and theirs stays", plugins.join(", "))
             }
-            Self::SortsBefore { file, missing, .. } => {
-                write!(f, "{file} sorts before ours: the runtime uses that one")?;
+            Self::SortsBefore { file, gives, taken, missing } => {
+                match taken {
+                    true => write!(f, "{file} sorts before ours: the runtime uses that one")?,
+                    false => write!(f, "{file} sorts before ours, too")?,
+                }
+                if *gives == Gives::Nothing {
+                    f.write_str(", which gives pods a loopback link and no network")?;
+                }
                 match missing.as_slice() {
                     [] => Ok(()),
                     missing => write!(f, ", although it names plugins without a binary: {}", missing.join(", ")),

@@ -293,6 +293,18 @@ fn files_before_ours_are_reported() {
     let after = Contents::Plugins(vec!["bridge".into()]);
     observed.conf_files.push(ConfFile { name: "87-podman.conflist".into(), contents: after });
     assert_eq!(planned(&observed, true), (vec![], vec!["malformed-before", "sorts-before"], Conflist::InPlace));
+    // Some write it among networks. The runtime has no use for the second that it can use.
+    let loopback = Contents::Plugins(vec!["loopback".into()]);
+    observed.conf_files.insert(1, ConfFile { name: "01-loopback.conf".into(), contents: loopback });
+    let before: Vec<String> = before_ours(&observed).skip(1).map(|note| note.to_string()).collect();
+    assert_eq!(
+        before,
+        [
+            "01-loopback.conf sorts before ours: the runtime uses that one, which gives pods a loopback link and no network",
+            "05-cilium.conflist sorts before ours, too",
+        ]
+    );
+    observed.conf_files.remove(1);
     // The runtime has what it looks for before it gets there.
     let refused = Contents::Refused(vec!["bridge".into()], "it has no name".into());
     observed.conf_files.insert(2, ConfFile { name: "05-refused.conflist".into(), contents: refused });

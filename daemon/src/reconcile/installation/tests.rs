@@ -116,9 +116,10 @@ fn told(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bool, Strin
 #[test]
 fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_everywhere() {
     let file = || "00-x.conflist".to_owned();
-    let before = |another, missing: &[&str]| {
+    let second = |gives| Note::SortsBefore { file: file(), gives, taken: false, missing: vec![] };
+    let before = |gives, missing: &[&str]| {
         let missing = missing.iter().map(|kind| (*kind).to_owned()).collect();
-        Note::SortsBefore { file: file(), another, missing }
+        Note::SortsBefore { file: file(), gives, taken: true, missing }
     };
     let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
     for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
@@ -126,10 +127,15 @@ fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_ev
         for (note, expected) in [
             (Note::MalformedBefore { file: file(), reason: "{".into() }, vec![(blocked, refuses, file())]),
             (Note::UnreadBefore { file: file(), reason: "a link".into() }, vec![(blocked, refuses, file())]),
-            (before(true, &["cilium-cni"]), vec![(preceded, refuses, file())]),
-            (before(false, &["multus"]), vec![(preceded, refuses, file())]),
-            (before(true, &[]), vec![(preceded, false, file())]),
-            (before(false, &[]), vec![]),
+            (before(Gives::Network, &["cilium-cni"]), vec![(preceded, refuses, file())]),
+            (before(Gives::Others, &["multus"]), vec![(preceded, refuses, file())]),
+            (before(Gives::Nothing, &["loopback"]), vec![(preceded, refuses, file())]),
+            (before(Gives::Network, &[]), vec![(preceded, false, file())]),
+            (before(Gives::Others, &[]), vec![]),
+            (before(Gives::Nothing, &[]), vec![(preceded, true, file())]),
+            (second(Gives::Network), vec![(preceded, false, file())]),
+            (second(Gives::Others), vec![]),
+            (second(Gives::Nothing), vec![(preceded, false, file())]),
             (
                 Note::MissingInChain { plugin: "istio-cni".into() },
                 vec![(Reason::PluginMissing, true, "istio-cni".to_owned())],
