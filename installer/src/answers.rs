@@ -12,7 +12,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,7 +43,7 @@ pub struct Answers {
 }
 
 struct Shared {
-    known: Mutex<BTreeMap<PathBuf, Known>>,
+    state: Mutex<State>,
     heard: Condvar,
     /// How long whoever asks waits for what is not known.
     wait: Duration,
@@ -53,8 +52,13 @@ struct Shared {
     asks: fn(&Path) -> Answer,
     /// Told of an answer that came after somebody had to go without it, and that one does not come.
     told: Box<dyn Fn() + Send + Sync>,
-    /// Whether questions that do not end are looked after. Changed only by whoever holds what is known.
-    watched: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    known: BTreeMap<PathBuf, Known>,
+    /// Whether questions that do not end are looked after.
+    watched: bool,
 }
 
 /// What is known of one path.
@@ -101,42 +105,42 @@ impl Answers {
         asks: fn(&Path) -> Answer,
         told: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let (known, heard, watched) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { known, heard, wait, chance, asks, told: Box::new(told), watched }) }
+        let (state, heard) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { state, heard, wait, chance, asks, told: Box::new(told) }) }
     }
 
     /// What the binaries answer, in their order; those that nobody asks for any more are forgotten. All are asked at the same
     /// time.
     pub(crate) fn of(&self, paths: &[PathBuf]) -> Vec<Answer> {
         let end = Instant::now() + self.shared.wait;
-        let mut known = self.shared.known();
-        known.retain(|path, known| known.asked.is_some() || paths.contains(path));
+        let mut state = self.shared.state();
+        state.known.retain(|path, known| known.asked.is_some() || paths.contains(path));
         let (mut new, mut missing) = (Vec::new(), Vec::new());
         for path in paths {
             let binary = match fs::metadata(path) {
                 Ok(metadata) => Some(Identity::from(&metadata)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     // Its question goes on, and counts among those under way.
-                    match known.get_mut(path).filter(|known| known.asked.is_some()) {
+                    match state.known.get_mut(path).filter(|known| known.asked.is_some()) {
                         Some(known) => *known = Known { asked: known.asked, gone: true, ..Known::default() },
-                        None => _ = known.remove(path),
+                        None => _ = state.known.remove(path),
                     }
                     missing.push(path);
                     continue;
                 }
                 Err(_) => None,
             };
-            if self.shared.clone().ask(&mut known, path, binary) {
+            if self.shared.clone().ask(&mut state, path, binary) {
                 new.push(path);
             }
         }
         while !new.is_empty() && Instant::now() < end {
             let left = end.saturating_duration_since(Instant::now());
-            known = self.shared.heard.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.heard.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             // What came may be of the binary before; then this one is asked only now.
-            new.retain(|path| self.shared.clone().ask(&mut known, path, Identity::of(path)));
+            new.retain(|path| self.shared.clone().ask(&mut state, path, Identity::of(path)));
         }
-        let told = |path| match known.get_mut(path) {
+        let told = |path| match state.known.get_mut(path) {
             Some(known) if !missing.contains(&path) => known.told(),
             _ => Answer::Missing,
         };
@@ -145,13 +149,13 @@ impl Answers {
 }
 
 impl Shared {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Known>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Each change of it is whole, so it is sound whoever panicked meanwhile.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a binary asked where that is due. Says whether the binary is one that nothing is known of.
-    fn ask(self: Arc<Self>, known: &mut BTreeMap<PathBuf, Known>, path: &Path, binary: Option<Identity>) -> bool {
+    fn ask(self: Arc<Self>, State { known, watched }: &mut State, path: &Path, binary: Option<Identity>) -> bool {
         let under_way = known.values().filter(|known| known.asked.is_some()).count();
         let entry = known.entry(path.to_owned()).or_default();
         let new = entry.answer.is_none() || entry.of != binary;
@@ -168,11 +172,10 @@ impl Shared {
             let answer = (self.asks)(&asked);
             self.note(&asked, answer);
         });
-        if started.is_ok() && !watcher.watched.swap(true, Ordering::Relaxed) {
-            let watching = watcher.clone();
-            let watch = thread::Builder::new().name("versions".to_owned()).spawn(move || watching.watch());
+        if started.is_ok() && !*watched {
+            let watch = thread::Builder::new().name("versions".to_owned()).spawn(move || watcher.watch());
             // Then it is told at the next look.
-            watcher.watched.store(watch.is_ok(), Ordering::Relaxed);
+            *watched = watch.is_ok();
         }
         if let Err(error) = started {
             let answer = Answer::Refused(format!("it cannot be asked: {error}"));
@@ -183,29 +186,29 @@ impl Shared {
 
     /// Looks after the questions under way until there are none, and tells of each that does not end: nobody else would.
     fn watch(&self) {
-        let mut known = self.known();
-        while let Some(left) = known.values().filter_map(Known::left).min() {
+        let mut state = self.state();
+        while let Some(left) = state.known.values().filter_map(Known::left).min() {
             if !left.is_zero() {
-                known = self.heard.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+                state = self.heard.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
             let mut news = false;
-            for entry in known.values_mut().filter(|entry| entry.left().is_some_and(|left| left.is_zero())) {
+            for entry in state.known.values_mut().filter(|entry| entry.left().is_some_and(|left| left.is_zero())) {
                 entry.stuck = true;
                 news |= entry.missed && entry.answer.is_none();
             }
             if news {
-                drop(known);
+                drop(state);
                 (self.told)();
-                known = self.known();
+                state = self.state();
             }
         }
-        self.watched.store(false, Ordering::Relaxed);
+        state.watched = false;
     }
 
     fn note(&self, path: &Path, answer: Answer) {
-        let mut known = self.known();
-        let entry = known.entry(path.to_owned()).or_default();
+        let mut state = self.state();
+        let entry = state.known.entry(path.to_owned()).or_default();
         let news = match entry.gone {
             true => {
                 *entry = Known { missed: entry.missed, ..Known::default() };
@@ -214,8 +217,8 @@ impl Shared {
             false => self.book(entry, path, answer),
         };
         // One more can be asked now.
-        let news = news || known.values().any(|known| known.missed && known.asked.is_none());
-        drop(known);
+        let news = news || state.known.values().any(|known| known.missed && known.asked.is_none());
+        drop(state);
         self.heard.notify_all();
         if news {
             (self.told)();
@@ -260,6 +263,6 @@ impl Known {
 
 impl fmt::Debug for Answers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").field("known", &*self.shared.known()).finish_non_exhaustive()
+        f.debug_struct("Answers").field("known", &self.shared.state().known).finish_non_exhaustive()
     }
 }

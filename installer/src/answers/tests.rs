@@ -98,7 +98,7 @@ fn one_that_hangs_is_awaited_beside_and_keeps_nobody_when_it_is_asked_again() {
     // What it is known for is said while it is being asked: had that been waited for, it would be over.
     let under_way = || {
         assert_eq!(answers.of(&paths), [unanswered(), speaks()]);
-        answers.shared.known().values().filter(|known| known.asked.is_some()).count()
+        answers.shared.state().known.values().filter(|known| known.asked.is_some()).count()
     };
     while asked(&paths[0]) < 2 || under_way() == 0 {
         assert!(Instant::now() < end, "{answers:?}");
@@ -146,7 +146,7 @@ fn a_late_answer_of_a_binary_that_was_removed_is_not_one_of_that_which_was_put_t
     assert_eq!(answers.of(&path), [Answer::Awaited]);
     fs::remove_file(&path[0]).unwrap();
     assert_eq!(answers.of(&path), [Answer::Missing]);
-    let under_way = answers.shared.known().values().filter(|known| known.asked.is_some()).count();
+    let under_way = answers.shared.state().known.values().filter(|known| known.asked.is_some()).count();
     assert_eq!(under_way, 1, "it still counts");
     plugins.write("portmap", SOUND);
     let end = Instant::now() + PATIENCE;
@@ -170,7 +170,7 @@ fn however_many_hang_only_so_many_are_asked_at_a_time_and_each_is_in_the_end() {
     let plugins = Plugins::new();
     let paths: Vec<PathBuf> = (0..MOST + 2).map(|number| plugins.hanging(&format!("plugin{number}"))).collect();
     let (answers, tellings) = beside();
-    let under_way = || answers.shared.known().values().filter(|known| known.asked.is_some()).count();
+    let under_way = || answers.shared.state().known.values().filter(|known| known.asked.is_some()).count();
     assert_eq!((answers.of(&paths), under_way()), (vec![Answer::Awaited; MOST + 2], MOST));
     let end = Instant::now() + PATIENCE;
     while answers.of(&paths).contains(&Answer::Awaited) {
