@@ -76,14 +76,14 @@ struct Host {
     places: Places,
 }
 
-/// All attachments, in the order of their making.
+/// All attachments whose records can be read, in the order of their making.
 ///
 /// # Errors
-/// When the record cannot be read or the kernel does not answer, in words.
+/// When none can be read although there are some, or the kernel does not answer, in words.
 pub fn read(state_dir: &Path, sysctl_root: &Path, boot: &BootId) -> Result<Vec<Attachment>, String> {
-    let held = Store::new(state_dir, boot.clone()).read().map_err(|error| chain(&error))?;
+    let (held, damaged) = Store::new(state_dir, boot.clone()).read_sound().map_err(|error| chain(&error))?;
     if held.allocations.is_empty() {
-        return Ok(Vec::new());
+        return damaged.map_or_else(|| Ok(Vec::new()), |error| Err(chain(&error)));
     }
     let now = BootTime::now().map_err(|error| chain(&error))?;
     // Of another boot or none at all: then every address is in none.

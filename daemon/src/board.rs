@@ -1,6 +1,6 @@
 //! What the agent shows: answers to questions by HTTP path, whoever serves them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use crate::attachments;
 use crate::condition::{Condition, Reason};
 use crate::metrics::Metrics;
 use crate::pass::{Finished, Pass};
-use crate::reconcile::Reconciler;
 use crate::reload::Configuration;
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
@@ -96,9 +95,9 @@ impl Board {
     }
 
     async fn metrics_text(&self) -> Answer {
-        let usage = self.usage().await.unwrap_or_default();
+        let usage = self.usage(Usage::counted).await.ok();
         let world = self.worlds.borrow().clone();
-        let body = self.metrics.text(&world, self.pass().as_deref(), &usage);
+        let body = self.metrics.text(&world, self.pass().as_deref(), usage.as_ref());
         Answer::metrics(body)
     }
 
@@ -113,7 +112,7 @@ impl Board {
     }
 
     async fn pools(&self) -> Answer {
-        match self.usage().await {
+        match self.usage(Usage::read).await {
             Ok(usage) => Answer::json(200, &usage),
             Err(error) => Answer::text(503, &format!("{error}\n")),
         }
@@ -140,10 +139,9 @@ impl Board {
         }
     }
 
-    async fn usage(&self) -> Result<Usage, String> {
+    async fn usage(&self, read: fn(&Path, &BootId) -> Result<Usage, ipam::Error>) -> Result<Usage, String> {
         let (state_dir, boot) = (self.state_dir.clone(), self.boot.clone());
-        let read =
-            tokio::task::spawn_blocking(move || Reconciler::usage(&state_dir, &boot).map_err(|error| chain(&error)));
+        let read = tokio::task::spawn_blocking(move || read(&state_dir, &boot).map_err(|error| chain(&error)));
         read.await.map_err(|error| error.to_string())?
     }
 

@@ -25,11 +25,11 @@ use serde::Serialize;
 
 use crate::ask::{AskError, ask};
 use crate::attachments;
-use crate::reconcile::Reconciler;
 use crate::run::Exit;
 use crate::settings::Settings;
 use crate::show::preview;
 use crate::status::{AgentState, Status};
+use crate::usage::Usage;
 use crate::verbs::Recent;
 use archive::{Archive, Replacing};
 
@@ -121,7 +121,7 @@ fn told_without<W: io::Write>(settings: &Arc<Settings>, archive: &mut Archive<W>
             return Ok(());
         }
     };
-    let usage = Reconciler::usage(&settings.state_dir, &boot).map_err(|error| resident::logging::chain(&error));
+    let usage = Usage::read(&settings.state_dir, &boot).map_err(|error| resident::logging::chain(&error));
     either(archive, "agent/pools.json", usage)?;
     let all = attachments::read(&settings.state_dir, &settings.sysctl_root, &boot);
     either(archive, "agent/attachments.json", all)?;

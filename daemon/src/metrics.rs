@@ -125,7 +125,7 @@ impl Default for Metrics {
         );
         book.family(
             "pod_attachments",
-            "Pods' interfaces with addresses; of state tentative, their ADD has not finished",
+            "Pods' interfaces with addresses whose record can be read; of state tentative, their ADD has not finished",
             &metrics.attachments,
         );
         book.family(
@@ -254,9 +254,10 @@ impl Metrics {
         }
     }
 
-    /// Sets the gauges and writes everything in Prometheus' text format.
+    /// Sets the gauges and writes everything in Prometheus' text format. What is not known is not told: a zero would be
+    /// believed.
     #[must_use]
-    pub fn text(&self, world: &World, pass: Option<&Pass>, usage: &Usage) -> String {
+    pub fn text(&self, world: &World, pass: Option<&Pass>, usage: Option<&Usage>) -> String {
         let now = Instant::now();
         let ages = [
             ("instance", world.instance.age(now)),
@@ -269,7 +270,7 @@ impl Metrics {
             }
         }
         self.pools.clear();
-        for pool in &usage.pools {
+        for pool in usage.iter().flat_map(|usage| &usage.pools) {
             for (state, count) in
                 [("total", pool.total), ("in_use", pool.in_use), ("cooling", pool.cooling), ("free", pool.free)]
             {
@@ -279,9 +280,12 @@ impl Metrics {
                 self.pools.get_or_create(&labels).set(count as f64);
             }
         }
-        let tentative = usage.allocations.iter().filter(|held| held.tentative).count();
-        for (state, count) in [("tentative", tentative), ("committed", usage.allocations.len() - tentative)] {
-            self.attachments.get_or_create(&Attachments { state }).set(count as f64);
+        self.attachments.clear();
+        if let Some(Usage { allocations, .. }) = usage {
+            let tentative = allocations.iter().filter(|held| held.tentative).count();
+            for (state, count) in [("tentative", tentative), ("committed", allocations.len() - tentative)] {
+                self.attachments.get_or_create(&Attachments { state }).set(count as f64);
+            }
         }
         self.conditions.clear();
         for condition in pass.iter().flat_map(|pass| &pass.conditions) {
@@ -320,7 +324,7 @@ mod tests {
         record.total_micros = 2000;
         record.code = 11;
         metrics.verb(&record);
-        let text = metrics.text(&World::default(), None, &Usage::default());
+        let text = metrics.text(&World::default(), None, Some(&Usage::default()));
         for line in [
             r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="11"} 1"#,
             r#"oke_node_agent_cni_verb_seconds_sum{plugin="vcn-native",verb="ADD",phase="total",code="11"} 0.002"#,
@@ -332,12 +336,20 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_counted_is_not_told_and_what_was_told_before_is_not_repeated() {
+        let (metrics, none) = (Metrics::default(), Usage::default());
+        let text = |usage| metrics.text(&World::default(), None, usage);
+        assert!(text(Some(&none)).contains(r#"oke_node_agent_pod_attachments{state="committed"} 0"#));
+        assert!(!text(None).contains("oke_node_agent_pod_attachments{"));
+    }
+
+    #[test]
     fn the_kinds_of_records_are_bounded() {
         let metrics = Metrics::default();
         for number in 0..2000 {
             metrics.verb(&VerbRecord { verb: format!("V{number}"), ..VerbRecord::default() });
         }
-        let text = metrics.text(&World::default(), None, &Usage::default());
+        let text = metrics.text(&World::default(), None, Some(&Usage::default()));
         assert_eq!(text.matches("cni_verb_seconds_count{").count(), VERB_SERIES);
         assert!(text.contains(&format!("cni_records_refused_total {}", 2000 - VERB_SERIES)));
     }

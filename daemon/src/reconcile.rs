@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use api::NativePodNetwork;
 use datapath::host::HostVnic;
 use installer::SettingChange;
-use ipam::{BootId, BootTime, Pools, Store};
+use ipam::{BootId, BootTime, Pools};
 use resident::logging::chain;
 use tokio::sync::Notify;
 use vcn::Ocid;
@@ -354,16 +354,6 @@ impl Reconciler {
                 findings.conditions.push(Condition::degraded(Reason::StateFailed, message).about(directory.display()));
             }
         }
-    }
-
-    /// The pools and allocations files counted.
-    ///
-    /// # Errors
-    /// When there are none of this boot, or they cannot be read.
-    pub fn usage(state_dir: &Path, boot: &BootId) -> Result<Usage, ipam::Error> {
-        let pools = Pools::read(state_dir, boot)?;
-        let allocations = Store::new(state_dir, boot.clone()).read()?;
-        Ok(Usage::of(&pools, &allocations, BootTime::now()?))
     }
 }
 

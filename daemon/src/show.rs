@@ -113,7 +113,7 @@ pub(crate) fn status_of(settings: &Arc<Settings>) -> anyhow::Result<Answered<Sta
 pub(crate) fn pools_of(settings: &Settings) -> anyhow::Result<Answered<Usage>> {
     answer(settings, "/pools", || {
         let boot = BootId::current().context("reading the boot id")?;
-        Reconciler::usage(&settings.state_dir, &boot).context("reading the pools")
+        Usage::read(&settings.state_dir, &boot).context("reading the pools")
     })
 }
 

@@ -1,5 +1,7 @@
 //! How full the pools are: counted from the two files, without walking through ranges (an IPv6 one has no end).
 
+mod files;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -65,11 +67,10 @@ pub struct Holding {
 }
 
 impl Usage {
-    /// Counts.
+    /// Counts. What is held is not free, be its record readable or not.
     #[must_use]
     pub fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
-        let held: HashSet<IpAddr> =
-            allocations.allocations.iter().flat_map(|held| &held.addresses).map(|held| held.address).collect();
+        let held: HashSet<IpAddr> = allocations.in_use().collect();
         let cooling: HashSet<IpAddr> = allocations
             .freed
             .iter()

@@ -175,8 +175,8 @@ impl Allocations {
         true
     }
 
-    /// All addresses that somebody holds.
-    pub(crate) fn in_use(&self) -> impl Iterator<Item = IpAddr> {
+    /// All addresses that somebody holds, on record or not.
+    pub fn in_use(&self) -> impl Iterator<Item = IpAddr> {
         let known = self.allocations.iter().flat_map(|held| held.addresses.iter().map(|assigned| assigned.address));
         self.others.iter().flat_map(|held| held.addresses.iter().copied()).chain(known)
     }

@@ -108,8 +108,10 @@ impl Dead {
     /// Puts the record right where it was lost, or a verb was killed while it wrote it: what pods live by is held, what
     /// nothing leads to any more is free.
     fn settle(&self, findings: &mut Findings) {
-        // An unreadable record is told by the stage of running pods, and so is what keeps this from being done.
-        let Ok(true) = self.store.sweep() else { return };
+        // What cannot be read is told by the stage of running pods; what is damaged is made anew as what was lost.
+        if !matches!(self.store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
+            return;
+        }
         let owners = self.places().map_err(|error| chain(&error)).and_then(|mut places| {
             let owners = pod::owners(&mut places).map_err(|error| chain(&error))?;
             Ok((owners, places))
@@ -121,6 +123,18 @@ impl Dead {
                 return findings.conditions.push(condition.about("pods that have gone"));
             }
         };
+        // After the kernel has answered: what is damaged may be all that is known of who holds what.
+        match self.store.set_aside() {
+            Ok(Some(path)) => {
+                let text = format!("attachment: what was damaged is now {}", path.display());
+                findings.changes.push(Changed::new("attachment", text));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let condition = Condition::degraded(Reason::StateFailed, chain(&error));
+                return findings.conditions.push(condition.about("damaged allocations"));
+            }
+        }
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
         let pools = Pools::read(&self.state_dir, &self.boot).ok();

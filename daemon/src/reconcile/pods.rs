@@ -103,7 +103,7 @@ impl Pods {
             Cause::Preview => HashMap::new(),
             _ => std::mem::take(&mut self.drift),
         };
-        // What cannot be read is set aside and made anew by the next verb that needs it.
+        // What is damaged is set aside and made anew by the stage of the dead, or by the next verb that needs it.
         let trouble = |error: &ipam::Error| Condition::degraded(Reason::StateFailed, chain(error)).about("allocations");
         let held = match self.store.read_sound() {
             Ok((held, damaged)) => {
@@ -161,7 +161,7 @@ impl Pods {
             repaired.at.elapsed() < WATCHED_FOR && matches!(self.store.find(&repaired.allocation.key), Ok(None))
         };
         let look = !self.drift.is_empty()
-            || (!settled.is_empty() && self.store.read().is_ok_and(|held| concerns(&settled, &held)))
+            || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
             || self.repaired.values().any(gone);
         Attention { look, again: self.again() }
     }

@@ -1,6 +1,7 @@
 //! The agent's code, called by a test and not by the agent's program: in the very container that the program gets. Nothing
 //! else here may call it; house-lint looks after that.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use oke_node_agent::npn::FakeNativePodNetworks;
 use oke_node_agent::pass::{Cause, Pass};
 use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::settings::Settings;
+use oke_node_agent::suspects::Suspects;
 use oke_node_agent::world::World;
 use oke_node_agent::{Args, gather};
 use sandbox::Container;
@@ -76,6 +78,15 @@ impl Node {
         self.call(|| {
             let begun = Instant::now();
             (reconciler.pass(world, cause), begun.elapsed())
+        })
+    }
+
+    /// Whether signs about these addresses are worth a pass, once they have settled.
+    pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
+        let signs = Suspects { addresses: addresses.into_iter().collect(), ..Suspects::default() };
+        self.call(|| {
+            reconciler.attention(signs);
+            reconciler.attention(Suspects::default()).look
         })
     }
 

@@ -9,6 +9,7 @@ mod attachments;
 mod bundle;
 mod called;
 mod configuration;
+mod damaged;
 mod dead;
 mod directories;
 mod entries;

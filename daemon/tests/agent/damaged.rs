@@ -1,0 +1,106 @@
+//! A damaged record is one pod's trouble alone, and not for long.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use oke_node_agent::condition::Reason;
+use oke_node_agent::pass::Cause;
+use serde_json::Value;
+use vcn::Family;
+
+use crate::aftercare::dual_stack_node;
+use crate::called::texts;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, wait_for};
+use crate::pod::{Pod, store};
+use crate::pods::left;
+
+const TO_PODS: u32 = 512;
+
+/// Damages the record of a container's pod. Where it was.
+fn damage(node: &Node, container: &str) -> PathBuf {
+    let files = fs::read_dir(node.path("run/allocations")).unwrap().map(|entry| entry.unwrap().path());
+    let begins = format!("{container}-");
+    let of_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&begins);
+    let record = files.into_iter().find(of_it).unwrap();
+    fs::write(&record, "{half").unwrap();
+    record
+}
+
+fn with_another() -> Vec<Value> {
+    vec![vnic("primary", 10), dual_stack("pods", 33), vnic("late", 34)]
+}
+
+/// The addresses on record.
+fn held(node: &Node) -> HashSet<IpAddr> {
+    let (held, _) = store(node).read_sound().unwrap();
+    held.allocations.iter().flat_map(|it| it.addresses.iter().map(|assigned| assigned.address)).collect()
+}
+
+#[test]
+fn a_damaged_record_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods_are_counted() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pods = [Pod::add(&node, "a"), Pod::add(&node, "b")];
+    let (whole, addresses) = (left(&node), pods.iter().flat_map(Pod::addresses).collect::<HashSet<_>>());
+    let committed = || {
+        let (_, metrics) = node.get("/metrics");
+        let mut lines = metrics.lines();
+        let line = lines.find_map(|line| line.strip_prefix(r#"oke_node_agent_pod_attachments{state="committed"} "#));
+        line.map(|count| count.trim_end_matches(".0").parse::<u32>().unwrap())
+    };
+    assert_eq!(committed(), Some(2));
+    let record = damage(&node, "a");
+    node.plug("ens6", 34);
+    node.metadata.set_vnics(with_another());
+    node.delete_rule(Family::Ipv4, TO_PODS);
+    let repaired = || {
+        assert_ne!(committed(), Some(0));
+        held(&node) == addresses
+            && node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "))
+            && node.routes(Family::Ipv4, 1001).len() == 2
+            && node.conditions().is_empty()
+    };
+    let seen = || format!("{:?} {:?} {:?}\n{}", held(&node), node.rules(Family::Ipv4), node.conditions(), agent.log());
+    wait_for("everything to be there", repaired, seen);
+    assert_eq!((committed(), left(&node)), (Some(2), whole));
+    assert_eq!(fs::read_to_string(record.with_extension("damaged")).unwrap(), "{half");
+    agent.wait_said("host.repaired", "attachment: what was damaged is now /run/vcn-native/allocations/a-");
+    pods.iter().for_each(Pod::wait_connected);
+}
+
+/// In passes that make nothing anew.
+#[test]
+fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_waiting() {
+    let node = dual_stack_node();
+    let settings = node.settings(&[]);
+    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    assert_eq!(node.pass(&mut reconciler, &world, Cause::Start).conditions, []);
+    let (a, b) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
+    damage(&node, "a");
+    node.plug("ens6", 34);
+    node.delete_rule(Family::Ipv4, TO_PODS);
+    let world = node.world(with_another(), &settings);
+    let pass = node.pass(&mut reconciler, &world, Cause::Kernel);
+    let told: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.blocks(), it.subject.as_deref())).collect();
+    assert_eq!(told, [(Reason::StateFailed, false, Some("allocations"))], "{:#?}", pass.conditions);
+    for change in ["rule add pref 512 from all lookup 999", "route add default via 10.0.34.1 dev ens6 table 1001"] {
+        assert!(texts(&pass).iter().any(|text| text.starts_with(change)), "{change}: {:#?}", pass.changes);
+    }
+
+    assert!(node.attention(&mut reconciler, b.addresses()));
+    assert!(!node.attention(&mut reconciler, a.addresses()), "nobody knows what it lacks");
+
+    let containers = |node: &Node| {
+        let output = node.output(&["attachments", "-o", "json"]);
+        let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), all.iter().map(|one| one["container"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(containers(&node), (Some(3), vec!["b".to_owned()]));
+    damage(&node, "b");
+    assert_eq!(containers(&node), (Some(1), Vec::new()), "that there are none would be wrong");
+}
