@@ -14,6 +14,7 @@ mod dead;
 mod installation;
 mod orphans;
 pub(crate) mod pods;
+mod slow;
 mod stages;
 
 use std::fs::{self, DirBuilder, Permissions};
@@ -49,6 +50,7 @@ use crate::world::World;
 
 use installation::{Verdict, Whose};
 pub use pods::Attention;
+use slow::Slow;
 
 /// Whoever makes the node as it should be. There is one per node.
 #[derive(Debug)]
@@ -65,8 +67,8 @@ pub struct Reconciler {
     /// Told when a plugin or a router answered for whom a pass did not wait.
     answered: Arc<Notify>,
     pods: pods::Pods,
-    dead: dead::Dead,
-    orphans: orphans::Orphans,
+    dead: Slow<dead::Dead>,
+    orphans: Slow<orphans::Orphans>,
     interference: Interference,
     /// Steps that failed in the last pass.
     failed: Vec<stages::Failed>,
@@ -94,15 +96,11 @@ impl Reconciler {
         let boot = BootId::current()?;
         let answered = Arc::new(Notify::new());
         let (by_plugin, by_router) = (answered.clone(), answered.clone());
+        let Settings { state_dir, sysctl_root, dead_after, .. } = &*settings;
         Ok(Self {
-            pods: pods::Pods::new(&settings.state_dir, &settings.sysctl_root, boot.clone()),
-            dead: dead::Dead::new(&settings.state_dir, &settings.sysctl_root, boot.clone(), settings.dead_after),
-            orphans: orphans::Orphans::new(
-                &settings.state_dir,
-                &settings.sysctl_root,
-                boot.clone(),
-                settings.dead_after,
-            ),
+            pods: pods::Pods::new(state_dir, sysctl_root, boot.clone()),
+            dead: Slow::new(dead::Dead::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
+            orphans: Slow::new(orphans::Orphans::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
             boot,
             host: Host::new(&settings.sysctl_root),
@@ -134,8 +132,8 @@ impl Reconciler {
     /// Goes by another configuration from the next pass on. Where things are is as it was.
     pub fn adopt(&mut self, configuration: Configuration) {
         let Configuration { settings, conditions } = configuration;
-        self.dead.keep_apart(settings.dead_after);
-        self.orphans.keep_apart(settings.dead_after);
+        self.dead.stage().keep_apart(settings.dead_after);
+        self.orphans.stage().keep_apart(settings.dead_after);
         self.interference.allow(settings.may_write_drop_ins);
         self.settings = settings;
         self.misconfigured = conditions;
@@ -212,14 +210,14 @@ impl Reconciler {
         let freed = match ours {
             true => {
                 self.pods.stage(cause, wanted, &mut findings);
-                let freed = self.dead.stage(cause, wanted, &mut findings);
-                self.orphans.stage(cause, &mut findings);
+                let freed = self.dead.pass(cause, &mut findings, |dead, findings| dead.stage(wanted, findings));
+                self.orphans.pass(cause, &mut findings, orphans::Orphans::stage);
                 freed
             }
             false => {
                 self.pods.rest();
-                self.dead.rest();
-                self.orphans.rest();
+                self.dead.rest(dead::Dead::rest);
+                self.orphans.rest(orphans::Orphans::rest);
                 Vec::new()
             }
         };

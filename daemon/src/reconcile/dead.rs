@@ -21,7 +21,7 @@ use resident::logging::chain;
 
 use super::{Findings, pods};
 use crate::condition::{Condition, Reason};
-use crate::pass::{Cause, Changed};
+use crate::pass::Changed;
 use crate::usage::holder;
 
 /// The stage and what it remembers from pass to pass.
@@ -55,11 +55,7 @@ impl Dead {
     }
 
     /// Ends what is dead, notes what seems so. Answers the addresses that were freed.
-    pub(super) fn stage(&mut self, cause: Cause, vnics: &[HostVnic], findings: &mut Findings) -> Vec<IpAddr> {
-        // Events come with every pod; the dead can wait for the timer.
-        if matches!(cause, Cause::Kernel | Cause::Preview) {
-            return Vec::new();
-        }
+    pub(super) fn stage(&mut self, vnics: &[HostVnic], findings: &mut Findings) -> Vec<IpAddr> {
         self.settle(findings);
         let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Vec::new() };
         let before = std::mem::take(&mut self.absent);

@@ -12,7 +12,6 @@ use resident::logging::chain;
 
 use super::{Findings, stages};
 use crate::condition::{Condition, Reason};
-use crate::pass::Cause;
 
 /// The most that is remembered; more is looked at when these are gone.
 const KEPT: usize = 4096;
@@ -45,11 +44,7 @@ impl Orphans {
     }
 
     /// Removes what has been nobody's for long enough, notes what seems so.
-    pub(super) fn stage(&mut self, cause: Cause, findings: &mut Findings) {
-        // Events come with every pod; this can wait for the timer.
-        if matches!(cause, Cause::Kernel | Cause::Preview) {
-            return;
-        }
+    pub(super) fn stage(&mut self, findings: &mut Findings) {
         let before = std::mem::take(&mut self.since);
         let unknown = |error: &(dyn std::error::Error + 'static)| {
             Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("what is about no pod")
@@ -73,11 +68,14 @@ impl Orphans {
                         let mut changed = stages::changed(&stray.step);
                         changed.text.push_str(" (of no pod)");
                         findings.changes.push(changed);
+                        continue;
                     }
-                    Ok(false) => {}
+                    Ok(false) => continue,
                     Err(failure) => findings.conditions.push(unknown(failure.as_ref())),
                 }
-            } else if self.since.len() < KEPT {
+            }
+            // What resists, too: it is as old as it is.
+            if self.since.len() < KEPT {
                 self.since.insert(words, since);
             }
         }

@@ -81,6 +81,17 @@ impl Node {
         })
     }
 
+    /// A pass in a container that lacks something.
+    pub(crate) fn pass_in(
+        &self,
+        container: &Container,
+        reconciler: &mut Reconciler,
+        world: &World,
+        cause: Cause,
+    ) -> Pass {
+        self.call_in(container, || reconciler.pass(world, cause))
+    }
+
     /// Whether signs about these addresses are worth a pass, once they have settled.
     pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
         let signs = Suspects { addresses: addresses.into_iter().collect(), ..Suspects::default() };

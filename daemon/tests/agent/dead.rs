@@ -1,13 +1,16 @@
 //! Pods that went without a DEL give their addresses back, and nothing of theirs stays; pods that live keep theirs, whatever
 //! seems to be missing.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 
 use ipam::NetnsRecord;
-use netlink::LinkChange;
-use vcn::MacAddr;
+use netlink::{LinkChange, Rule};
+use oke_node_agent::pass::{Cause, Pass};
+use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
 use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
 use crate::node::{Agent, Node, wait_for};
 use crate::pod::{Pod, store};
 use crate::pods::left;
@@ -121,4 +124,38 @@ fn a_pod_whose_record_was_lost_is_on_record_again_after_the_next_look() {
     wait_for("its record", || held(&node) == addresses && said(), || format!("{:?}\n{}", held(&node), agent.log()));
     assert_eq!((left(&node), freed(&node)), (whole, Vec::new()));
     pod.wait_connected();
+}
+
+/// A pass that looks at neither must not take them for mended.
+#[test]
+fn what_resists_when_a_pod_has_gone_is_told_by_every_pass_until_it_is_gone() {
+    let node = dual_stack_node();
+    let settings = node.settings(&[]);
+    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    assert_eq!(node.pass(&mut reconciler, &world, Cause::Start).conditions, []);
+    drop(Pod::add(&node, "died"));
+    node.on(|socket| {
+        let from = Some("10.0.33.47/32".parse().unwrap());
+        let rule = Rule { from, ..Rule::new(Family::Ipv4, RulePriorities::FROM_POD, TableId(1000), PROTOCOL) };
+        socket.add_rule(&rule).unwrap();
+    });
+    let powerless = node.container().without_capability("NET_ADMIN");
+    let of_pods_gone = |pass: Pass| -> Vec<String> {
+        let subjects = [Some("died"), Some("what is about no pod")];
+        let all = pass.conditions.iter().filter(|it| subjects.contains(&it.subject.as_deref()));
+        all.map(ToString::to_string).collect()
+    };
+    let reconciler = RefCell::new(reconciler);
+    let resist = |cause| of_pods_gone(node.pass_in(&powerless, &mut reconciler.borrow_mut(), &world, cause));
+    wait_for("both to resist", || resist(Cause::Timer).len() == 2, || format!("{:#?}", resist(Cause::Timer)));
+    let told = resist(Cause::Kernel);
+    let begins = ["HostNetworkFailed (what is about no pod): ", "AttachmentLeftOver (died): "];
+    assert!(told.len() == 2 && told.iter().zip(begins).all(|(told, begin)| told.starts_with(begin)), "{told:#?}");
+    for cause in [Cause::Retry, Cause::Kernel, Cause::Preview, Cause::Kernel, Cause::Timer, Cause::Kernel] {
+        assert_eq!(resist(cause), told, "{cause:?}");
+    }
+    for cause in [Cause::Retry, Cause::Kernel] {
+        assert_eq!(of_pods_gone(node.pass(&mut reconciler.borrow_mut(), &world, cause)), [""; 0], "{cause:?}");
+    }
 }
