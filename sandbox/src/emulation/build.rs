@@ -17,8 +17,9 @@ use crate::spec::{NodeSpec, SubnetSpec};
 use crate::vnic::Vnic;
 use crate::wire::WireEnd;
 
-/// How long a node may take to learn its IPv6 default route, and the pause between two announcements.
-const ANNOUNCE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a node may take to learn its IPv6 default route, far beyond what it takes, for a busy machine may stand still; and the
+/// pause between two announcements.
+const ANNOUNCE_DEADLINE: Duration = Duration::from_secs(60);
 const ANNOUNCE_PAUSE: Duration = Duration::from_millis(2);
 
 impl Vcn {
