@@ -29,6 +29,10 @@ const SECRETS: [&str; 14] = [
 /// Ends of such names. They are words of other meanings, too, of whole objects above all.
 const ENDS: [&str; 4] = ["pass", "pwd", "psk", "auth"];
 
+/// Members whose value may be the name of what [`VALUE`] beside them holds.
+const NAMES: [&str; 2] = ["name", "key"];
+const VALUE: &str = "value";
+
 /// A text without its secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Redacted {
@@ -55,8 +59,11 @@ pub(super) fn redact(text: &str) -> Redacted {
 fn members(value: &mut Value, count: &mut usize) {
     match value {
         Value::Object(members_of) => {
+            let named =
+                NAMES.iter().any(|name| members_of.get(*name).and_then(Value::as_str).is_some_and(names_secret));
             for (name, member) in members_of {
-                let secret = is_secret(name) || is_perhaps_secret(name) && !member.is_object();
+                let secret =
+                    is_secret(name) || is_perhaps_secret(name) && !member.is_object() || named && name == VALUE;
                 if secret && !matches!(member, Value::Null | Value::Bool(_)) {
                     *member = REDACTED.into();
                     *count += 1;
@@ -213,6 +220,10 @@ mod tests {
             (r#"{"auths":{"r":{"auth":"S"}}}"#, r#"{"auths":{"r":{"auth":"REDACTED"}}}"#),
             (r#"{"pass":{"changes":["S"]}}"#, r#"{"pass":{"changes":["S"]}}"#),
             (r#"{"env":["DB_PASS=S","A=b"]}"#, r#"{"env":["DB_PASS=REDACTED","A=b"]}"#),
+            (
+                r#"[{"name":"DB_PASSWORD","value":"S"},{"value":["S"],"key":"api-token"},{"name":"A","value":"b"}]"#,
+                r#"[{"name":"DB_PASSWORD","value":"REDACTED"},{"value":"REDACTED","key":"api-token"},{"name":"A","value":"b"}]"#,
+            ),
             (r#"{"env":["AWS_ACCESS_KEY_ID=S"]}"#, r#"{"env":["AWS_ACCESS_KEY_ID=REDACTED"]}"#),
             (r#"{"url":"https://S@host"}"#, r#"{"url":"https://REDACTED@host"}"#),
             (r#"["Authorization: Digest username=a, response=S"]"#, r#"["Authorization: REDACTED"]"#),

@@ -1,7 +1,7 @@
 //! Secrets by the name that stands before them, in any text: `name=value`, `name: value`, and JSON that is none because it is
-//! half written, has a comma too many, or only Go takes it.
+//! half written, has a comma too many, or only Go takes it. So are the values of `name: PASSWORD`, `value: …` of one object.
 
-use super::{REDACTED, is_perhaps_secret, is_secret, letters};
+use super::{NAMES, REDACTED, VALUE, is_perhaps_secret, is_secret, letters, names_secret};
 
 /// What stands in a value's place without being a secret.
 const NOTHING: [&str; 3] = ["null", "true", "false"];
@@ -9,22 +9,34 @@ const NOTHING: [&str; 3] = ["null", "true", "false"];
 /// Words after which the secret follows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
+/// How far is looked for the name of a `value` that comes before it, in bytes: a text full of values that are not closed is not to
+/// be read anew from each of them.
+const LOOK_AHEAD: usize = 16 << 10;
+
+/// What begins the next of a list, in YAML.
+const ITEM: &str = "-";
+
 /// Takes the values out of a text.
 pub(super) fn take_out(text: &str, count: &mut usize) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
+    // The object that we are in has said the name of a secret, and not its value yet.
+    let mut named = false;
     while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
         let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
         kept.push_str(before);
         let in_path = kept.ends_with('/');
         kept.push_str(name);
         rest = after;
+        named = named && !before.contains('}') && name != ITEM;
+        named |= NAMES.contains(&name) && says_secret(after);
+        let is_value = name == VALUE && (std::mem::take(&mut named) || is_named_behind(after));
         let perhaps = is_perhaps_secret(name);
-        if !perhaps && !is_secret(name) {
+        if !perhaps && !is_secret(name) && !is_value {
             continue;
         }
         let Some(value) = value_after(after, in_path).or_else(|| value_of_option(name, after)) else { continue };
-        if perhaps && !is_secret(name) && value.starts_with('{') {
+        if perhaps && !is_secret(name) && !is_value && value.starts_with('{') {
             continue;
         }
         let (open, length) = match measure(value) {
@@ -44,6 +56,35 @@ pub(super) fn take_out(text: &str, count: &mut usize) -> String {
         rest = beyond;
     }
     kept + rest
+}
+
+/// Whether what a `name` or `key` stands before is the name of a secret.
+fn says_secret(after: &str) -> bool {
+    let Some(value) = value_after(ahead(after), false) else { return false };
+    let (open, length) = measure(value);
+    names_secret(split(value.get(open..).unwrap_or_default(), length).0)
+}
+
+/// Whether the object that a `value` is in says only behind it that it is a secret's.
+fn is_named_behind(after: &str) -> bool {
+    let Some(value) = value_after(ahead(after), false) else { return false };
+    let (open, length) = measure(value);
+    let mut rest = value.get(open + length..).unwrap_or_default();
+    while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
+        let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
+        if before.contains('}') || [ITEM, VALUE].contains(&name) {
+            return false;
+        }
+        if NAMES.contains(&name) && says_secret(after) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+fn ahead(text: &str) -> &str {
+    split(text, text.floor_char_boundary(LOOK_AHEAD)).0
 }
 
 fn is_of_name(letter: char) -> bool {
@@ -162,6 +203,11 @@ mod tests {
             (r#"{"sshAuthorizedKeys":["a b","c ] d"],"x":1,}"#, r#"{"sshAuthorizedKeys":REDACTED,"x":1,}"#),
             (r#"{"credentials":{"user":"u","x":[{}]},"y":1,}"#, r#"{"credentials":REDACTED,"y":1,}"#),
             (r#"{"credentials":{"user":"u""#, r#"{"credentials":REDACTED"#),
+            (
+                r#"[{"name":"A","value":"b"},{"name":"DB_PASSWORD","x":1,"value":"S"},{"name":"B","value":"c"},]"#,
+                r#"[{"name":"A","value":"b"},{"name":"DB_PASSWORD","x":1,"value":"REDACTED"},{"name":"B","value":"c"},]"#,
+            ),
+            (r#"{"value":"S", "x":1, "key":"api-token",}"#, r#"{"value":"REDACTED", "x":1, "key":"api-token",}"#),
             ("{\"token\":\n  \"abc\",}", "{\"token\":\n  \"REDACTED\",}"),
             (
                 r#""inner": "{\"password\": \"x y\", \"a\": 1}","#,
@@ -182,6 +228,10 @@ mod tests {
             ("WPA_PSK=S x", "WPA_PSK=REDACTED x"),
             ("net/ipv6/conf/ens3/stable_secret=fd00::1\nx", "net/ipv6/conf/ens3/stable_secret=REDACTED\nx"),
             ("token: |\n  abc\n  def\nnext: 1", "token: REDACTEDnext: 1"),
+            (
+                "- name: A\n  value: b\n- name: DB_PASSWORD\n  value: S\n- name: B\n  value: c\n",
+                "- name: A\n  value: b\n- name: DB_PASSWORD\n  value: REDACTED\n- name: B\n  value: c\n",
+            ),
             ("secret => abc, x", "secret => REDACTED, x"),
         ] {
             assert_eq!(taken(text), (left.to_owned(), 1), "{text}");
@@ -204,7 +254,8 @@ mod tests {
     #[test]
     fn no_part_of_a_secret_survives_wherever_a_document_ends_or_breaks() {
         let document = r#"{"name":"x","plugins":[{"type":"calico","k8s_auth_token":"QQ\"Q, Q","etcd":{"password":'QQ'},
-            "user_data" : ["QQQ","{\"secret\":\"QQ\"}"],"inner":"{\"token\": \"QQ\\\" QQ\"}","apiKey":QQQ,"a":{"clientKey":{"a":["QQ}"]}}}]}"#;
+            "user_data" : ["QQQ","{\"secret\":\"QQ\"}"],"inner":"{\"token\": \"QQ\\\" QQ\"}","apiKey":QQQ,"a":{"clientKey":{"a":["QQ}"]}},
+            "env":[{"name":"a","value":"b"},{"name":"DB_PASSWORD","value":"QQ"}]}]}"#;
         let survives = |text: &str| super::super::redact(text).text.contains('Q');
         for end in 0..=document.len() {
             let (whole, tail) = document.split_at(end);
