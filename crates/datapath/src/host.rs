@@ -50,7 +50,11 @@ pub struct PodServices {
 impl PodServices {
     /// The families that pods may have.
     fn families(self) -> impl Iterator<Item = Family> {
-        Family::ALL.into_iter().filter(move |family| *family == Family::Ipv4 || self.ipv6)
+        Family::ALL.into_iter().filter(move |family| self.has(*family))
+    }
+
+    const fn has(self, family: Family) -> bool {
+        matches!(family, Family::Ipv4) || self.ipv6
     }
 }
 
@@ -227,14 +231,15 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
     let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
     // In the order of the table's chains, which is the order they are observed in.
-    // Whatever families pods have: the kernel may know IPv6.
+    // What is dropped is dropped whatever families pods have: the kernel may know IPv6, and then the host hears them.
     let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
-    let source = pods.families().filter(|_| !pods.may_spoof).map(|family| NftRuleKind::DropForeignSource { family });
-    let source = routers.chain(source);
+    let source = Family::ALL.into_iter().filter(|_| !pods.may_spoof);
+    let source = routers.chain(source.map(|family| NftRuleKind::DropForeignSource { family }));
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
-    let forward = pods.families().flat_map(|family| {
-        let accept = ports.iter().map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
+    let forward = Family::ALL.into_iter().flat_map(|family| {
+        let ports = ports.iter().filter(move |_| pods.has(family));
+        let accept = ports.map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
             family,
             transport: *transport,
             port: *port,

@@ -29,18 +29,22 @@ impl Setting {
 
 /// A node whose agent was told so, with a pod on each VNIC.
 fn world(pods_may_spoof: &str) -> (World, [Server; 2], Setting) {
+    let (world, setting) = with_agents(World::booted(), pods_may_spoof);
+    let servers = world.servers();
+    (world, servers, setting)
+}
+
+fn with_agents(mut world: World, pods_may_spoof: &str) -> (World, Setting) {
     let setting = Setting(tempfile::tempdir().unwrap());
     setting.change(pods_may_spoof);
     let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", setting.0.path());
-    let mut world = World::booted();
     let (node, other) = (Arc::clone(&world.node), Arc::clone(&world.other));
     // The kernel's own check of sources, IPv4 only, hides what ours does. (A pod's host end has no IPv4 address, so even the
     // loose one drops what comes by the wrong link.)
     world.on_node("sysctl", &["-qw", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"], "");
     world.start_agent_in(&container, &node);
     world.start_agent(&other);
-    let servers = world.servers();
-    (world, servers, setting)
+    (world, setting)
 }
 
 /// Gives a pod an address that nobody assigned to it.
@@ -143,6 +147,53 @@ fn the_check_follows_the_setting_while_the_agent_runs_and_comes_back_when_somebo
     wait_for("the agent to allow it", || checks() == 0);
     setting.change("deny");
     wait_for("the agent to deny it again", || checks() == 2);
+}
+
+/// Whether a pod reaches an IPv6 address of its node's by one of its own choice, where no VNIC has IPv6.
+fn is_reached_by_ipv6_that_nobody_gave(pods_may_spoof: &str) -> bool {
+    let (world, _setting) = with_agents(World::booted_with_ipv4_alone(), pods_may_spoof);
+    let liar = world.server(&world.node, "liar");
+    let (here, stolen): (IpAddr, IpAddr) = ("fd00:d::1".parse().unwrap(), "fd00:d::77".parse().unwrap());
+    world.on_node("ip", &["address", "add", "fd00:d::1/128", "dev", "lo", "nodad"], "");
+    let ip = |arguments: &str| {
+        let output = liar.pod.command("ip").args(arguments.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let gateway = ip("neighbour show 169.254.1.1");
+    let mac = gateway.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).unwrap();
+    ip("address add fd00:d::77/128 dev eth0 nodad");
+    ip("route add fd00:d::1 dev eth0");
+    ip(&format!("neighbour replace fd00:d::1 lladdr {mac} dev eth0"));
+    let (own, at_home) = (liar.address.ipv4.unwrap(), world.address(Family::Ipv4));
+    let (ipv6, ipv4) = world.node.run(|| (listener(here), listener(at_home))).unwrap();
+    ipv6.set_nonblocking(true).unwrap();
+    ipv4.set_read_timeout(Some(AGAIN)).unwrap();
+    let send = |round: u8, from: IpAddr, to: &UdpSocket| {
+        UdpSocket::bind((from, 0)).unwrap().send_to(&[round], to.local_addr().unwrap()).unwrap();
+    };
+    let heard = || std::iter::from_fn(|| ipv6.recv_from(&mut [0]).ok()).map(|(_, sender)| sender.ip());
+    // The kernel makes an address's route later than the address.
+    wait_for("the node hears itself", || {
+        world.node.run(|| send(0, here, &ipv6)).unwrap();
+        heard().any(|sender| sender == here)
+    });
+    for round in 0..ROUNDS {
+        // What arrives behind it tells that it is lost or there.
+        wait_for("what the pod sends in its own name", || {
+            liar.pod.run(|| [(stolen, &ipv6), (own, &ipv4)].map(|(from, to)| send(round, from, to))).unwrap();
+            let mut told = [0];
+            ipv4.recv_from(&mut told).is_ok_and(|(_, sender)| (sender.ip(), told) == (own, [round]))
+        });
+    }
+    heard().any(|sender| sender == stolen)
+}
+
+/// The kernel knows it all the same, and so may what listens on the node.
+#[test]
+fn where_no_vnic_has_ipv6_no_pod_sends_any_from_an_address_of_its_choice() {
+    assert!(!is_reached_by_ipv6_that_nobody_gave("deny"));
+    assert!(is_reached_by_ipv6_that_nobody_gave("allow"));
 }
 
 /// Every way in which a pod answers or asks in its own name, with the check on: node ports on both VNICs, a Service that

@@ -59,12 +59,19 @@ fn bin_dir() -> PathBuf {
 impl World {
     /// The nodes as they boot, without agents.
     pub(crate) fn booted() -> Self {
-        Self::booted_as(MachineKind::Virtual)
+        Self::booted_as(MachineKind::Virtual, &Family::ALL)
     }
 
-    fn booted_as(kind: MachineKind) -> Self {
-        let subnet =
-            |name, ipv4: &str, ipv6: &str| SubnetSpec::new(name, ipv4.parse().unwrap()).with(ipv6.parse().unwrap());
+    /// The same, in subnets without IPv6.
+    pub(crate) fn booted_with_ipv4_alone() -> Self {
+        Self::booted_as(MachineKind::Virtual, &[Family::Ipv4])
+    }
+
+    fn booted_as(kind: MachineKind, families: &[Family]) -> Self {
+        let subnet = |name, ipv4: &str, ipv6: &str| {
+            let subnet = SubnetSpec::new(name, ipv4.parse().unwrap());
+            if families.contains(&Family::Ipv6) { subnet.with(ipv6.parse().unwrap()) } else { subnet }
+        };
         let node = |name| {
             let spec = match kind {
                 MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
@@ -96,7 +103,7 @@ impl World {
 
     /// Whose nodes are of a kind (the client is a virtual machine).
     pub(crate) fn start_as(kind: MachineKind) -> Self {
-        let mut world = Self::booted_as(kind);
+        let mut world = Self::booted_as(kind, &Family::ALL);
         for node in [Arc::clone(&world.node), Arc::clone(&world.other)] {
             world.start_agent(&node);
         }
