@@ -25,6 +25,7 @@ pub mod size;
 pub mod status;
 pub mod step;
 pub mod sweep;
+mod taken;
 pub mod tell;
 #[cfg(test)]
 mod tests;

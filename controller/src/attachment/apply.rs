@@ -10,6 +10,7 @@ use api::VnicAttachment;
 use kube::ResourceExt;
 use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
 use resident::logging::chain;
+use vcn::Ocid;
 
 use super::objects::{ObjectError, Objects};
 use super::plan::Plan;
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub spent_addresses: BTreeSet<String>,
     /// Objects that were refused several addresses at once.
     pub refused_bulks: BTreeSet<String>,
+    /// Addresses whose release was answered 404.
+    pub unreleased: BTreeSet<Ocid>,
 }
 
 /// An attach or detach that was refused, whatever for: the next turn is another's.
@@ -88,6 +91,8 @@ pub struct Applier<'a, C, O> {
     pub metrics: &'a Metrics,
     /// Objects of which what was known was old the last time, and was read anew since.
     pub stale: &'a BTreeSet<String>,
+    /// Addresses whose release was answered 404, and that were listed since.
+    pub unreleased: &'a BTreeSet<Ocid>,
 }
 
 enum Ended {
@@ -145,6 +150,10 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 );
                 let said = refusal::said(&error, Some(&step.action));
                 match error.kind() {
+                    // It was listed a moment ago: it is gone since, or not ours to release. The next list tells which.
+                    Kind::NotFoundOrForbidden if self.may_be_released(&step.action, outcome) => {
+                        Failure::Old(Some(said))
+                    }
                     // Another token is the answer to nothing else: any other refusal leaves it open whether the request was
                     // carried out, and with another token it might be carried out twice. So it might be here, for the same token
                     // may have gone with what the spec was before; `Memory` waits until lists tell.
@@ -185,6 +194,13 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
         }
         refused(step, &said, true, outcome);
         Failure::Cloud(said)
+    }
+
+    /// Whether this released an address that may be gone: that was not answered 404 before.
+    fn may_be_released(&self, action: &Action, outcome: &mut Outcome) -> bool {
+        let Action::DeleteAddress { id, .. } = action else { return false };
+        outcome.unreleased.insert(id.clone());
+        !self.unreleased.contains(id)
     }
 
     async fn take(&self, step: &Step, object: &mut Arc<VnicAttachment>) -> Result<Ended, Problem> {
@@ -229,11 +245,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 cloud.create_addresses(*family, &wish, token).await.map_err(Problem::Cloud)?;
             }
             Action::DeleteAddress { family, id, .. } => {
-                match cloud.delete_address(*family, id).await {
-                    // Gone already, or it was listed a moment ago and is not ours to delete: the next look tells.
-                    Err(error) if error.is_not_found_or_forbidden() => {}
-                    other => other.map_err(Problem::Cloud)?,
-                }
+                cloud.delete_address(*family, id).await.map_err(Problem::Cloud)?;
             }
         }
         Ok(Ended::Done)

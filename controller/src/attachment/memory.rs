@@ -12,12 +12,15 @@ use patience::Backoff;
 use tokio::time::Instant;
 use vcn::{Family, Ocid};
 
+use super::apply::Outcome;
 use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
 use super::observed::{Machine, Observed, Seen};
-use super::plan::{Refused, Remembered};
+use super::plan::{Plan, Refused, Remembered};
 use super::refusal::is_no_answer;
 use super::setback::{Setback, Setbacks};
+use super::step::{Action, Step};
+use super::taken::Taken;
 use super::verdict::Said;
 
 /// For so long the status that was written is believed rather than the watch, which may be behind.
@@ -56,6 +59,8 @@ pub(super) struct Memory {
     pub(super) unreadable: Option<AttachmentReason>,
     /// Objects of which what was known was old when it was last acted upon.
     pub(super) stale: BTreeSet<String>,
+    /// Addresses whose release was answered 404, as long as they are to be released.
+    pub(super) unreleased: BTreeSet<Ocid>,
     /// How many attaches and detaches were refused.
     refusals: u64,
     /// How many VNICs were ours and nobody's at the last look.
@@ -71,6 +76,9 @@ struct Object {
     as_asked: Option<i64>,
     refused: Option<Refused>,
     setbacks: Setbacks,
+    /// Of the object, as it was last looked at.
+    generation: Option<i64>,
+    taken: Taken,
     absent_since: Option<Instant>,
     unlisted_since: Option<Instant>,
     unseen_looks: u32,
@@ -113,6 +121,7 @@ impl Memory {
             if observed.machine != Machine::NotSeen {
                 (object.forgotten, object.unanswered) = (None, false);
             }
+            object.generation = known.metadata.generation;
             object.written.take_if(|(when, _)| now.saturating_duration_since(*when) >= WATCH_BEHIND);
             let own: Vec<&Seen> = observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect();
             // Of an instance that is answered 404 no list is asked for, so none has told that anything is missing.
@@ -141,6 +150,7 @@ impl Memory {
             object.unseen_looks = if own.iter().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
             if let Some(vnic) = own.iter().find_map(|seen| seen.vnic.as_ref()) {
                 news.took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
+                object.taken.keep(|of| *of == vnic.vnic.value.id || vnic.addresses.iter().any(|own| own.id == *of));
                 for (family, (before, looks)) in &mut object.bulks {
                     let count = vnic.addresses.iter().filter(|own| Family::of(own.ip_address) == *family).count();
                     *looks = if count == *before { *looks + 1 } else { 0 };
@@ -178,6 +188,7 @@ impl Memory {
             as_asked: object.as_asked,
             refused: object.refused.clone(),
             rest: object.setbacks.rest(now, pauses),
+            taken: object.taken.rests(object.generation, now, pauses),
             detaches: object.setbacks.detaches().cloned(),
             unseen_looks: object.unseen_looks,
             forgotten: match object.forgotten {
@@ -257,6 +268,22 @@ impl Memory {
         object.setbacks.detaching(attachment, now);
     }
 
+    /// The cloud took a change of its VNIC, or the release of an address.
+    pub(super) fn took(&mut self, uid: &str, of: &Ocid, now: Instant) {
+        let object = self.objects.entry(uid.to_owned()).or_default();
+        object.taken.took(of, object.generation, now);
+    }
+
+    /// What a plan that was carried out tells of releases.
+    pub(super) fn released(&mut self, planned: &Plan, outcome: &Outcome) {
+        let is_open = |id: &Ocid| {
+            let is = |step: &Step| matches!(&step.action, Action::DeleteAddress { id: own, .. } if own == id);
+            planned.steps.iter().any(is) && !outcome.done.iter().any(is)
+        };
+        self.unreleased.retain(is_open);
+        self.unreleased.extend(outcome.unreleased.iter().cloned());
+    }
+
     /// Several addresses were asked for.
     pub(super) fn asked_for_addresses(&mut self, uid: &str, family: Family) {
         self.objects.entry(uid.to_owned()).or_default().bulks.entry(family).or_insert((usize::MAX, 0));
@@ -268,9 +295,10 @@ impl Memory {
     }
 
     /// Its VNIC is as this generation asks, but maybe for its addresses.
-    pub(super) fn is_as_asked(&mut self, uid: &str, generation: Option<i64>) {
+    pub(super) fn is_as_asked(&mut self, uid: &str, generation: Option<i64>, vnic: Option<&Ocid>) {
         if let Some(object) = self.objects.get_mut(uid) {
             object.as_asked = generation;
+            object.taken.keep(|of| Some(of) != vnic);
         }
     }
 

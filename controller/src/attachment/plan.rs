@@ -178,7 +178,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         let most = most.unwrap_or_default();
         Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
     } else if let Some(rest) = rest {
-        plan.rest(rest);
+        plan.rest(rest.left);
         Some(rest.after.said())
     } else if let Some(said) = slot.busy(case, plan) {
         plan.waits = true;
@@ -288,8 +288,8 @@ impl Plan {
         self.steps.push(Step { object: case.name.clone(), action });
     }
 
-    fn rest(&mut self, rest: Rest) {
-        self.rests = Some(self.rests.map_or(rest.left, |first| first.min(rest.left)));
+    fn rest(&mut self, left: Duration) {
+        self.rests = Some(self.rests.map_or(left, |first| first.min(left)));
     }
 
     /// Whether there is nothing to be done for any of the objects, now or later.

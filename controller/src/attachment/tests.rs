@@ -15,6 +15,7 @@ mod leaving;
 mod marks;
 mod namesakes;
 mod objects;
+mod releases;
 mod scene;
 mod setbacks;
 mod sweeping;

@@ -27,7 +27,7 @@ use super::memory::{Memory, Moments, News};
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
-use super::step::Action;
+use super::step::{Action, VnicVersion};
 use super::sweep::Listings;
 use super::{pace, tidings};
 use crate::events::Events;
@@ -238,10 +238,11 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         }
         memory.unclaimed = planned.unclaimed.len();
         for object in objects {
-            if planned.as_asked.contains(&object.name_any()) {
-                memory.is_as_asked(&object.uid().unwrap_or_default(), object.metadata.generation);
-            }
             let facts = planned.verdicts.get(&object.name_any()).map(|verdict| &verdict.facts);
+            if planned.as_asked.contains(&object.name_any()) {
+                let vnic = facts.and_then(|facts| facts.vnic_id.as_ref());
+                memory.is_as_asked(&object.uid().unwrap_or_default(), object.metadata.generation, vnic);
+            }
             let wanted = (Some(object.spec.vnic.ipv4_count.into()), Some(object.spec.vnic.ipv6_count.into()));
             if facts.is_some_and(|facts| facts.ipv4_count >= wanted.0 && facts.ipv6_count >= wanted.1) {
                 memory.has_addresses(&object.uid().unwrap_or_default());
@@ -261,11 +262,13 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             }
         }
         let (cloud, metrics, stale) = (&self.cloud, &self.metrics, &memory.stale);
-        let applier = Applier { cloud, objects: &self.objects, metrics, stale };
+        let unreleased = &memory.unreleased;
+        let applier = Applier { cloud, objects: &self.objects, metrics, stale, unreleased };
         let outcome = applier.apply(planned, objects).await;
         memory.stale.retain(|name| outcome.failed.contains_key(name));
         let old = outcome.failed.iter().filter(|(_, failure)| matches!(failure, Failure::Old(Some(_))));
         memory.stale.extend(old.map(|(name, _)| name.clone()));
+        memory.released(planned, &outcome);
         for name in &outcome.spent {
             memory.spent(&uid(name, objects), Instant::now());
         }
@@ -289,6 +292,9 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for step in &outcome.done {
             let uid = uid(&step.object, objects);
             match &step.action {
+                Action::Update(VnicVersion { id, .. }, _) | Action::DeleteAddress { id, .. } => {
+                    memory.took(&uid, id, Instant::now());
+                }
                 Action::Attach(..) => memory.attaching(&uid),
                 Action::Detach(attachment) => memory.detaching(&uid, attachment, Instant::now()),
                 Action::CreateAddresses(new, _) => memory.asked_for_addresses(&uid, new.family),

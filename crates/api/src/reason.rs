@@ -105,7 +105,7 @@ reasons! {
         "Use another subnet, free addresses, or give the subnet another CIDR block.";
     AddressesPending False on OnReady:
         "The VNIC is attached and does not have all its addresses yet, or has some too many.",
-        "Wait some seconds.";
+        "Wait some seconds. If it stays, the message says why.";
     AddressTaken False on OnReady:
         "An address of requestedAddresses is somebody else's, or not in the subnet.",
         "Take another one, or free it: `oci network private-ip list --subnet-id … --ip-address …`.";

@@ -19,12 +19,25 @@ const SEVERAL: usize = 2;
 /// So many in one request: a VNIC seldom takes more of a family, and neither does such a request.
 const MOST_AT_ONCE: usize = 64;
 
+/// The same each time, so that nothing is written while it goes on like that.
+const NOT_CHANGED: &str = "the cloud took the change, and the VNIC is as before; asked for again after pauses";
+const NOT_RELEASED: &str =
+    "the cloud took the releases, and addresses are there as before; asked for again after pauses";
+
 pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
     let mut ready = None;
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
-        ready = Some(Said::new(Reason::ChangePending, "the VNIC is being changed as the spec says"));
-        plan.push(case, Action::Update(version, Box::new(change)));
+        ready = Some(match case.remembered.taken.get(&version.id) {
+            Some(left) => {
+                plan.rest(*left);
+                Said::new(Reason::ChangePending, NOT_CHANGED)
+            }
+            None => {
+                plan.push(case, Action::Update(version, Box::new(change)));
+                Said::new(Reason::ChangePending, "the VNIC is being changed as the spec says")
+            }
+        });
     } else {
         plan.as_asked.insert(case.name.clone());
     }
@@ -92,9 +105,16 @@ fn addresses(
     let mut released: Vec<&&IpObject> = spare.collect();
     released.sort_by_key(|own| std::cmp::Reverse(own.ip_address));
     released.truncate(surplus);
+    let mut rests = false;
     for own in &released {
         let (id, address) = (own.id.clone(), own.ip_address);
-        plan.push(case, Action::DeleteAddress { family, id, address });
+        match case.remembered.taken.get(&id) {
+            Some(left) => {
+                rests = true;
+                plan.rest(*left);
+            }
+            None => plan.push(case, Action::DeleteAddress { family, id, address }),
+        }
     }
     // The same intention as long as the spec and what is there are the same, in every process.
     let mut known: Vec<&str> = ours.iter().map(|own| own.id.as_str()).collect();
@@ -131,8 +151,16 @@ fn addresses(
             plan.push(case, Action::CreateAddress(new(&number.to_string()), None));
         }
     }
-    let pending = missing.len() + lacking + released.len() > 0;
-    pending.then(|| Said::new(Reason::AddressesPending, format!("it does not have its {count} {family} addresses yet")))
+    let message = if missing.len() + lacking > 0 {
+        format!("it does not have its {count} {family} addresses yet")
+    } else if rests {
+        NOT_RELEASED.to_owned()
+    } else if !released.is_empty() {
+        format!("it has more than its {count} {family} addresses still")
+    } else {
+        return None;
+    };
+    Some(Said::new(Reason::AddressesPending, message))
 }
 
 /// The addresses that count: those with our tag, and those that were requested.

@@ -1,6 +1,6 @@
 //! What a planner is told of earlier looks.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use vcn::{Family, Ocid};
@@ -31,6 +31,8 @@ pub struct Remembered {
     pub refused: Option<Refused>,
     /// The pause after something that came to nothing.
     pub rest: Option<Rest>,
+    /// The pauses before a VNIC is changed again, or an address released again, that the cloud took a request for and shows as before.
+    pub taken: HashMap<Ocid, Duration>,
     /// The attachment whose detach was accepted, as long as it may be carried out.
     pub detaches: Option<Ocid>,
     /// Families of which several addresses were asked for at once that are still coming.
@@ -51,6 +53,7 @@ impl Default for Remembered {
             forgotten: Err(Doubt::NotLooked),
             refused: None,
             rest: None,
+            taken: HashMap::new(),
             detaches: None,
             coming: HashSet::new(),
             bulk_failed: false,

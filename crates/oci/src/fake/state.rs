@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) refused_subnets: BTreeMap<Ocid, Refusal>,
     /// What nobody may see.
     pub(super) forbidden: BTreeSet<String>,
+    /// Operations that are taken and not carried out.
+    pub(super) in_vain: BTreeSet<&'static str>,
     pub(super) calls: Vec<(&'static str, String)>,
     /// How late answers come, by operation.
     pub(super) late: BTreeMap<&'static str, std::time::Duration>,

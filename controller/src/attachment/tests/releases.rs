@@ -1,0 +1,125 @@
+//! Addresses that are to go, and changes of a VNIC: what the cloud refuses is told, and neither that nor what it takes and does
+//! not carry out is asked for again and again.
+
+use std::time::Duration;
+
+use oci::CloudView;
+use tokio::time::{Instant, advance};
+use vcn::Family;
+
+use super::scene::Scene;
+use crate::work::Next;
+
+async fn with_addresses(count: u8) -> Scene {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = count);
+    scene.settle().await;
+    scene
+}
+
+/// The addresses beside its own, the highest last.
+async fn beside(scene: &Scene) -> Vec<oci::IpObject> {
+    let mut all = scene.cloud.addresses(&scene.vnic().await.id, Family::Ipv4).await.unwrap();
+    all.retain(|own| !own.is_primary);
+    all.sort_by_key(|own| own.ip_address);
+    all
+}
+
+/// Looks at pauses that grow as those of the queue do, for so long. Returns how many requests each look made.
+async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> {
+    let (began, mut all, mut failed) = (Instant::now(), Vec::new(), 0);
+    while began.elapsed() < most {
+        let before = scene.count(operation);
+        let pause = match scene.look().await {
+            Next::Failed => {
+                failed += 1;
+                Duration::from_secs(1 << failed.min(7))
+            }
+            Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) | Next::Rests(pause) => pause,
+            Next::Gone => most,
+        };
+        all.push(scene.count(operation) - before);
+        advance(pause).await;
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_refused_is_told_and_asked_for_once_a_look() {
+    let scene = with_addresses(8).await;
+    for own in beside(&scene).await {
+        scene.cloud.forbid(&own.id);
+    }
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
+    assert_eq!(scene.look().await, Next::Failed, "so that pauses grow");
+    assert_eq!(scene.count("DeleteAddress"), 2, "once more after the list said that it is there");
+    assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
+    let written = scene.statuses();
+    let asked = requests(&scene, "DeleteAddress", Duration::from_mins(5)).await;
+    assert!(asked.len() < 10 && asked.iter().all(|asked| *asked == 1), "{asked:?}");
+    assert_eq!((scene.statuses(), beside(&scene).await.len()), (written, 8));
+    let text = scene.metrics.text();
+    assert!(!text.contains(r#"steps_total{kind="delete_address",result="ok"}"#), "{text}");
+    for own in beside(&scene).await {
+        scene.cloud.allow(&own.id);
+    }
+    scene.settle().await;
+    assert_eq!((beside(&scene).await.len(), scene.told("a")[1].as_str()), (0, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_released_meanwhile_keeps_no_other_and_is_not_told() {
+    let scene = with_addresses(4).await;
+    let written = scene.statuses();
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 0);
+    // The answer to the first is lost, and the request was carried out.
+    scene.cloud.fail_next("DeleteAddress", (404, "NotAuthorizedOrNotFound"), true);
+    assert!(matches!(scene.look().await, Next::Settled(_)));
+    assert_eq!((beside(&scene).await.len(), scene.told("a")[1].as_str()), (0, "True Ready"));
+    assert_eq!((scene.count("DeleteAddress"), scene.statuses()), (4, written + 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cloud_takes_and_does_not_carry_out_is_asked_for_again_after_pauses_that_grow() {
+    let minutes = Duration::from_mins(20);
+    for (operation, told) in [("UpdateVnic", "False ChangePending"), ("DeleteAddress", "False AddressesPending")] {
+        let scene = with_addresses(1).await;
+        scene.cloud.take_in_vain(operation);
+        scene.change("a", |object| match operation {
+            "UpdateVnic" => object.spec.vnic.skip_source_dest_check = true,
+            _ => object.spec.vnic.ipv4_count = 0,
+        });
+        assert!(matches!(scene.look().await, Next::Rests(_)), "{operation}");
+        assert_eq!((scene.count(operation), scene.told("a")[1].as_str()), (1, told));
+        assert!(scene.message("a").contains("asked for again after pauses"), "{}", scene.message("a"));
+        let written = scene.statuses();
+        let asked = requests(&scene, operation, minutes).await;
+        assert!(asked.iter().all(|asked| *asked <= 1), "{operation}: {asked:?}");
+        // 1, 2, 4 … 64 s, then every two minutes.
+        let all: usize = asked.iter().sum();
+        assert!((12..=17).contains(&all), "{operation}: {all} in twenty minutes");
+        assert_eq!(scene.statuses(), written, "{operation}: it is no news");
+        scene.cloud.carry_out(operation);
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        scene.settle().await;
+        assert_eq!(scene.told("a")[1], "True Ready", "{operation}");
+        assert_eq!(scene.vnic().await.skip_source_dest_check, operation == "UpdateVnic");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_in_vain_keeps_nothing_else_waiting() {
+    let scene = with_addresses(1).await;
+    scene.cloud.take_in_vain("UpdateVnic");
+    scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
+    scene.look().await;
+    scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
+    assert!(matches!(scene.look().await, Next::Rests(_)));
+    assert_eq!(beside(&scene).await.len(), 1, "the address came back");
+    // Something else is asked for at once.
+    let asked = scene.count("UpdateVnic");
+    scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
+    scene.look().await;
+    assert_eq!(scene.count("UpdateVnic"), asked + 1);
+}
