@@ -1,7 +1,7 @@
 //! What a failed call to the cloud means to people: a reason and words that stay the same while nothing changes.
 
 use api::AttachmentReason as Reason;
-use oci::{Error, Kind};
+use oci::{Error, Kind, Refusal};
 
 use super::observed::Unread;
 use super::step::Action;
@@ -13,9 +13,6 @@ const REQUEST_ID: usize = 32;
 /// What requests that create something are answered where others are answered 404, with status 409: a policy is missing, or
 /// what is asked for is there.
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
-
-/// The code for a retry token of something that is gone since.
-const SPENT: &str = "InvalidatedRetryToken";
 
 /// A failure of reading or of a step.
 #[must_use]
@@ -71,14 +68,10 @@ pub const fn is_no_answer(reason: Reason) -> bool {
     matches!(reason, Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated)
 }
 
-/// Whether a retry token is refused: what was made by it is gone, or it went with another body before. For the first there is a
-/// code; how the second is answered is written nowhere, but that it is refused, and only the words could tell.
+/// Whether a retry token is refused.
 #[must_use]
 pub fn is_of_token(error: &Error) -> bool {
-    let words = error.refusal().map(|refusal| refusal.message.to_lowercase()).unwrap_or_default();
-    let is_refusal = matches!(error.kind(), Kind::Invalid | Kind::Conflict);
-    is_refusal
-        && (error.code() == Some(SPENT) || ["retry token", "retry-token"].iter().any(|word| words.contains(word)))
+    error.refusal().is_some_and(Refusal::is_of_retry_token)
 }
 
 /// Whether such a request is refused for what it is: another one, for less, may be granted.
@@ -112,7 +105,7 @@ const fn reason_alone(reason: Reason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use oci::{CloudView, Failure, FakeCloud, Refusal};
+    use oci::{CloudView, Failure, FakeCloud};
 
     use std::time::Duration;
 

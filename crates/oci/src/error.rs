@@ -143,6 +143,13 @@ pub enum LoginError {
     },
 }
 
+/// An instance takes one of these at a time, and answers another one with 409 `Conflict`: "currently being modified, try again later".
+/// Attempts made at once come to the same, so the client makes none.
+const ONE_AT_A_TIME: [&str; 2] = ["AttachVnic", "DetachVnic"];
+
+/// The code for a retry token of something that is gone since.
+const SPENT: &str = "InvalidatedRetryToken";
+
 /// What a failure means to the one who must act: one row of the table of status codes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -150,7 +157,8 @@ pub enum Kind {
     Throttled,
     /// A service limit or quota is reached: wait long, tell the user.
     Limit,
-    /// 409 `IncorrectState`, `LockConflict`: something else is going on with the resource, try again.
+    /// 409 `IncorrectState`, `LockConflict`; of an attach or detach also `Conflict`: something else is going on with the resource, try
+    /// again.
     Busy,
     /// Other 409: what we know is old; or (`InvalidatedRetryToken`) the retry token is spent, and another one is needed. Read again.
     Conflict,
@@ -178,6 +186,9 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Call { operation, source, .. } if ONE_AT_A_TIME.contains(operation) && source.is_bare_conflict() => {
+                Kind::Busy
+            }
             Self::Call { source, .. } => source.kind(),
             Self::Setup { .. } => Kind::Invalid,
         }
@@ -290,6 +301,11 @@ impl Failure {
         }
     }
 
+    fn is_bare_conflict(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.kind() == Kind::Conflict
+            && refusal.code == "Conflict" && !refusal.is_of_retry_token())
+    }
+
     /// Whether the service may have carried the request out: it was sent, and no answer says that it was not.
     #[must_use]
     pub fn may_have_been_done(&self) -> bool {
@@ -319,6 +335,15 @@ impl Refusal {
             (408 | 500 | 502..=599, _) => Kind::Unavailable,
             _ => Kind::Unusable,
         }
+    }
+
+    /// Whether the retry token is refused: what was made by it is gone, or it went with another body before. For the first there
+    /// is a code; how the second is answered is written nowhere, but that it is refused, and only the words could tell.
+    #[must_use]
+    pub fn is_of_retry_token(&self) -> bool {
+        let words = self.message.to_lowercase();
+        matches!(self.kind(), Kind::Invalid | Kind::Conflict)
+            && (self.code == SPENT || ["retry token", "retry-token"].iter().any(|word| words.contains(word)))
     }
 }
 

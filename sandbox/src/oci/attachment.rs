@@ -37,14 +37,16 @@ impl Api {
         let node = self.instance_name(&instance).ok_or_else(not_found)?;
         if let Some(state) = books.instance_states.get(&node).filter(|state| *state != "RUNNING" && *state != "STOPPED")
         {
-            return Err(refuse(409, "IncorrectState", format!("the instance is {state}")));
+            // It ends in no other one.
+            let is_lasting = state == "TERMINATED";
+            return Err(if is_lasting {
+                refuse(409, "IncorrectState", format!("the instance is {state}"))
+            } else {
+                being_modified(&instance)
+            });
         }
         if books.attachments.values().any(|other| other.node == node && other.state.is_passing()) {
-            return Err(refuse(
-                409,
-                "IncorrectState",
-                "another attachment of the instance is being made or taken away",
-            ));
+            return Err(being_modified(&instance));
         }
         let spec = self.spec_of(&node, wish, &body)?;
         let vnic = self.vcn().reserve(&node, &spec, 0).map_err(refusal_of)?;
@@ -159,13 +161,9 @@ impl Api {
         if attachment.vnic.primary {
             return Err(invalid("the primary VNIC cannot be detached"));
         }
-        let (node, state) = (attachment.node.clone(), attachment.state);
+        let (node, instance) = (attachment.node.clone(), attachment.instance.clone());
         if books.attachments.values().any(|other| other.node == node && other.state.is_passing()) {
-            return Err(refuse(
-                409,
-                "IncorrectState",
-                format!("the attachment is {}, or another one changes", state.name()),
-            ));
+            return Err(being_modified(instance.as_str()));
         }
         if let Some(attachment) = books.attachments.get_mut(id) {
             attachment.state = State::Detaching;
@@ -210,6 +208,11 @@ pub(super) fn compartment(asked: &Asked) -> Outcome<()> {
         Some(COMPARTMENT) => Ok(()),
         Some(_) => Err(not_found()),
     }
+}
+
+/// An instance takes one attach or detach at a time; and none while it starts or stops.
+fn being_modified(instance: &str) -> super::answer::Refused {
+    refuse(409, "Conflict", format!("instance {instance} is currently being modified, try again later"))
 }
 
 /// What a failure of the VCN is called here.

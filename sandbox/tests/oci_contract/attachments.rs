@@ -64,8 +64,8 @@ fn an_instance_takes_one_attachment_at_a_time() {
     let slow = || Scene::with(OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() });
     by_both_in(slow, |scene, client| {
         let first = client.call("attachVnic", json!({ "body": scene.wish("a") })).unwrap().value;
-        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
-        client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "IncorrectState");
+        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "Conflict");
+        client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "Conflict");
     });
     by_both(|scene, client| {
         scene.attached(client, "a");

@@ -75,10 +75,14 @@ async fn an_object_that_is_another_than_was_known_is_waited_for_and_not_tried_ag
 
 #[tokio::test(start_paused = true)]
 async fn one_conflict_is_not_told() {
-    for operation in ["AttachVnic", "UpdateVnic", "CreateAddress", "DetachVnic"] {
-        let scene = scene_of(operation, (409, "Conflict"), 1).await;
+    let (other, exists) = ((409, "Conflict"), (409, "NotAuthorizedOrResourceAlreadyExists"));
+    for (operation, refusal) in
+        [("AttachVnic", exists), ("UpdateVnic", other), ("CreateAddress", other), ("DetachVnic", exists)]
+    {
+        let scene = scene_of(operation, refusal, 1).await;
         scene.look().await;
-        assert_ne!(scene.told("a")[1], "False InstanceBusy", "{operation}");
+        let told = scene.told("a")[1].clone();
+        assert!(!told.ends_with("InstanceBusy") && !told.ends_with("NotAuthorizedOrNotFound"), "{operation}: {told}");
         scene.settle().await;
         assert_eq!(scene.exists("a"), operation != "DetachVnic", "{operation}");
     }
@@ -105,11 +109,38 @@ async fn whose_conflict_stays_keeps_no_other_of_the_instance_waiting() {
     let scene = Scene::with(4);
     ["a", "b"].iter().for_each(|name| scene.wants(name));
     for _ in 0..2 {
-        scene.cloud.fail_next("AttachVnic", (409, "Conflict"), false);
+        scene.cloud.fail_next("AttachVnic", (412, "NoEtagMatch"), false);
     }
     scene.look().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
-    assert!(scene.message("a").starts_with("409 Conflict"), "{}", scene.message("a"));
+    assert!(scene.message("a").starts_with("412 NoEtagMatch"), "{}", scene.message("a"));
     scene.settle().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_being_modified_is_asked_once_a_look() {
+    for (operation, code) in [
+        ("AttachVnic", "Conflict"),
+        ("AttachVnic", "IncorrectState"),
+        ("DetachVnic", "Conflict"),
+        ("DetachVnic", "IncorrectState"),
+    ] {
+        let (scene, names) = (Scene::with(8), ["a", "b", "c"]);
+        names.iter().for_each(|name| scene.wants(name));
+        if operation == "DetachVnic" {
+            scene.settle().await;
+            names.iter().for_each(|name| scene.delete(name));
+        }
+        (0..6).for_each(|_| scene.cloud.fail_next(operation, (409, code), false));
+        let asked = scene.count(operation);
+        for look in 1..=6 {
+            assert_eq!(scene.look().await, Next::Failed, "{operation} {code}");
+            assert_eq!(scene.count(operation) - asked, look, "{operation} {code}");
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        }
+        // Each had its turns, and says so.
+        let told = names.map(|name| (scene.told(name)[1].clone(), scene.message(name).contains(code)));
+        assert_eq!(told, names.map(|_| ("False InstanceBusy".to_owned(), true)), "{operation} {code}");
+    }
 }

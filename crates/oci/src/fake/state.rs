@@ -160,7 +160,7 @@ impl State {
         let most = *most;
         let mut own = self.attachments.iter().filter(|(own, _)| own.instance_id == wish.instance_id);
         if own.any(|(own, _)| own.lifecycle_state.is_passing()) {
-            return Err(refuse(409, "IncorrectState"));
+            return Err(refuse(409, "Conflict"));
         }
         let own = self.attachments.iter().filter(|(own, _)| own.instance_id == wish.instance_id);
         if own.filter(|(own, _)| own.lifecycle_state.counts()).count() >= most {
@@ -183,7 +183,7 @@ impl State {
                 self.set(id, AttachmentState::Detaching);
                 Ok(())
             }
-            _ => Err(refuse(409, "IncorrectState")),
+            _ => Err(refuse(409, "Conflict")),
         }
     }
 
