@@ -67,7 +67,7 @@ advice! {
     NoUsableAddress: "There is no address that a pod could use, although OKE has finished.",
         "`oke-node-agent status` shows which VNIC is not in order and why: see its reason in this list.";
     StateFailed: "A file of ours could not be read or written.",
-        "The message names the file. Look for a full or read-only file system (`df`, `mount`). A damaged file is set aside and made anew.";
+        "The message names the file. Look for a full or read-only file system (`df`, `mount`). A damaged file is set aside and made anew; a copy that the next agent would start by (native-pod-network, instance and VNICs) is tried again every RESYNC_SECONDS.";
     PodNetworkBroken: "A running pod lacks something on the host that could not be put back.",
         "`oke-node-agent attachments` says what it lacks. If the kernel refuses it for good, delete the pod; its controller makes another.";
     ForwardingRejected: "A firewall of this host stops what is forwarded, and so pods' packets.",

@@ -26,7 +26,7 @@ use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::vnics_seen::{Last, VnicsSeen};
-use crate::world::{World, lacks_primary};
+use crate::world::{Unkept, World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
 /// first look after it, so that an age of three times as much says that something is wrong.
@@ -121,7 +121,7 @@ pub async fn run<M: Metadata, N: NativePodNetworks>(
         // As it is by now: the sources may have taken far longer than its answer was waited for.
         world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
         unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
-        remember(&mut seen, &world);
+        world.unkept = Unkept { npn: npns.keep().await.err(), vnics: remember(&mut seen, &world).err() };
         worlds.send_replace(world.clone());
         let pause = match unsettled {
             0 => jittered(settings.resync, chance()),
@@ -200,9 +200,10 @@ pub(crate) fn remembered(seen: &mut VnicsSeen) -> World {
     }
 }
 
-fn remember(seen: &mut VnicsSeen, world: &World) {
+fn remember(seen: &mut VnicsSeen, world: &World) -> Result<(), String> {
     // Until the first list, what is on disk is all that is known.
-    let Some((primary, secondary)) = world.vnics().split_first().filter(|_| !world.is_recalled()) else { return };
+    let known = world.vnics().split_first().filter(|_| !world.is_recalled());
+    let Some((primary, secondary)) = known else { return Ok(()) };
     let now = Instant::now();
     let age = [world.instance.age(now), world.vnics.age(now)].into_iter().flatten().max().unwrap_or_default();
     let asked = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
@@ -218,9 +219,7 @@ fn remember(seen: &mut VnicsSeen, world: &World) {
         boot_id: BootId::current().ok(),
         asked_unix_millis: u64::try_from(asked.as_millis()).unwrap_or(u64::MAX),
     };
-    if let Err(error) = seen.note(last) {
-        tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
-    }
+    seen.note(last).map_err(|error| format!("writing {}: {}", seen.path().display(), chain(&error)))
 }
 
 /// A list without the primary VNIC is no answer: every instance has one. The first list decides for good which it is.

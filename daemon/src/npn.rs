@@ -8,6 +8,7 @@
 mod cluster;
 mod fake;
 mod file;
+mod keeper;
 mod kept;
 mod watcher;
 
@@ -41,6 +42,15 @@ pub trait NativePodNetworks {
     /// # Errors
     /// When nothing is known of it, which says nothing about whether there is one.
     fn mine(&self, instance: &Ocid) -> impl Future<Output = Result<Answer, Error>> + Send;
+
+    /// Keeps for the next agent what could not be kept when it came, where a source keeps anything. As cheap, and asked as
+    /// often.
+    ///
+    /// # Errors
+    /// Why it still cannot be.
+    fn keep(&self) -> impl Future<Output = Result<(), String>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
 /// What is known of it.
@@ -158,6 +168,14 @@ impl NativePodNetworks for Source {
             Self::File(file) => file.mine(instance).await,
             Self::Cluster(cluster) => cluster.mine(instance).await,
             Self::Kept(kept) => kept.mine(instance).await,
+        }
+    }
+
+    async fn keep(&self) -> Result<(), String> {
+        match self {
+            Self::File(file) => file.keep().await,
+            Self::Cluster(cluster) => cluster.keep().await,
+            Self::Kept(kept) => kept.keep().await,
         }
     }
 }

@@ -12,7 +12,7 @@ use vcn::{Instance, MacAddr, VNICS_COPY_FILE, Vnic};
 
 const VERSION: u32 = 1;
 
-/// How old the copy's word of when it was asked may be, while the answers stay the same: the disk is spared.
+/// How far the copy's word of when it was asked may be from the truth, while the answers stay the same: the disk is spared.
 const REFRESH: Duration = Duration::from_secs(3600);
 
 /// What was known last. All but the secondary VNICs came later, and lacks in what an agent of before wrote.
@@ -39,7 +39,7 @@ pub struct Last {
 #[derive(Clone, Debug)]
 pub struct VnicsSeen {
     path: PathBuf,
-    /// What was last read, written or tried to: a broken disk is complained of once per list.
+    /// What it says, as it was last read or written.
     known: Option<Last>,
 }
 
@@ -69,7 +69,8 @@ impl Last {
     fn stands_for(&self, other: &Self) -> bool {
         let Self { vnics, primary, instance, boot_id, asked_unix_millis: asked } = other;
         (&self.vnics, &self.primary, &self.instance, &self.boot_id) == (vnics, primary, instance, boot_id)
-            && u128::from(asked.saturating_sub(self.asked_unix_millis)) < REFRESH.as_millis()
+            // A clock that was set back would make it look new for as long as it was set back by.
+            && u128::from(asked.abs_diff(self.asked_unix_millis)) < REFRESH.as_millis()
     }
 }
 
@@ -104,7 +105,7 @@ impl VnicsSeen {
         Ok(last)
     }
 
-    /// Replaces it where it says something else.
+    /// Replaces it where it says something else. What could not be written is with the next call.
     ///
     /// # Errors
     /// When the disk is full, broken or read-only; the copy is then as it was.
@@ -112,8 +113,10 @@ impl VnicsSeen {
         if self.known.as_ref().is_some_and(|known| known.stands_for(&last)) {
             return Ok(());
         }
-        self.known = Some(last.clone());
-        write_atomically(&self.path, &serde_json::to_vec(&Document { version: VERSION, last })?)
+        let document = Document { version: VERSION, last };
+        write_atomically(&self.path, &serde_json::to_vec(&document)?)?;
+        self.known = Some(document.last);
+        Ok(())
     }
 }
 
@@ -142,12 +145,14 @@ mod tests {
         seen.note(last()).unwrap();
         assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), last());
         fs::remove_file(seen.path()).unwrap();
-        for asked in [0, 5 * HOUR, 6 * HOUR - 1] {
+        for asked in [4 * HOUR + 1, 5 * HOUR, 6 * HOUR - 1] {
             seen.note(Last { asked_unix_millis: asked, ..last() }).unwrap();
             assert!(!seen.path().exists(), "{asked}");
         }
         for changed in [
             Last { asked_unix_millis: 6 * HOUR, ..last() },
+            // The clock was set back.
+            Last { asked_unix_millis: HOUR, ..last() },
             Last { vnics: Vec::new(), ..last() },
             Last { primary: None, ..last() },
             Last { instance: None, ..last() },
@@ -157,6 +162,23 @@ mod tests {
             assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), changed);
             fs::remove_file(seen.path()).unwrap();
         }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_when_it_can_be_although_nothing_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("lib");
+        fs::create_dir(&place).unwrap();
+        let mut seen = VnicsSeen::new(&place);
+        seen.note(last()).unwrap();
+        fs::remove_dir_all(&place).unwrap();
+        let new = || Last { vnics: Vec::new(), ..last() };
+        for _ in 0..2 {
+            seen.note(new()).unwrap_err();
+        }
+        fs::create_dir(&place).unwrap();
+        seen.note(new()).unwrap();
+        assert_eq!(VnicsSeen::new(&place).read().unwrap(), new());
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct World {
     pub oke_daemonset: Seen,
     /// Entries of the last list of VNICs that cannot be used.
     pub unusable: Vec<Unusable>,
+    /// What an agent that starts next could not go by.
+    pub unkept: Unkept,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
     missing: BTreeMap<Ocid, Instant>,
     /// Those of them that are kept beyond the grace.
@@ -36,6 +38,15 @@ pub struct World {
     recalled: bool,
     /// The primary VNIC, pinned when first seen: it stays for as long as the instance exists.
     primary: Option<Ocid>,
+}
+
+/// Why the copies on disk are not what is known; `None` where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unkept {
+    /// That of the NativePodNetwork.
+    pub npn: Option<String>,
+    /// That of the instance and its VNICs.
+    pub vnics: Option<String>,
 }
 
 /// A thing known by asking.
@@ -220,6 +231,7 @@ impl World {
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
             && self.unusable == other.unusable
+            && self.unkept == other.unkept
             && self.oke_daemonset == other.oke_daemonset
             && self.held == other.held
     }

@@ -162,6 +162,22 @@ fn an_object_that_appears_changes_and_goes_is_followed_at_once_and_another_insta
 }
 
 #[test]
+fn a_copy_that_could_not_be_written_when_the_object_came_is_written_as_soon_as_it_can_be() {
+    let cluster = Cluster::new();
+    let copy = cluster.node.path("lib/nativepodnetwork-seen.json");
+    std::fs::create_dir_all(&copy).unwrap();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    cluster.wait_conditions(&agent, &["StateFailed"]);
+    let message = cluster.message("StateFailed");
+    assert!(message.starts_with("writing /var/lib/vcn-native/nativepodnetwork-seen.json: "), "{message}");
+    std::fs::remove_dir(&copy).unwrap();
+    cluster.wait_conditions(&agent, &[]);
+    assert!(copy.is_file());
+}
+
+#[test]
 fn without_the_api_server_the_agent_goes_on_even_anew_and_catches_up() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);

@@ -7,6 +7,7 @@ use api::NativePodNetwork;
 use tokio::sync::watch;
 use vcn::Ocid;
 
+use super::keeper::Keeper;
 use super::{Answer, Error, NativePodNetworks};
 
 /// How old an answer may be before its age is called a trouble. API servers restart and are unreachable for minutes, and
@@ -21,6 +22,7 @@ pub(crate) const NPN_AWAITED: Duration = Duration::from_millis(1500);
 pub struct ClusterNpn {
     wanted: watch::Sender<Option<Ocid>>,
     seen: watch::Receiver<Seen>,
+    keeper: Keeper,
 }
 
 /// What was seen so far.
@@ -110,8 +112,8 @@ impl Seen {
 }
 
 impl ClusterNpn {
-    pub(super) const fn new(wanted: watch::Sender<Option<Ocid>>, seen: watch::Receiver<Seen>) -> Self {
-        Self { wanted, seen }
+    pub(super) const fn new(wanted: watch::Sender<Option<Ocid>>, seen: watch::Receiver<Seen>, keeper: Keeper) -> Self {
+        Self { wanted, seen, keeper }
     }
 }
 
@@ -122,6 +124,12 @@ impl NativePodNetworks for ClusterNpn {
         let _ = tokio::time::timeout(NPN_AWAITED, seen.wait_for(Seen::says_something)).await;
         let seen = seen.borrow().clone();
         seen.answer(Instant::now())
+    }
+
+    async fn keep(&self) -> Result<(), String> {
+        let keeper = self.keeper.clone();
+        let kept = tokio::task::spawn_blocking(move || keeper.again()).await;
+        kept.map_err(|error| error.to_string()).flatten()
     }
 }
 

@@ -24,12 +24,12 @@ pub struct Kept {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+struct Document<V> {
     version: u32,
     /// When it came, by the wall clock.
     written_unix_millis: u64,
     /// As the API server had it.
-    object: Value,
+    object: V,
 }
 
 impl Kept {
@@ -56,7 +56,8 @@ impl Kept {
             Err(source) => return Err(Error::Read { path: self.path.clone(), source }),
         };
         let damaged = |source: serde_json::Error| Error::Read { path: self.path.clone(), source: source.into() };
-        let Document { written_unix_millis, object, .. } = serde_json::from_slice(&document).map_err(damaged)?;
+        let Document { written_unix_millis, object, .. } =
+            serde_json::from_slice::<Document<Value>>(&document).map_err(damaged)?;
         let npn = read(object.to_string().as_bytes(), instance, self.path.display())?;
         let written = UNIX_EPOCH + Duration::from_millis(written_unix_millis);
         // A clock that was set back makes it new.
@@ -67,7 +68,7 @@ impl Kept {
     ///
     /// # Errors
     /// When the disk is full, broken or read-only; the copy is then as it was.
-    pub fn write(&self, object: Option<Value>, now: SystemTime) -> io::Result<()> {
+    pub fn write(&self, object: Option<&Value>, now: SystemTime) -> io::Result<()> {
         let Some(object) = object else {
             let removed = fs::remove_file(&self.path);
             return removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) });
@@ -104,7 +105,7 @@ mod tests {
         let (kept, then) = (Kept::new(folder.path()), UNIX_EPOCH + Duration::from_secs(1_000));
         let instance = "ocid1.instance.oc1.iad.a".parse().unwrap();
         assert_eq!(kept.look(&instance, then).unwrap(), None);
-        kept.write(Some(object()), then).unwrap();
+        kept.write(Some(&object()), then).unwrap();
         let npn = NativePodNetwork::parse(object().to_string().as_bytes()).unwrap();
         let minute = Duration::from_secs(60);
         assert_eq!(kept.look(&instance, then + minute).unwrap(), Some((npn.clone(), minute)));

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use vcn::Ocid;
 
 use super::cluster::Seen;
+use super::keeper::Keeper;
 use super::{ClusterNpn, Kept, read};
 use crate::api_server::client;
 use crate::backoff::{chance, jittered};
@@ -35,7 +36,7 @@ const FIRST_OBJECT: Duration = Duration::from_secs(30);
 pub struct Watcher {
     wanted: watch::Receiver<Option<Ocid>>,
     seen: watch::Sender<Seen>,
-    kept: Kept,
+    keeper: Keeper,
     published: Arc<Notify>,
 }
 
@@ -60,7 +61,8 @@ impl Watcher {
     pub fn new(kept: Kept, published: Arc<Notify>) -> (ClusterNpn, Self) {
         let (wanted_in, wanted) = watch::channel(None);
         let (seen, seen_out) = watch::channel(Seen::default());
-        (ClusterNpn::new(wanted_in, seen_out), Self { wanted, seen, kept, published })
+        let keeper = Keeper::new(kept);
+        (ClusterNpn::new(wanted_in, seen_out, keeper.clone()), Self { wanted, seen, keeper, published })
     }
 
     /// Watches for ever; ends when nobody asks any more.
@@ -152,7 +154,7 @@ impl Watcher {
 
     /// What an earlier agent saw.
     fn take_kept(&self, instance: &Ocid) {
-        match self.kept.look(instance, SystemTime::now()) {
+        match self.keeper.kept().look(instance, SystemTime::now()) {
             Ok(Some((npn, age))) => self.seen.send_modify(|seen| seen.kept(npn, age, Instant::now())),
             Ok(None) => {}
             Err(error) => tracing::warn!(event = "npn.copy_unusable", error = %chain(&error), "going on without it"),
@@ -185,12 +187,9 @@ impl Watcher {
         let document = object.as_ref().map(serde_json::Value::to_string);
         let npn = document.map(|document| read(document.as_bytes(), instance, place())).transpose();
         let npn = npn.map_err(|error| chain(&error))?;
-        let kept = self.kept.clone();
-        let written = tokio::task::spawn_blocking(move || kept.write(object, SystemTime::now())).await;
-        if let Ok(Err(error)) = written {
-            let path = self.kept.path().display();
-            tracing::warn!(event = "npn.copy_not_kept", %path, %error, "the next agent starts without it");
-        }
+        let keeper = self.keeper.clone();
+        // Whoever asks next is told where that fails.
+        let _ = tokio::task::spawn_blocking(move || keeper.keep(object, SystemTime::now())).await;
         Ok(npn)
     }
 }

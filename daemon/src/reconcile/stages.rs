@@ -21,11 +21,12 @@ use crate::pools;
 use crate::settings::Settings;
 use crate::slots::Referred;
 use crate::usage::{Usage, size};
-use crate::world::World;
+use crate::world::{Unkept, World};
 
 /// What the sources do not say.
 pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
     findings.conditions.extend(world.unusable.iter().map(|entry| unusable(entry, world)));
+    findings.conditions.extend(unkept(&world.unkept));
     let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
     let ages = format!("instance {}, VNICs {}", age(world.instance.age(now)), age(world.vnics.age(now)));
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
@@ -78,6 +79,21 @@ pub(super) fn lived(settings: &Settings, boot: &BootId) -> bool {
         Err(error) => !matches!(error, ipam::Error::NoPools { .. }),
     };
     published || !installer::pods(&settings.installer).is_empty()
+}
+
+fn unkept(unkept: &Unkept) -> impl Iterator<Item = Condition> {
+    let copies = [
+        ("native-pod-network copy", &unkept.npn, "the API server"),
+        ("instance and VNICs copy", &unkept.vnics, "the metadata service"),
+    ];
+    copies.into_iter().filter_map(|(copy, why, source)| {
+        let why = why.as_ref()?;
+        let message = format!(
+            "{why}; as long as that is so, an agent that starts while {source} does not answer goes by older news; it is \
+             tried again"
+        );
+        Some(Condition::degraded(Reason::StateFailed, message).about(copy))
+    })
 }
 
 fn unusable(entry: &Unusable, world: &World) -> Condition {

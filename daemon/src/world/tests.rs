@@ -184,3 +184,11 @@ fn a_first_list_without_the_vnic_of_the_default_route_lacks_the_primary_one() {
     assert!(!lacks_primary(&all, port, &[port]));
     assert!(!lacks_primary(&[], primary, &[primary]));
 }
+
+#[test]
+fn that_a_copy_cannot_be_kept_is_news_and_so_is_that_it_is() {
+    let unkept = Unkept { npn: Some("no space".into()), vnics: None };
+    let world = World { unkept, ..World::default() };
+    assert!(!world.says_the_same(&World::default()));
+    assert!(world.says_the_same(&world.clone()));
+}

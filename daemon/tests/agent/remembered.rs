@@ -51,3 +51,22 @@ fn an_agent_that_starts_while_the_list_is_short_serves_the_vnics_that_are_here()
     wait_for("what is left of it to go", gone, || agent.log());
     pod.wait_connected();
 }
+
+#[test]
+fn that_what_is_known_cannot_be_kept_is_told_once_and_it_is_kept_as_soon_as_it_can_be() {
+    let node = dual_stack_node();
+    let copy = node.path("lib/vnics-seen.json");
+    std::fs::create_dir(&copy).unwrap();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let told = || node.get("/readyz").1.contains("writing /var/lib/vcn-native/vnics-seen.json: ");
+    wait_for("that to be told", told, || agent.log());
+    assert_eq!(node.conditions(), ["StateFailed"]);
+    let asked = node.metadata.asked();
+    wait_for("several more answers", || node.metadata.asked() >= asked + 4, || agent.log());
+    std::fs::remove_dir(&copy).unwrap();
+    wait_for("the copy", || copy.is_file() && node.conditions().is_empty(), || agent.log());
+    let raised = agent.events("condition.raised");
+    let of_it = |line: &&Value| line["subject"] == "instance and VNICs copy";
+    assert_eq!(raised.iter().filter(of_it).count(), 1, "{raised:#?}");
+}
