@@ -1,16 +1,18 @@
 //! What the host's network must be, from what is known: pure. Every VNIC that cannot be served has a condition saying why,
 //! and does not keep the others from being served.
 
+mod own;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
 use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
-use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
+use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, TableId, Vnic, vnic_mark};
 
 use crate::condition::{Condition, Reason};
 use crate::pass::LeftAlone;
@@ -28,6 +30,10 @@ pub struct Facts<'a> {
     pub links: &'a [netlink::Link],
     /// Whether the kernel speaks IPv6.
     pub ipv6: bool,
+    /// Addresses that the host has for its own by rules of ours, and the tables of their VNICs.
+    pub own: &'a [(TableId, IpAddr)],
+    /// Addresses that somebody holds.
+    pub held: &'a HashSet<IpAddr>,
 }
 
 /// What was chosen by the operator.
@@ -108,7 +114,8 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         };
         // Assigned before; a VNIC without one is served as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
-        let mut vnic = Vnic { addressing: addressing(vnic, entry), ..vnic.clone() };
+        let mut vnic =
+            Vnic { addressing: addressing(vnic, entry, own::Signs::of(facts, entry, table)), ..vnic.clone() };
         if !facts.ipv6 {
             vnic.addressing.ipv6 = None;
         }
@@ -170,15 +177,20 @@ pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a 
 
 /// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the
 /// NativePodNetwork may.
-fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>) -> PerFamily<SubnetAddressing> {
+fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, signs: own::Signs<'_>) -> PerFamily<SubnetAddressing> {
     let mut addressing = vnic.addressing.clone();
+    // Of IPv4 it says which address is the host's.
+    if let Some(at) = &mut addressing.ipv6 {
+        at.address = own::choose(at, &signs);
+        at.others.clear();
+    }
     for family in Family::ALL {
         let known = npn.and_then(|npn| npn.addressing.of(family));
         if addressing.of(family).is_none()
             && let Some(npn) = known
             && let (Some(subnet), Some(router), Some(address)) = (npn.subnet, npn.router, npn.host)
         {
-            *addressing.slot(family) = Some(SubnetAddressing { subnet, router, address });
+            *addressing.slot(family) = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
         }
     }
     addressing

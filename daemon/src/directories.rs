@@ -3,8 +3,9 @@
 //! by nobody, and only a container that is started anew sees the other. So it is with the lock and the sockets that the agent
 //! made in one of them: without those nobody can ask it, and another would take it for ended.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::pass::Cause;
@@ -61,6 +62,21 @@ impl Directories {
         let lost = gone.or_else(|| if cause == Cause::Kernel { None } else { moved() });
         lost.map(|begun| begun.path.as_path())
     }
+}
+
+/// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
+///
+/// # Errors
+/// Any but "it is there".
+pub fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        // Fresh from the kubelet, which makes a volume's directory for everybody to look into.
+        return match fs::read_dir(path)?.next() {
+            None => fs::set_permissions(path, Permissions::from_mode(0o700)),
+            Some(_) => Ok(()),
+        };
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Which directory this is; `None` where there is none, or it is a removed one that somebody keeps open.

@@ -33,6 +33,7 @@ pub(crate) fn vnic(name: &str, last: u8, net: &str) -> Vnic {
                 subnet: format!("{net}.0/24").parse().unwrap(),
                 router: format!("{net}.1").parse().unwrap(),
                 address: format!("{net}.7").parse().unwrap(),
+                others: Vec::new(),
             }),
             ipv6: None,
         },

@@ -5,8 +5,9 @@ mod strangers;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use datapath::host::{self, HostNetwork};
@@ -120,6 +121,16 @@ impl Host {
         self.sysctl_root.join("net/ipv6").exists()
     }
 
+    /// The IPv6 addresses that the host has for its own by rules of ours, and the tables of their VNICs.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn own(&self) -> Result<Vec<(TableId, IpAddr)>, netlink::Error> {
+        let rules = Socket::open()?.rules(Family::Ipv6)?;
+        let ours = rules.iter().filter(|it| it.protocol == PROTOCOL && it.priority == RulePriorities::FROM_VNIC);
+        Ok(ours.filter_map(|rule| Some((rule.table, rule.from?.ip()))).collect())
+    }
+
     /// What refers to tables of ours: every route and rule, whoever made it, because a table that somebody else uses is
     /// not free either. Tables of VNICs are told by the rule about the VNIC's own address.
     ///
@@ -136,7 +147,7 @@ impl Host {
                     let own = |vnic: &&Vnic| {
                         vnic.addressing
                             .of(family)
-                            .is_some_and(|at| rule.from.is_some_and(|from| from.ip() == at.address))
+                            .is_some_and(|at| rule.from.is_some_and(|from| at.listed().any(|own| own == from.ip())))
                     };
                     referred.owners.extend(vnics.iter().find(own).map(|vnic| (vnic.id.clone(), rule.table)));
                 }
@@ -147,13 +158,16 @@ impl Host {
     }
 
     /// What has to change. What is `spared` stays where it is found although it is not wanted. No rule leads to pods where
-    /// others' routes in their table would have it refuse everybody's packets.
+    /// others' routes in their table would have it refuse everybody's packets. The host gets no address that somebody has
+    /// (`held`), whoever says that it is the host's.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object]) -> Result<Planned, Error> {
+    pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<Planned, Error> {
         let mut places = self.places()?;
         let mut desired = host::desired(network);
+        let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
+        desired.retain(|object| !is_held(object));
         let observed = host::observe(&desired, &mut places)?;
         // Where no rule leads to that table, and none is to, what is in it is nobody's trouble.
         let leads = |family: &Family| {
@@ -221,7 +235,8 @@ fn is_ours(table: &TableId) -> bool {
 
 /// Sorts steps into batches: what goes, each on its own; the host's settings; what several VNICs share (a physical port);
 /// each VNIC; the nft table; and last the VNICs' addresses that go, because with a link's only address the kernel drops
-/// the link's routes, then the rules that tell them to be ours.
+/// the link's routes, then the rules that tell them to be ours. An address in whose place a VNIC has another, or that is somebody
+/// else's, is no leftover that may stay for a while, but the VNIC's own trouble: it may be a pod's a moment later.
 fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
     let only = |vnics: Vec<host::HostVnic>| host::desired(&HostNetwork { vnics, ..network.clone() });
     let base = only(Vec::new());
@@ -272,6 +287,10 @@ fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
             }
         }
     }
+    let (replaced, left): (Vec<_>, Vec<_>) =
+        left.into_iter().map(|step| (served(&step, network).cloned(), step)).partition(|(vnic, _)| vnic.is_some());
+    let replaced = replaced.into_iter().filter_map(|(vnic, step)| Some((Part::Vnic(vnic?), vec![step])));
+    let left = left.into_iter().map(|(_, step)| step).collect();
     // The same port, once for every VLAN on it.
     shared.dedup();
     let singly = |part: Part, steps: Vec<Step>| steps.into_iter().map(move |step| (part.clone(), vec![step]));
@@ -284,9 +303,18 @@ fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
         .chain(singly(Part::Base, shared))
         .chain(vnics)
         .chain([nft])
+        .chain(replaced)
         .chain(singly(Part::Stale, left))
         .chain(singly(Part::Stale, told))
         .filter(|(_, steps)| !steps.is_empty())
         .map(|(part, steps)| Batch { part, steps })
         .collect()
+}
+
+/// The VNIC on the link of an address that goes, where it has another of that family, or should.
+fn served<'a>(step: &Step, network: &'a HostNetwork) -> Option<&'a Ocid> {
+    let Change::Delete(Object::Address(gone)) = &step.change else { return None };
+    let family = Family::of(gone.address.ip());
+    let on = |host: &&host::HostVnic| *host.placement.link() == gone.link && host.vnic.addressing.of(family).is_some();
+    network.vnics.iter().find(on).map(|host| &host.vnic.id)
 }

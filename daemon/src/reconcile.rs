@@ -17,9 +17,6 @@ pub(crate) mod pods;
 mod slow;
 mod stages;
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,7 +32,7 @@ use vcn::Ocid;
 use crate::condition::{Condition, Reason};
 use crate::desired::{self, Choices, Facts, Wanted};
 use crate::devices::Devices;
-use crate::directories::Directories;
+use crate::directories::{self, Directories};
 use crate::host::Host;
 use crate::interference::{Interference, Subject};
 use crate::pass::{Cause, Pass, VnicState};
@@ -179,7 +176,8 @@ impl Reconciler {
         let (pods_may_use_metadata, pods_may_spoof) = (*pods_may_use_metadata, *pods_may_spoof);
         let choices = Choices { ports, pods_may_use_metadata, pods_may_spoof, ours, oke, lived };
         let ipv6 = self.host.speaks_ipv6();
-        let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6 };
+        let (own, held) = stages::addresses(&self.host, &self.settings.state_dir, &self.boot);
+        let facts = Facts { vnics: world.vnics(), npn: world.npn(), links: &links, ipv6, own: &own, held: &held };
         let wanted = slots.map(|slots| desired::wanted(facts, &slots, choices));
         let Wanted { network, spared, left_alone, undecided, conditions } = wanted.unwrap_or_default();
         if let Some(network) = &network {
@@ -197,7 +195,16 @@ impl Reconciler {
         // A young agent has not seen a short list of VNICs being short: what it lacks may be there a moment later.
         let clean = preview || self.since.elapsed() >= self.settings.detach_grace && !desired::is_short(facts);
         let note = |changes: &[SettingChange]| installer::note_settings(&self.settings.data_dir, &self.boot, changes);
-        let attempt = stages::Attempt { cause, whose, clean, spared, undecided, note: &note, failed: &mut self.failed };
+        let attempt = stages::Attempt {
+            cause,
+            whose,
+            clean,
+            spared,
+            held: &held,
+            undecided,
+            note: &note,
+            failed: &mut self.failed,
+        };
         let hosted = network.as_ref().and_then(|network| stages::host(&self.host, network, attempt, &mut findings));
         let doubtful = |vnic: &&HostVnic| world.held().any(|held| *held == vnic.vnic.id);
         let doubtful: Vec<&HostVnic> = network.iter().flat_map(|it| &it.vnics).filter(doubtful).collect();
@@ -347,27 +354,12 @@ impl Reconciler {
     /// The state directory is tmpfs and gone after a boot.
     fn make_directories(&self, findings: &mut Findings) {
         for directory in [&self.settings.state_dir, &self.settings.data_dir] {
-            if let Err(error) = make_directory(directory) {
+            if let Err(error) = directories::make(directory) {
                 let message = format!("creating {}: {error}", directory.display());
                 findings.conditions.push(Condition::degraded(Reason::StateFailed, message).about(directory.display()));
             }
         }
     }
-}
-
-/// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
-///
-/// # Errors
-/// Any but "it is there".
-pub fn make_directory(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        // Fresh from the kubelet, which makes a volume's directory for everybody to look into.
-        return match fs::read_dir(path)?.next() {
-            None => fs::set_permissions(path, Permissions::from_mode(0o700)),
-            Some(_) => Ok(()),
-        };
-    }
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 impl VnicState {

@@ -31,14 +31,17 @@ use crate::board::Board;
 use crate::command_line::Invocation;
 use crate::metrics::Metrics;
 use crate::npn::{Source, Watcher};
-use crate::reconcile::{Reconciler, make_directory};
+use crate::reconcile::Reconciler;
 use crate::recorder::Recorder;
 use crate::reload::Configuration;
 use crate::settings::{AGENT_LOCK, Settings};
 use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
-use crate::{aftercare, api_server, args, bundle, command_line, departure, gather, oke_cni, port, reload, show, verbs};
+use crate::{
+    aftercare, api_server, args, bundle, command_line, departure, directories, gather, oke_cni, port, reload, show,
+    verbs,
+};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -121,7 +124,7 @@ fn stay(live: Live<Settings>) -> anyhow::Result<()> {
     let settings = live.current().settings.clone();
     logging::start(settings.log_level);
     for directory in [&settings.state_dir, &settings.data_dir] {
-        make_directory(directory).with_context(|| format!("creating {}", directory.display()))?;
+        directories::make(directory).with_context(|| format!("creating {}", directory.display()))?;
     }
     let lock = only_agent(&settings.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -205,6 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn addresses_beside_a_vnics_first_are_kept_and_are_a_field_that_a_copy_of_before_lacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut seen = VnicsSeen::new(folder.path());
+        let mut more = last();
+        seen.note(more.clone()).unwrap();
+        let before = fs::read_to_string(seen.path()).unwrap();
+        more.vnics[0].addressing.ipv4.as_mut().unwrap().others.push("10.0.33.8".parse().unwrap());
+        seen.note(more.clone()).unwrap();
+        assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), more);
+        let now = fs::read_to_string(seen.path()).unwrap();
+        assert_eq!(now.replace(r#","others":["10.0.33.8"]"#, ""), before, "the rest is where it was");
+    }
+
+    #[test]
     fn it_is_this_machines_by_its_boot_or_by_its_primary_vnics_link() {
         let (same, other) = (BootId::from_text("a"), BootId::from_text("b"));
         assert!(last().is_of(&same, &[]));

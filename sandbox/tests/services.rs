@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -68,7 +69,9 @@ fn the_agents_own_client_understands_the_documents() {
         assert_eq!((&seen.id, seen.mac), (&ours.id, ours.mac));
         for family in Family::ALL {
             let addressing = seen.addressing.of(family).expect("both families");
-            assert_eq!(Some(&addressing.address), ours.address.of(family));
+            let secondary = ours.secondary.of(family).into_iter().flatten().filter(|_| family == Family::Ipv6);
+            let all: BTreeSet<_> = ours.address.of(family).into_iter().chain(secondary).copied().collect();
+            assert_eq!(addressing.listed().collect::<BTreeSet<_>>(), all);
             assert_eq!(Some(addressing.router), ours.subnet.router(family));
             assert_eq!(Some(&addressing.subnet), ours.subnet.blocks.of(family));
         }

@@ -35,6 +35,7 @@ fn network() -> HostNetwork {
         subnet: subnet.parse().unwrap(),
         router: router.parse().unwrap(),
         address: address.parse().unwrap(),
+        others: Vec::new(),
     };
     let vnic = Vnic {
         id: "ocid1.vnic.oc1.iad.v5".parse().unwrap(),

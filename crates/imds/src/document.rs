@@ -94,15 +94,14 @@ fn vnic(entry: &Field<'_>) -> Result<Vnic, FieldError> {
     let id = entry.member("vnicId")?;
     let mac = entry.member("macAddr")?;
     let nic_index = entry.member("nicIndex")?.number()?;
-    let v6_address = entry.member("ipv6Addresses")?.elements()?.into_iter().next();
     Ok(Vnic {
         id: id.parsed("an OCID")?.ok_or_else(|| id.missing())?,
         mac: mac.parsed("an Ethernet address")?.ok_or_else(|| mac.missing())?,
         nic_index,
         vlan_tag: if nic_index.is_some() { vlan_tag(&entry.member("vlanTag")?)? } else { None },
         addressing: PerFamily {
-            ipv4: addressing(entry, Some(entry.member("privateIp")?), Family::Ipv4)?,
-            ipv6: addressing(entry, v6_address, Family::Ipv6)?,
+            ipv4: addressing(entry, &[entry.member("privateIp")?], Family::Ipv4)?,
+            ipv6: addressing(entry, &entry.member("ipv6Addresses")?.elements()?, Family::Ipv6)?,
         },
     })
 }
@@ -118,7 +117,7 @@ fn vlan_tag(field: &Field<'_>) -> Result<Option<VlanTag>, FieldError> {
 /// One family: absent where the VNIC has no address of it, even if its subnet has a block.
 fn addressing(
     entry: &Field<'_>,
-    address: Option<Field<'_>>,
+    addresses: &[Field<'_>],
     family: Family,
 ) -> Result<Option<SubnetAddressing>, FieldError> {
     let (expected, subnet, router) = match family {
@@ -129,13 +128,18 @@ fn addressing(
         Some(ip) if Family::of(ip) != family => Err(field.unexpected(expected)),
         other => Ok(other),
     };
-    let Some(address) = address.map(|field| ip(&field)).transpose()?.flatten() else {
-        return Ok(None);
+    let (listed, refused): (Vec<_>, Vec<_>) =
+        addresses.iter().filter_map(|it| ip(it).transpose()).partition(Result::is_ok);
+    let mut listed = listed.into_iter().flatten();
+    let Some(address) = listed.next() else {
+        return refused.into_iter().next().transpose().map(|_| None);
     };
     let (subnet, router) = (entry.member(subnet)?, entry.member(router)?);
     Ok(Some(SubnetAddressing {
         subnet: subnet.parsed("a CIDR block")?.ok_or_else(|| subnet.missing())?,
         router: ip(&router)?.ok_or_else(|| router.missing())?,
         address,
+        // One that is none (a block, say) is no reason not to use the VNIC.
+        others: listed.collect(),
     }))
 }

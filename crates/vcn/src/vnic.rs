@@ -31,8 +31,19 @@ pub struct SubnetAddressing {
     pub subnet: IpNetwork,
     /// The virtual router: inside the subnet for IPv4, link-local for IPv6.
     pub router: IpAddr,
-    /// The VNIC's own address: the host's, never a pod's.
+    /// The VNIC's own address: the host's, never a pod's. Where there are [others](Self::others), the first that is listed.
     pub address: IpAddr,
+    /// What else the metadata service lists of the VNIC. Of IPv6 that is all that it has, pods' addresses too, in no order that
+    /// anybody promises; of IPv4 nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<IpAddr>,
+}
+
+impl SubnetAddressing {
+    /// All addresses that the metadata service lists, in its order.
+    pub fn listed(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        std::iter::once(self.address).chain(self.others.iter().copied())
+    }
 }
 
 /// Whom a VNIC serves.

@@ -1,5 +1,7 @@
 //! What follows from what is known.
 
+use std::sync::LazyLock;
+
 use netlink::Link;
 use vcn::{TableId, VlanTag};
 
@@ -19,8 +21,14 @@ fn choices(ours: bool, oke: bool, lived: bool) -> Choices<'static> {
     Choices { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
 }
 
+/// On a kernel that speaks IPv6, before anything is on it.
+fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> Facts<'a> {
+    static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
+    Facts { vnics, npn, links, ipv6: true, own: &[], held: &NONE }
+}
+
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
-    wanted(Facts { vnics, npn, links, ipv6: true }, &slots(vnics), choices(true, false, true))
+    wanted(facts(vnics, npn, links), &slots(vnics), choices(true, false, true))
 }
 
 fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
@@ -101,12 +109,37 @@ fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
 }
 
 #[test]
+fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_pods() {
+    let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: ip("20"),
+        others: vec![ip("9"), ip("8"), ip("7")],
+    });
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let of = |npn: Option<&NativePodNetwork>, own: &[(TableId, IpAddr)]| {
+        let held = HashSet::from([ip("20")]);
+        let facts = Facts { own, held: &held, ..facts(&vnics, npn, &links) };
+        let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
+        network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
+    };
+    assert_eq!(of(None, &[]), [ip("9")]);
+    assert_eq!(of(None, &[(TableId(1001), ip("8")), (TableId(1000), ip("7"))]), [ip("7")]);
+    let mut npn = npn("SUCCESS");
+    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { host: Some(ip("8")), ..Default::default() });
+    assert_eq!(of(Some(&npn), &[(TableId(1000), ip("7"))]), [ip("8")]);
+}
+
+#[test]
 fn ipv6_is_on_when_any_vnic_has_it() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {
         subnet: "2603:c020::/64".parse().unwrap(),
         router: "fe80::1".parse().unwrap(),
         address: "2603:c020::7".parse().unwrap(),
+        others: Vec::new(),
     });
     let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], None);
     assert!(wanted.network.unwrap().pods.unwrap().ipv6);
@@ -119,10 +152,11 @@ fn a_kernel_without_ipv6_is_not_asked_for_any() {
         subnet: "2603:c020::/64".parse().unwrap(),
         router: "fe80::1".parse().unwrap(),
         address: "2603:c020::7".parse().unwrap(),
+        others: Vec::new(),
     });
     let choices = choices(true, false, true);
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
-    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: false }, &slots(&vnics), choices);
+    let wanted = wanted(Facts { ipv6: false, ..facts(&vnics, None, &links) }, &slots(&vnics), choices);
     let objects = host::desired(&wanted.network.unwrap());
     assert!(objects.len() > 5 && !objects.iter().any(|object| object.to_string().contains("ipv6")));
     assert!(!objects.iter().any(|object| object.to_string().contains("2603:")), "{objects:?}");
@@ -171,7 +205,7 @@ fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
     let choices = Choices { ports: &ports, ..choices(true, false, true) };
-    let wanted = wanted(Facts { vnics: &vnics, npn: None, links: &links, ipv6: true }, &slots(&vnics), choices);
+    let wanted = wanted(facts(&vnics, None, &links), &slots(&vnics), choices);
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
     assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
@@ -192,7 +226,7 @@ fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let choices = choices(false, true, true);
     let npn = npn("SUCCESS");
-    let wanted = wanted(Facts { vnics: &vnics, npn: Some(&npn), links: &links, ipv6: true }, &slots(&vnics), choices);
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices);
     assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
     assert_eq!(wanted.network.as_ref().unwrap().pods, None);
     assert_eq!(wanted.conditions, []);
@@ -214,7 +248,7 @@ fn a_vnic_that_may_be_okes_own_cnis_waits_for_a_finished_native_pod_network() {
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };
     let wanted = |npn: Option<&NativePodNetwork>, oke: bool| {
         let choices = choices(false, oke, false);
-        let wanted = wanted(Facts { vnics: &vnics, npn, links: &links, ipv6: true }, &slots(&vnics), choices);
+        let wanted = wanted(facts(&vnics, npn, &links), &slots(&vnics), choices);
         let ids = |ids: Vec<&Ocid>| ids.into_iter().map(|id| id.unique_id().to_owned()).collect::<Vec<_>>();
         let served: Vec<&Ocid> = wanted.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();
         let undecided = wanted.undecided.iter().map(|it| &it.vnic.id).collect();

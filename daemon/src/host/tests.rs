@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use datapath::host::{HostVnic, Placement, PodServices};
-use datapath::{Place, RuleSpec};
+use datapath::{AddressSpec, Place, RuleSpec};
 use vcn::{Mtu, Priority, VlanTag};
 
 use super::*;
@@ -72,4 +72,32 @@ fn what_is_no_longer_wanted_goes_first_and_singly() {
     let parts = parts(&batches(steps, &network));
     assert_eq!(parts[..2], [("no longer wanted".into(), 1), ("no longer wanted".into(), 1)]);
     assert!(!parts[2..].iter().any(|(part, _)| part == "no longer wanted"));
+}
+
+#[test]
+fn an_address_that_another_replaced_goes_with_its_vnic_and_one_of_a_vnic_that_is_gone_as_no_longer_wanted() {
+    let network = network();
+    let address = |link: &str, address: &str| {
+        let address = ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap());
+        (Place::Host, Object::Address(AddressSpec { link: link.parse().unwrap(), address }))
+    };
+    let observed = [
+        address("nic1.11", "10.0.11.9"),
+        address("nic1.11", "2603:c020::7"),
+        address("nic1.13", "10.0.13.7"),
+        address("nic1.12", "10.0.12.7"),
+    ];
+    let steps = datapath::plan(&host::placed(host::desired(&network)), &observed);
+    let batches = batches(steps, &network);
+    let gone = batches.iter().filter(|batch| batch.steps.iter().any(|it| matches!(it.change, Change::Delete(_))));
+    let gone: Vec<_> = gone.map(|it| format!("{}: {}", it.part, it.steps[0])).collect();
+    assert_eq!(
+        gone,
+        [
+            "ocid1.vnic.oc1.iad.a: addr del 10.0.11.9/32 dev nic1.11",
+            "no longer wanted: addr del 10.0.13.7/32 dev nic1.13",
+            "no longer wanted: addr del 2603:c020::7/128 dev nic1.11",
+        ]
+    );
+    assert!(batches.last().is_some_and(|batch| batch.part == Part::Stale), "all that is added comes before");
 }

@@ -1,6 +1,7 @@
 //! The stages of a pass that need nothing of the reconciler's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use imds::Unusable;
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
-use vcn::{IfName, Ocid, Vnic};
+use vcn::{IfName, Ocid, TableId, Vnic};
 
 use super::Findings;
 use super::installation::Whose;
@@ -117,6 +118,8 @@ pub(super) struct Attempt<'a> {
     pub(super) clean: bool,
     /// What is not removed either way.
     pub(super) spared: Vec<Object>,
+    /// Addresses that somebody has: never the host's.
+    pub(super) held: &'a HashSet<IpAddr>,
     /// VNICs of which another condition says why what is of them stays.
     pub(super) undecided: Vec<HostVnic>,
     /// Remembers what settings are before they are changed, for uninstalling to give back.
@@ -140,11 +143,11 @@ pub(super) struct Failed {
 pub(super) fn host(
     host: &Host,
     network: &HostNetwork,
-    Attempt { cause, whose, clean, spared, undecided, note, failed }: Attempt<'_>,
+    Attempt { cause, whose, clean, spared, held, undecided, note, failed }: Attempt<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<HostVnic>> {
     let unreachable = |error: &datapath::Error| Condition::blocking(Reason::HostNetworkFailed, chain(error));
-    let mut batches = match host.plan(network, &spared) {
+    let mut batches = match host.plan(network, &spared, held) {
         Ok(mut planned) => {
             if !undecided.is_empty() {
                 let told = host::desired(&HostNetwork { vnics: undecided, ..network.clone() });
@@ -280,6 +283,13 @@ pub(super) fn referred(host: &Host, state_dir: &Path, boot: &BootId, vnics: &[Vn
         referred.owners.insert(held.vnic_id, held.table);
     }
     Ok(referred)
+}
+
+/// The host's own addresses until now, with their VNICs' tables, and those that somebody has. Who cannot be asked is told of
+/// elsewhere: the plan asks the kernel, too, and what becomes of pods is looked at by their records.
+pub(super) fn addresses(host: &Host, state_dir: &Path, boot: &BootId) -> (Vec<(TableId, IpAddr)>, HashSet<IpAddr>) {
+    let held = Store::new(state_dir, boot.clone()).held();
+    (host.own().unwrap_or_default(), held.unwrap_or_default())
 }
 
 /// The writing of pools.json in words.

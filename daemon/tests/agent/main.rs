@@ -24,6 +24,7 @@ mod node;
 mod okes_vnics;
 mod orphans;
 mod outage;
+mod own_addresses;
 mod pod;
 mod pod_network;
 mod pods;

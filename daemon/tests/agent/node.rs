@@ -292,9 +292,14 @@ impl Node {
     }
 
     fn publish_as(&self, state: &str, vnics: &[(&str, u8)], dual: bool) {
+        self.publish_document(&native_pod_network(state, vnics, dual));
+    }
+
+    /// Publishes a NativePodNetwork.
+    pub(crate) fn publish_document(&self, npn: &Value) {
         let new = self.npn().with_extension("new");
         fs::create_dir_all(self.path("lib")).unwrap();
-        fs::write(&new, native_pod_network(state, vnics, dual).to_string()).unwrap();
+        fs::write(&new, npn.to_string()).unwrap();
         fs::rename(new, self.npn()).unwrap();
     }
 

@@ -80,9 +80,10 @@ fn vnic_document(kind: MachineKind, vnic: &Vnic) -> Value {
     if kind == MachineKind::BareMetal {
         set("nicIndex", json!(vnic.nic_index));
     }
-    if let (Some(address), Some(router), Some(block)) = (vnic.address.ipv6, vnic.subnet.router_v6(), vnic.subnet.ipv6())
-    {
-        set("ipv6Addresses", json!([address]));
+    // All that the VNIC has. OCI promises no order; this one is of no help to who takes the first for the VNIC's own.
+    let addresses = vnic.secondary.ipv6.iter().flatten().rev().chain(&vnic.address.ipv6).collect::<Vec<_>>();
+    if let (false, Some(router), Some(block)) = (addresses.is_empty(), vnic.subnet.router_v6(), vnic.subnet.ipv6()) {
+        set("ipv6Addresses", json!(addresses));
         set("ipv6SubnetCidrBlock", json!(block));
         set("ipv6VirtualRouterIp", json!(router));
     }

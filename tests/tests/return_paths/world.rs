@@ -159,9 +159,11 @@ impl World {
         vnics.iter().find(|vnic| has(vnic)).map(|vnic| format!("{} tag {}", vnic.link, vnic.vlan_tag))
     }
 
-    /// The addresses of `node` itself, one per VNIC.
+    /// The addresses of `node` itself, one per VNIC: of IPv6, the one that OKE made for it where it made some for pods.
     pub(crate) fn own_addresses(&self, family: Family) -> Vec<IpAddr> {
-        self.node.vnics().iter().filter_map(|vnic| vnic.address.of(family).copied()).collect()
+        let made = |vnic: &sandbox::Vnic| vnic.secondary.of(family)?.first().copied().filter(IpAddr::is_ipv6);
+        let own = |vnic: &sandbox::Vnic| made(vnic).or_else(|| vnic.address.of(family).copied());
+        self.node.vnics().iter().filter_map(own).collect()
     }
 
     pub(crate) fn address(&self, family: Family) -> IpAddr {

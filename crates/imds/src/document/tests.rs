@@ -15,6 +15,7 @@ fn place(address: &str, subnet: &str, router: &str) -> Option<SubnetAddressing> 
         subnet: subnet.parse().unwrap(),
         router: router.parse().unwrap(),
         address: address.parse().unwrap(),
+        others: Vec::new(),
     })
 }
 
@@ -68,7 +69,8 @@ fn a_virtual_machines_tags_mean_nothing() {
             vlan_tag: None,
             addressing: PerFamily {
                 ipv4: place("10.0.33.7", "10.0.32.0/19", "10.0.32.1"),
-                ipv6: place("2603:c020:4000:ab00::7", "2603:c020:4000:ab00::/64", "fe80::200:17ff:fe00:1"),
+                ipv6: place("2603:c020:4000:ab00::7", "2603:c020:4000:ab00::/64", "fe80::200:17ff:fe00:1")
+                    .map(|at| { SubnetAddressing { others: vec!["2603:c020:4000:ab00::8".parse().unwrap()], ..at } }),
             },
         }
     );
@@ -82,6 +84,21 @@ fn a_family_without_an_address_is_absent() {
     assert_eq!(vnics[2].addressing.ipv4, None);
     assert_eq!(vnics[2].addressing.ipv6, place("2603:c020:8:1::9", "2603:c020:8:1::/64", "fe80::200:17ff:fe00:2"));
     assert_eq!(vnics[3].addressing.ipv6, None, "a block of the subnet is no address of the VNIC");
+}
+
+#[test]
+fn what_is_listed_beside_addresses_keeps_none_of_them_from_being_used() {
+    let read = |addresses: &str| {
+        let body = format!(
+            r#"[{{"vnicId":"ocid1.vnic.oc1.iad.v","macAddr":"02:00:17:00:00:01","ipv6Addresses":{addresses},
+                "ipv6SubnetCidrBlock":"2603::/64","ipv6VirtualRouterIp":"fe80::1"}}]"#
+        );
+        vnics(URL, body.as_bytes()).map(|list| list.vnics[0].addressing.ipv6.as_ref().map(|at| at.listed().collect()))
+    };
+    let all: Vec<IpAddr> = vec!["2603::8".parse().unwrap(), "2603::7".parse().unwrap()];
+    assert_eq!(read(r#"["2603::8","2603:0:0:0:1::/80",null,"2603::7"]"#).unwrap(), Some(all));
+    assert_eq!(read("[]").unwrap(), None);
+    assert!(refusal(read(r#"["2603::/80"]"#)).contains("[0].ipv6Addresses[0] is"));
 }
 
 #[test]

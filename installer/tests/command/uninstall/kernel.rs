@@ -156,6 +156,7 @@ fn network() -> HostNetwork {
         subnet: subnet.parse().unwrap(),
         router: router.parse().unwrap(),
         address: address.parse().unwrap(),
+        others: Vec::new(),
     };
     let addressing = PerFamily {
         ipv4: Some(at("10.0.32.0/24", "10.0.32.1", "10.0.32.2")),

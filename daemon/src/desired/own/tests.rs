@@ -1,0 +1,55 @@
+//! Lists in which the host's own address is not the first, and not the only one.
+
+use super::*;
+
+fn ip(last: &str) -> IpAddr {
+    format!("2603:c020:0:33::{last}").parse().unwrap()
+}
+
+fn ips<C: FromIterator<IpAddr>>(lasts: &[&str]) -> C {
+    lasts.iter().map(|last| ip(last)).collect()
+}
+
+/// What is chosen of a list, where pods have ::20 to ::2f; the sets are what the NativePodNetwork names, what was before, and what
+/// is held.
+fn chosen(listed: &[&str], host: Option<&str>, before: &[&str], held: &[&str]) -> IpAddr {
+    let listed: Vec<IpAddr> = ips(listed);
+    let at = SubnetAddressing {
+        subnet: "2603:c020:0:33::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: listed[0],
+        others: listed[1..].to_vec(),
+    };
+    let pods = vec!["2603:c020:0:33::20/124".parse().unwrap()];
+    choose(&at, &Signs { host: host.map(ip), before: ips(before), pods, held: &ips(held) })
+}
+
+#[test]
+fn what_the_native_pod_network_names_comes_before_what_was_and_that_before_the_first() {
+    let listed = ["9", "20", "8", "7"];
+    assert_eq!(chosen(&listed, Some("7"), &["8"], &[]), ip("7"));
+    assert_eq!(chosen(&listed, None, &["8"], &[]), ip("8"));
+    assert_eq!(chosen(&listed, None, &[], &[]), ip("9"));
+}
+
+#[test]
+fn what_is_not_listed_is_chosen_only_where_all_that_is_may_be_pods() {
+    assert_eq!(chosen(&["20", "7"], Some("6"), &["5"], &[]), ip("7"));
+    assert_eq!(chosen(&["20", "21"], Some("6"), &["5"], &[]), ip("6"));
+    assert_eq!(chosen(&["20", "21"], None, &["5"], &[]), ip("5"));
+}
+
+#[test]
+fn no_pods_address_is_chosen_while_there_is_another() {
+    assert_eq!(chosen(&["20", "7"], None, &[], &[]), ip("7"), "for pods");
+    assert_eq!(chosen(&["9", "7"], None, &[], &["9"]), ip("7"), "a pod's");
+    assert_eq!(chosen(&["9", "8", "7"], Some("9"), &["8"], &["9", "8"]), ip("7"), "a pod's, whoever names it");
+    assert_eq!(chosen(&["20", "21"], None, &[], &["20"]), ip("21"));
+}
+
+#[test]
+fn one_that_was_before_stays_in_a_block_that_is_for_pods_and_a_single_one_is_the_hosts_there() {
+    assert_eq!(chosen(&["22", "20", "7"], None, &["20"], &[]), ip("20"), "no pod can have had it");
+    assert_eq!(chosen(&["20"], None, &[], &[]), ip("20"));
+    assert_eq!(chosen(&["20"], None, &[], &["20"]), ip("20"));
+}

@@ -1,0 +1,121 @@
+//! A VNIC's own IPv6 address among those of its pods: the metadata service lists them all, in whatever order.
+
+use std::net::IpAddr;
+
+use netlink::{Address, Rule};
+use serde_json::{Value, json};
+use vcn::{Family, PROTOCOL, RulePriorities, TableId};
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Agent, Node, name, native_pod_network, wait_for};
+use crate::pod::Pod;
+
+/// The address of the host's, and one that is for pods.
+const OWN: &str = "2603:c020:0:33::7";
+const FOR_PODS: &str = "2603:c020:0:33::22";
+
+/// From now on the VNIC has these.
+fn list(node: &Node, addresses: &[&str]) {
+    let mut pods = dual_stack("pods", 33);
+    pods["ipv6Addresses"] = json!(addresses);
+    node.metadata.set_vnics(vec![vnic("primary", 10), pods]);
+}
+
+fn ipv6(pod: &Pod) -> String {
+    pod.addresses().iter().find(|it| it.is_ipv6()).unwrap().to_string()
+}
+
+/// The host's global addresses on the VNIC's link.
+fn hosts(node: &Node) -> Vec<String> {
+    let held = node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.addresses(Some(index)).unwrap()
+    });
+    let texts = held.iter().map(|it| it.address.to_string()).filter(|it| it.starts_with("2603:"));
+    texts.collect()
+}
+
+/// What pods and the host live by.
+fn network(node: &Node) -> (Vec<String>, Vec<String>, Vec<String>, Value) {
+    (hosts(node), node.rules(Family::Ipv6), node.routes(Family::Ipv6, 1000), node.pools())
+}
+
+fn wait_passes(node: &Node, agent: &Agent) {
+    let (asked, passes) = (node.metadata.asked(), node.passes("timer"));
+    let looked = || node.metadata.asked() >= asked + 3 && node.passes("timer") >= passes + 3;
+    wait_for("answers and passes", looked, || agent.log());
+}
+
+#[test]
+fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    let before = network(&node);
+    assert_eq!(before.0, [format!("{OWN}/128")]);
+
+    list(&node, &[&ipv6(&pod), FOR_PODS, OWN]);
+    wait_passes(&node, &agent);
+    assert_eq!(network(&node), before, "{}", agent.log());
+    assert!(pod.is_connected());
+    // Nothing but it is listed, and it is not known from before what is the host's: there is no address for the host.
+    drop(agent);
+    std::fs::remove_dir_all(node.path("lib")).unwrap();
+    node.publish_dual_stack(&[("pods", 33)]);
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
+    });
+    node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
+    list(&node, &[&ipv6(&pod)]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    wait_passes(&node, &agent);
+    assert_eq!(hosts(&node), [""; 0]);
+    assert!(pod.is_connected());
+    assert_eq!(node.conditions(), [""; 0], "{}", agent.log());
+}
+
+/// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
+#[test]
+fn a_pods_address_that_the_host_was_given_is_taken_back_at_once() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    drop(agent);
+    let taken: IpAddr = ipv6(&pod).parse().unwrap();
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.add_address(&Address { nodad: true, ..Address::new(index, taken.into()) }).unwrap();
+        let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
+        socket.add_rule(&Rule { from: Some(taken.into()), ..rule }).unwrap();
+    });
+    assert!(!pod.is_connected());
+    list(&node, &[&taken.to_string(), OWN]);
+    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    wait_for("the host's own alone", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
+    pod.wait_connected();
+}
+
+#[test]
+fn what_the_native_pod_network_names_replaces_what_was_chosen_before_it_came_and_pods_get_the_rest() {
+    let node = dual_stack_node();
+    node.publish("BACKOFF", &[]);
+    list(&node, &[FOR_PODS, "2603:c020:0:33::21", OWN]);
+    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
+    wait_for("an address", || hosts(&node) == [format!("{FOR_PODS}/128")], || agent.log());
+    let mut npn = native_pod_network("SUCCESS", &[("pods", 33)], true);
+    npn["status"]["vnics"][0]["hostAddresses"] = json!([{"v4": "10.0.33.7", "v6": OWN}]);
+    node.publish_document(&npn);
+    node.wait_ready(&mut agent);
+    assert_eq!(hosts(&node), [format!("{OWN}/128")], "{}", agent.log());
+    for container in ["a", "b"] {
+        Pod::add(&node, container).wait_connected();
+    }
+}
