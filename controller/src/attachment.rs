@@ -1,8 +1,9 @@
 //! VnicAttachments and what the cloud has for them, instance by instance.
 //!
 //! ```text
-//!   store ─▶ objects ─┐                              ┌─▶ apply ─▶ cloud, finalizers
-//!   cloud ─▶ observed ┴─▶ plan (pure): steps, verdicts ─▶ status, events
+//!   store ─▶ objects ─────┐                              ┌─▶ apply ─▶ cloud, finalizers
+//!   cloud ─▶ observed ────┼─▶ plan (pure): steps, verdicts ─▶ status, events
+//!   OKE ─▶ pod_network ───┘
 //! ```
 //!
 //! A VNIC is ours by its marks (`mark`), never by what a status says. Before anything is attached, what the instance has is
@@ -17,6 +18,7 @@ pub mod objects;
 pub mod observed;
 pub mod pace;
 pub mod plan;
+pub mod pod_network;
 pub mod refusal;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -109,5 +109,5 @@ async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -
         None => reader.cluster().await?,
     });
     let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.map_err(NoClient::into_error)?;
-    Ok(cloud::look(&oci, &mark, objects, Instant::now() + DEADLINE).await)
+    Ok(cloud::look((&oci, &reader.pod_networks()), &mark, objects, Instant::now() + DEADLINE).await)
 }

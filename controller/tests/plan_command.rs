@@ -51,6 +51,7 @@ impl Scene {
             rule("", &["nodes"]),
             rule("oke.oraclecloud.com", &["vnicprofiles", "vnicattachments"]),
             json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"] }),
+            json!({ "apiGroups": ["oci.oraclecloud.com"], "resources": ["nativepodnetworks"], "verbs": ["get"] }),
         ];
         let node = |name: &str, annotations: Value| {
             json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "annotations": annotations, "labels": { "pool": name } },
@@ -195,6 +196,15 @@ node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfi
     assert!(fine && !text.contains(&format!("{a}: attach")) && text.contains("ShapeCapacity"), "{text}{errors}");
     let (fine, _, errors) = scene.plan("reader", &["--node", "nobody"]);
     assert!(!fine && errors.contains("there is no Node nobody that is an OCI instance"), "{errors}");
+
+    scene.server.apply(&ApiServer::native_pod_networks()).await.unwrap();
+    let name = machine.unique_id();
+    let npn = json!({ "apiVersion": "oci.oraclecloud.com/v1beta1", "kind": "NativePodNetwork", "metadata": { "name": name },
+        "spec": { "id": machine }, "status": { "state": "IN_PROGRESS", "reason": "IN_PROGRESS" } });
+    scene.server.apply_object(npn).await.unwrap();
+    let (fine, text, errors) = scene.plan("reader", &["--node", "a"]);
+    let held = format!("{a}: nothing: PodNetworkPending: NativePodNetwork {name} is IN_PROGRESS: IN_PROGRESS");
+    assert!(fine && text.contains(&held), "{text}{errors}");
 
     scene.oci.forbid(&[Operation::GetInstance]);
     let (fine, text, errors) = scene.plan("reader", &[]);

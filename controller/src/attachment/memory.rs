@@ -63,6 +63,8 @@ pub(super) struct Memory {
     pub(super) unreleased: BTreeSet<Ocid>,
     /// How many attaches and detaches were refused.
     refusals: u64,
+    /// In how many looks in turn something had to wait for the pod network.
+    held: u32,
     /// How many VNICs were ours and nobody's at the last look.
     pub(super) unclaimed: usize,
 }
@@ -170,6 +172,12 @@ impl Memory {
             self.refused(uid, setback.said());
             self.declined(uid);
         }
+    }
+
+    /// Whether something has to wait for the pod network. Returns for how long, if so. Whole: the queue spreads it.
+    pub(super) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Duration> {
+        self.held = if is_held { self.held.saturating_add(1) } else { 0 };
+        is_held.then(|| pauses.pause(self.held, 1.0))
     }
 
     /// Nothing could be read: that something is missing is to be proven anew.

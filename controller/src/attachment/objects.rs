@@ -11,7 +11,9 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
+use vcn::Ocid;
 
+use super::pod_network::{KubePodNetworks, PodNetwork, PodNetworks};
 use super::writers::{compact, finalizer_note, is_applied};
 use crate::profile::stamp::profile_of;
 
@@ -83,13 +85,19 @@ impl ObjectError {
 /// The API server's.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "the client has none")]
-pub struct KubeObjects(Api<VnicAttachment>);
+pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {
     /// Those that this client sees.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self(Api::all(client))
+        Self(Api::all(client.clone()), KubePodNetworks::new(client))
+    }
+}
+
+impl PodNetworks for KubeObjects {
+    async fn pod_network(&self, instance: &Ocid) -> PodNetwork {
+        self.1.pod_network(instance).await
     }
 }
 

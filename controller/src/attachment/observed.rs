@@ -14,6 +14,7 @@ use vcn::{Family, Ocid};
 
 use super::cache::Cache;
 use super::mark::{Mark, Uid};
+use super::pod_network::PodNetwork;
 
 /// An instance and its VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Observed {
     pub unlisted: BTreeSet<Ocid>,
     /// The subnets that were asked for, as far as they can be seen.
     pub subnets: BTreeMap<Ocid, Subnet>,
+    /// What OKE says of its pod network, where it was asked for.
+    pub pod_network: Option<PodNetwork>,
 }
 
 /// The machine.
@@ -97,6 +100,7 @@ impl Observed {
             attachments: Vec::new(),
             unlisted: BTreeSet::new(),
             subnets: BTreeMap::new(),
+            pod_network: None,
         }
     }
 }
@@ -219,7 +223,7 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
         }
     }
     let machine = Machine::There { state, shape, most };
-    Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets })
+    Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets, pod_network: None })
 }
 
 async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {

@@ -8,6 +8,7 @@
 
 mod case;
 mod leaving;
+mod pod_network;
 mod present;
 mod remembered;
 mod slot;
@@ -70,6 +71,10 @@ pub struct Plan {
     pub in_line: BTreeSet<String>,
     /// When the first of those that rest has rested enough: what they asked for came to nothing.
     pub rests: Option<Duration>,
+    /// Whether a step would be among them, or not, by the instance's pod network, which was not asked for: ask, and plan anew.
+    pub asks_pod_network: bool,
+    /// Whether something has to wait until that is another, which nobody tells of.
+    pub held: bool,
     /// Objects whose VNICs are as asked, but maybe for their addresses.
     pub as_asked: BTreeSet<String>,
     /// VNICs with our tags whose objects are not there, or have another one.
@@ -187,6 +192,10 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         None
     };
     let subnet = observed.subnets.get(&case.object.spec.vnic.subnet_id);
+    let hindered = match (hindered, subnet) {
+        (None, Some(_)) => pod_network::before_attach(observed, plan),
+        (hindered, _) => hindered,
+    };
     let verdict = match (hindered, subnet) {
         // First what happened, then what is in the way of mending it.
         (Some(_), _) if behind.is_some() && !case.is_told_of_detachment() => behind,

@@ -15,6 +15,7 @@ mod leaving;
 mod marks;
 mod namesakes;
 mod objects;
+mod pod_networks;
 mod releases;
 mod scene;
 mod setbacks;

@@ -46,6 +46,7 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
         Reason::AttachFailed | Reason::DetachFailed => true,
+        Reason::PodNetworkPending | Reason::PodNetworkUnknown | Reason::UsedByPods => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
         Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
@@ -145,7 +146,7 @@ fn level(reason: Reason) -> Level {
     match reason {
         // On its way.
         Reason::Attaching | Reason::Detaching | Reason::AddressesPending | Reason::ChangePending => Level::Normal,
-        Reason::InstanceBusy => Level::Normal,
+        Reason::InstanceBusy | Reason::PodNetworkPending => Level::Normal,
         reason if reason.status() == ConditionStatus::True => Level::Normal,
         _ => Level::Warning,
     }

@@ -27,6 +27,7 @@ use super::memory::{Memory, Moments, News};
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
+use super::pod_network::PodNetworks;
 use super::step::{Action, VnicVersion};
 use super::sweep::Listings;
 use super::{pace, tidings};
@@ -90,7 +91,7 @@ pub struct Surroundings {
     pub budget: Budget,
 }
 
-impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// One that remembers nothing yet.
     #[must_use]
     pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
@@ -124,7 +125,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             if objects.is_empty() {
                 break;
             }
-            let (observed, asked) = match self.read(instance, &objects, memory).await {
+            let (mut observed, asked) = match self.read(instance, &objects, memory).await {
                 Ok(read) => read,
                 Err(error) => {
                     self.tell_unreadable(&objects, &error, memory).await;
@@ -135,6 +136,10 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 self.seek(&objects, memory).await;
             }
             planned = self.plan(&objects, &observed, memory, (pace, asked));
+            if planned.asks_pod_network {
+                observed.pod_network = Some(self.objects.pod_network(instance).await);
+                planned = self.plan(&objects, &observed, memory, (pace, asked));
+            }
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
             // Whose request was refused does not keep the next one waiting.
@@ -143,6 +148,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
                 break;
             }
         }
+        let held = memory.held(planned.held, &self.pauses_of_held());
         let mut failed = !outcome.failed.is_empty();
         for object in &objects {
             let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
@@ -166,7 +172,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
             Next::Soon(self.between_polls(instance))
         } else if planned.unseen {
             Next::Failed
-        } else if let Some(left) = planned.rests {
+        } else if let Some(left) = planned.rests.into_iter().chain(held).min() {
             Next::Rests(left)
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
@@ -328,7 +334,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     }
 }
 
-impl<C: Cloud + CloudView + 'static, O: Objects> Worker<Ocid> for AttachmentWorker<C, O> {
+impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for AttachmentWorker<C, O> {
     fn retries(&self) -> Retries {
         Retries { pauses: self.pauses(), apart: pace::between_retries(self.budget.standing().usual) }
     }

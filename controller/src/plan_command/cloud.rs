@@ -19,6 +19,7 @@ use crate::attachment::forgotten::Clock;
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::{Question, read, told_addresses, told_vnics};
 use crate::attachment::plan::{Wanted, plan};
+use crate::attachment::pod_network::PodNetworks;
 use crate::attachment::step::Action;
 
 /// Instances that are read at once.
@@ -51,10 +52,15 @@ pub(super) struct Seen {
 }
 
 /// Reads every instance and plans, as far as it gets.
-pub(super) async fn look<C: CloudView>(cloud: &C, mark: &Mark, objects: &Objects, until: Instant) -> Seen {
+pub(super) async fn look<C: CloudView, N: PodNetworks>(
+    views: (&C, &N),
+    mark: &Mark,
+    objects: &Objects,
+    until: Instant,
+) -> Seen {
     let cache = Cache::default();
     let questions = objects.iter().map(|(instance, objects)| {
-        let lines = of_instance(cloud, &cache, mark, instance, objects);
+        let lines = of_instance(views, &cache, mark, instance, objects);
         async move { (instance, lines.await) }
     });
     let lines = within(questions, until).await;
@@ -71,8 +77,8 @@ async fn within<K: Ord, A>(questions: impl Iterator<Item: Future<Output = (K, A)
     answers
 }
 
-async fn of_instance<C: CloudView>(
-    cloud: &C,
+async fn of_instance<C: CloudView, N: PodNetworks>(
+    (cloud, pod_networks): (&C, &N),
     cache: &Cache,
     mark: &Mark,
     instance: &Ocid,
@@ -91,7 +97,7 @@ async fn of_instance<C: CloudView>(
         text,
         changes,
     };
-    let observed = match read(cloud, cache, question).await {
+    let mut observed = match read(cloud, cache, question).await {
         Ok(observed) => observed,
         Err(error) => {
             return vec![line(None, "Unreadable", format!("{instance} cannot be read: {}", chain(&error)), false)];
@@ -102,7 +108,11 @@ async fn of_instance<C: CloudView>(
     let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
     let wanted =
         Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof: Duration::ZERO, clock };
-    let planned = plan(&wanted, &observed);
+    let mut planned = plan(&wanted, &observed);
+    if planned.asks_pod_network {
+        observed.pod_network = Some(pod_networks.pod_network(instance).await);
+        planned = plan(&wanted, &observed);
+    }
     // Finalizers come and go with the rest.
     let steps = planned.steps.iter().filter(|step| !matches!(step.action, Action::AddFinalizer));
     let mut lines: Vec<Line> =

@@ -9,6 +9,7 @@ use kube::core::{ApiResource, DeserializeGuard};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::attachment::pod_network::KubePodNetworks;
 use crate::lead::SYSTEM;
 use crate::store::{NodeObject, NodeView, Store, readable};
 
@@ -43,6 +44,11 @@ impl Reader {
         }
         drop(all);
         Ok(store)
+    }
+
+    /// What OKE says of instances.
+    pub(super) fn pod_networks(&self) -> KubePodNetworks {
+        KubePodNetworks::new(self.0.clone())
     }
 
     /// What the cluster is called in tags: the uid of kube-system.

@@ -83,6 +83,7 @@ fn trouble(ready: &Condition) -> Option<Trouble> {
     match R::from_word(&ready.reason)? {
         R::NameTaken => Some(Trouble::Conflict(text())),
         R::AttachFailed
+        | R::PodNetworkUnknown
         | R::ShapeCapacity
         | R::LimitReached
         | R::SubnetFull

@@ -9,6 +9,7 @@ mod forgotten;
 mod leases;
 mod life;
 mod paper;
+mod pod_networks;
 mod process;
 mod profiles;
 mod scale;

@@ -1,6 +1,7 @@
 //! A cluster with our definitions, and the controller's account with just the rights that a test gives it.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api::{VnicAttachment, VnicProfile};
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     /// By that token.
     account: Client,
     all: Rights,
+    /// Whether it knows OKE's NativePodNetworks.
+    pub(crate) has_pod_networks: AtomicBool,
 }
 
 impl Cluster {
@@ -48,7 +51,21 @@ impl Cluster {
         let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
         let identity = server.token(&account, &Bound::Pod(pod.name_any())).await.unwrap();
         let account = server.client(&identity).unwrap();
-        Self { server, admin, pod, identity, account, all: Rights::of_the_manifest() }
+        Self {
+            server,
+            admin,
+            pod,
+            identity,
+            account,
+            all: Rights::of_the_manifest(),
+            has_pod_networks: AtomicBool::new(false),
+        }
+    }
+
+    /// From here on it is one with VCN-native pod networking.
+    pub(crate) async fn serve_pod_networks(&self) {
+        self.server.apply(&ApiServer::native_pod_networks()).await.unwrap();
+        self.has_pod_networks.store(true, Ordering::Relaxed);
     }
 
     pub(crate) const fn pod(&self) -> &Pod {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use api::condition::find;
@@ -14,6 +15,7 @@ use kube::{Api, ResourceExt};
 use sandbox::{NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use vcn::Ocid;
 
 use crate::cluster::{Cluster, NAME, NAMESPACE};
 use crate::process::Controller;
@@ -64,6 +66,7 @@ impl<'c> Scene<'c> {
 
     async fn tell(&mut self, folder: &Path) -> Result<(), &'static str> {
         self.node("a").await;
+        self.pod_network("a").await;
         self.profile("before").await;
         self.attachment("own", "a").await;
         let mut controller = Controller::start(self.cluster, &self.oci, &folder.join(LOG)).await;
@@ -137,6 +140,17 @@ impl<'c> Scene<'c> {
             json!({ "metadata": { "name": name }, "spec": { "providerID": format!("oci://{}", self.instance(name)) } });
         let node: Node = serde_json::from_value(node).unwrap();
         self.api().create(&PostParams::default(), &node).await.unwrap();
+    }
+
+    /// As OKE leaves it, where it has its kind.
+    async fn pod_network(&self, node: &str) {
+        if self.cluster.has_pod_networks.load(Ordering::Relaxed) {
+            let instance: Ocid = self.instance(node).parse().unwrap();
+            let npn = json!({ "apiVersion": "oci.oraclecloud.com/v1beta1", "kind": "NativePodNetwork",
+                "metadata": { "name": instance.unique_id() }, "spec": { "id": instance },
+                "status": { "state": "SUCCESS", "reason": "COMPLETED" } });
+            self.cluster.server.apply_object(npn).await.unwrap();
+        }
     }
 
     async fn profile(&self, name: &str) {

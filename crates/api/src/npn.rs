@@ -14,6 +14,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
+use kube::core::{ApiResource, GroupVersionKind};
 use thiserror::Error;
 use vcn::{Family, MacAddr, Ocid, PerFamily};
 
@@ -37,6 +38,8 @@ pub struct NativePodNetwork {
     pub reason: Option<String>,
     /// The VNICs for pods. In any other state than success an entry that is not complete is left out.
     pub vnics: Vec<NpnVnic>,
+    /// The VNICs of the entries that are left out, as far as those name one.
+    pub unfinished: Vec<Ocid>,
 }
 
 /// How far OKE got with a node's pod network (`status.state`).
@@ -52,6 +55,13 @@ pub enum NpnState {
     Backoff,
     /// A word that this version does not know. Treated as "not yet".
     Unknown(String),
+}
+
+/// Where the API server serves them. The plural is said, for it cannot be asked for where the kind is not served.
+#[must_use]
+pub fn resource() -> ApiResource {
+    let kind = GroupVersionKind::gvk("oci.oraclecloud.com", "v1beta1", "NativePodNetwork");
+    ApiResource::from_gvk_with_plural(&kind, "nativepodnetworks")
 }
 
 /// One VNIC for pods.
@@ -116,6 +126,12 @@ impl NativePodNetwork {
             let name = value.pointer("/metadata/name").and_then(serde_json::Value::as_str).unwrap_or_default();
             NpnError::Field { name: name.to_owned(), source }
         })
+    }
+
+    /// Whether it names this VNIC: its addresses are for pods, or will be.
+    #[must_use]
+    pub fn names(&self, vnic: &Ocid) -> bool {
+        self.vnics.iter().any(|entry| entry.vnic_id == *vnic) || self.unfinished.contains(vnic)
     }
 
     /// Whether pods can get addresses from it: OKE is done and there is at least one VNIC.

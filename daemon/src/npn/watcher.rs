@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use api::NativePodNetwork;
 use futures::StreamExt;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::{GroupVersionKind, Status};
+use kube::api::DynamicObject;
+use kube::core::Status;
 use kube::runtime::watcher::{self, watch_object};
 use patience::Backoff;
 use resident::logging::chain;
@@ -130,9 +130,7 @@ impl Watcher {
             Ok(made) => made,
             Err(why) => return Ended::Client(why),
         };
-        let kind = GroupVersionKind::gvk("oci.oraclecloud.com", "v1beta1", "NativePodNetwork");
-        let api: Api<DynamicObject> =
-            Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, "nativepodnetworks"));
+        let api: Api<DynamicObject> = Api::all_with(client, &api::npn::resource());
         let mut objects = Box::pin(watch_object(api, instance.unique_id()));
         let mut next = match tokio::time::timeout(FIRST_OBJECT, objects.next()).await {
             Ok(next) => next,

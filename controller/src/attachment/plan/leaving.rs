@@ -4,7 +4,7 @@ use api::AttachmentReason as Reason;
 use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
-use super::{Case, Plan, Slot, Wanted};
+use super::{Case, Plan, Slot, Wanted, pod_network};
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::{Machine, Observed, Seen};
 use crate::attachment::setback::Setback;
@@ -69,7 +69,7 @@ pub(super) fn plan(
                     plan.rest(rest.left);
                     rest.after.said()
                 }
-                None => detach(case, (seen, state), slot, plan),
+                None => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
             },
             (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
             _ if orphan => Said::new(Reason::Detaching, "it is left to others as soon as it is attached"),
@@ -77,7 +77,8 @@ pub(super) fn plan(
         };
         let is_left = orphan && seen.vnic.is_some();
         let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
-        plan.waits |= !is_left && !rests;
+        let is_held = matches!(said.reason, Reason::UsedByPods | Reason::PodNetworkUnknown);
+        plan.waits |= !is_left && !rests && !is_held;
         left &= is_left;
         verdict.get_or_insert(said);
     }
@@ -96,7 +97,12 @@ pub(super) fn plan(
     Verdict { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
 }
 
-fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slot, plan: &mut Plan) -> Said {
+fn detach(
+    case: &Case<'_>,
+    (seen, state): (&Seen, InstanceState),
+    observed: &Observed,
+    (slot, plan): (&mut Slot, &mut Plan),
+) -> Said {
     if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
         return Said::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
     }
@@ -107,11 +113,11 @@ fn detach(case: &Case<'_>, (seen, state): (&Seen, InstanceState), slot: &mut Slo
             slot.take_unlisted("detached");
             Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }
-        None => {
+        None => pod_network::before_detach(observed, seen.attachment.vnic_id.as_ref(), plan).unwrap_or_else(|| {
             slot.take("detached");
             plan.push(case, Action::Detach(seen.attachment.id.clone()));
             Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
-        }
+        }),
     }
 }
 

@@ -10,9 +10,10 @@ use vcn::Ocid;
 
 use super::{Strays, Swept, Trouble, sweep};
 use crate::attachment::objects::Objects;
+use crate::attachment::pod_network::PodNetworks;
 use crate::attachment::worker::AttachmentWorker;
 
-impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// Lists whole compartments for ever, as often as instances should be looked at, and tells which VNICs of ours are
     /// nobody's. `missed` is told of the instances that have lost a VNIC.
     pub async fn sweep(&self, chance: impl Fn() -> f64, missed: impl Fn(Ocid)) {

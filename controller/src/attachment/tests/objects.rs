@@ -8,8 +8,10 @@ use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use vcn::Ocid;
 
 use crate::attachment::objects::{ObjectError, Objects};
+use crate::attachment::pod_network::{PodNetwork, PodNetworks};
 use crate::store::Store;
 
 /// An API server's part: what is written is in the store at once.
@@ -24,6 +26,8 @@ pub(super) struct FakeObjects {
     pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
     /// Which writes are refused.
     pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
+    /// What is said of the pod network of every instance, and how often it was asked for.
+    pub(super) pod_network: Arc<Mutex<(PodNetwork, usize)>>,
 }
 
 /// Writes that are refused: none of the first so many, then so many in turn.
@@ -134,6 +138,14 @@ impl Objects for FakeObjects {
         self.check_version(object)?;
         self.write(|| self.put_status(object, status)).await;
         Ok(())
+    }
+}
+
+impl PodNetworks for FakeObjects {
+    async fn pod_network(&self, _instance: &Ocid) -> PodNetwork {
+        let mut pod_network = self.pod_network.lock().unwrap();
+        pod_network.1 += 1;
+        pod_network.0.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A cloud in memory, objects in the store, and a worker.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::condition::{ConditionType, find};
@@ -17,6 +17,7 @@ use vcn::{Family, Ocid};
 use super::objects::{FakeObjects, delete, next, note};
 use crate::args::Args;
 use crate::attachment::mark::Mark;
+use crate::attachment::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance, subnet};
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::attachment::writers::finalizer_note;
@@ -92,6 +93,7 @@ impl Scene {
             vanished: Arc::default(),
             halt: Arc::default(),
             refuse: Arc::default(),
+            pod_network: Arc::new(Mutex::new((PodNetwork::Absent, 0))),
         };
         let metrics = Arc::new(Metrics::default());
         let (configurations, read) = watch::channel(configuration(&[]));

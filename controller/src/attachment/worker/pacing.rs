@@ -16,12 +16,21 @@ use crate::work::{Longest, When};
 
 /// The first pause after a failure; they double up to RETRY_MOST_SECONDS.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The first pause until a pod network is looked for again that a VNIC waits for; they double likewise. OKE takes a minute or two
+/// to make one.
+const FIRST_HELD: Duration = Duration::from_secs(15);
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// The pauses between two attempts at what failed, or came to nothing.
     pub(super) fn pauses(&self) -> Backoff {
         let cap = self.configurations.borrow().settings.pace.retry_most;
         Backoff { first: FIRST_RETRY.min(cap), cap }
+    }
+
+    /// The pauses while a VNIC waits for the instance's pod network.
+    pub(super) fn pauses_of_held(&self) -> Backoff {
+        let Backoff { cap, .. } = self.pauses();
+        Backoff { first: FIRST_HELD.min(cap), cap }
     }
 
     /// The pause between two looks at what is in order.

@@ -20,13 +20,13 @@ pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldErr
     let id = spec.member("id")?;
     let status = document.member("status")?;
     let state = state(status.member("state")?.text()?);
-    let mut vnics = Vec::new();
+    let (mut vnics, mut unfinished) = (Vec::new(), Vec::new());
     for entry in status.member("vnics")?.elements()? {
         match vnic(&entry) {
             Ok(vnic) => vnics.push(vnic),
             Err(error) if state == NpnState::Success => return Err(error),
             // Half made, as the state says. Failing here would hide the reason that OKE gives for it.
-            Err(_) => {}
+            Err(_) => unfinished.extend(entry.member("vnicId").and_then(|id| id.parsed("an OCID")).ok().flatten()),
         }
     }
     Ok(NativePodNetwork {
@@ -37,6 +37,7 @@ pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldErr
         state,
         reason: status.member("reason")?.text()?.map(str::to_owned),
         vnics,
+        unfinished,
     })
 }
 

@@ -50,6 +50,7 @@ fn the_legacy_shape_is_ipv4() {
                 },
                 application_resources: vec![],
             }],
+            unfinished: vec![],
         }
     );
     assert!(golden("ipv4_legacy").usable());
@@ -175,6 +176,19 @@ fn errors_name_the_field_and_the_value() {
     ] {
         assert_eq!(with_vnic(&vnic), format!("{prefix}{complaint}"));
     }
+}
+
+#[test]
+fn a_vnic_is_named_by_an_entry_that_is_not_complete_too() {
+    let entries = r#"[{"vnicId":"ocid1.vnic.oc1.iad.a","macAddress":"02:00:17:00:00:01"},
+        {"vnicId":"ocid1.vnic.oc1.iad.b"},{"macAddress":"02:00:17:00:00:02"},{"vnicId":7}]"#;
+    let document = format!(
+        r#"{{"spec":{{"id":"ocid1.instance.oc1.iad.x"}},"status":{{"state":"IN_PROGRESS","vnics":{entries}}}}}"#
+    );
+    let network = NativePodNetwork::parse(document.as_bytes()).unwrap();
+    let names = ["a", "b", "c"].map(|vnic| network.names(&format!("ocid1.vnic.oc1.iad.{vnic}").parse().unwrap()));
+    assert_eq!(names, [true, true, false]);
+    assert_eq!((network.vnics.len(), network.unfinished), (1, vec!["ocid1.vnic.oc1.iad.b".parse().unwrap()]));
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! What OKE's pod network on the instance has to do with a VNIC of ours: while it is made none comes, and one that is its does
+//! not go. A plan that comes to such a step without knowing it asks for it, and does not have the step.
+
+use api::AttachmentReason as Reason;
+use api::NativePodNetwork;
+use api::npn::NpnState;
+use vcn::Ocid;
+
+use super::Plan;
+use crate::attachment::observed::Observed;
+use crate::attachment::pod_network::PodNetwork;
+use crate::attachment::verdict::Said;
+
+/// Why none may be attached now, if so.
+pub(super) fn before_attach(observed: &Observed, plan: &mut Plan) -> Option<Said> {
+    hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn)))
+}
+
+/// Why this one may not be detached now, if so.
+pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut Plan) -> Option<Said> {
+    hold(observed, plan, |npn| {
+        let of = what(npn);
+        let message = if vnic.is_some_and(|vnic| npn.names(vnic)) {
+            format!("{of} lists the VNIC for pods; it is detached when that does so no longer, or is gone")
+        } else if npn.state == NpnState::InProgress {
+            // It lists them when all is done, and has counted them long before.
+            format!("{of} is IN_PROGRESS and may come to list the VNIC for pods; it is detached if it does not")
+        } else {
+            return None;
+        };
+        Some(Said::new(Reason::UsedByPods, message))
+    })
+}
+
+fn hold(observed: &Observed, plan: &mut Plan, judge: impl FnOnce(&NativePodNetwork) -> Option<Said>) -> Option<Said> {
+    let said = match &observed.pod_network {
+        None => {
+            plan.asks_pod_network = true;
+            Some(Said::new(Reason::PodNetworkUnknown, "it is asked for"))
+        }
+        Some(PodNetwork::Absent) => None,
+        Some(PodNetwork::There(npn)) => judge(npn),
+        Some(PodNetwork::Unread(why)) => Some(Said::new(Reason::PodNetworkUnknown, why.clone())),
+    };
+    plan.held |= said.is_some();
+    said
+}
+
+fn pending(npn: &NativePodNetwork) -> Said {
+    let of = what(npn);
+    let message = match &npn.reason {
+        Some(reason) => format!("{of} is {}: {reason}", npn.state),
+        None => format!("{of} is {}", npn.state),
+    };
+    Said::new(Reason::PodNetworkPending, message)
+}
+
+fn what(npn: &NativePodNetwork) -> String {
+    format!("NativePodNetwork {}", npn.name.as_deref().unwrap_or_else(|| npn.instance.unique_id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn npn(status: &str) -> PodNetwork {
+        let document = format!(
+            r#"{{"metadata":{{"name":"x"}},"spec":{{"id":"ocid1.instance.oc1.iad.x"}},"status":{{{status}}}}}"#
+        );
+        PodNetwork::There(NativePodNetwork::parse(document.as_bytes()).unwrap())
+    }
+
+    /// What a VNIC that is to come is told, and one that is to go; and whether somebody waits.
+    fn told(pod_network: Option<PodNetwork>) -> ([Option<(Reason, String)>; 2], bool, bool) {
+        let observed = Observed { pod_network, ..Observed::not_seen() };
+        let mut plan = Plan::default();
+        let vnic: Ocid = "ocid1.vnic.oc1.iad.a".parse().unwrap();
+        let said = [before_attach(&observed, &mut plan), before_detach(&observed, Some(&vnic), &mut plan)];
+        (said.map(|said| said.map(|said| (said.reason, said.message))), plan.held, plan.asks_pod_network)
+    }
+
+    #[test]
+    fn none_comes_while_oke_attaches_and_none_goes_that_is_the_pods() {
+        let entry = |vnic: &str| {
+            format!(r#""vnics":[{{"vnicId":"ocid1.vnic.oc1.iad.{vnic}","macAddress":"02:00:17:00:00:01"}}]"#)
+        };
+        let pending = |words: &str| Some((Reason::PodNetworkPending, format!("NativePodNetwork x is {words}")));
+        let used = |words: &str| Some((Reason::UsedByPods, format!("NativePodNetwork x {words}")));
+        let listed = "lists the VNIC for pods; it is detached when that does so no longer, or is gone";
+        let may_be = "is IN_PROGRESS and may come to list the VNIC for pods; it is detached if it does not";
+        for (status, comes, goes) in [
+            (String::new(), pending("unreported"), None),
+            (
+                r#""state":"IN_PROGRESS","reason":"IN_PROGRESS""#.to_owned(),
+                pending("IN_PROGRESS: IN_PROGRESS"),
+                used(may_be),
+            ),
+            (
+                r#""state":"BACKOFF","reason":"FailedToAttachVNIC""#.to_owned(),
+                pending("BACKOFF: FailedToAttachVNIC"),
+                None,
+            ),
+            (format!(r#""state":"BACKOFF",{}"#, entry("a")), pending("BACKOFF"), used(listed)),
+            (r#""state":"HALF_DONE""#.to_owned(), pending("HALF_DONE"), None),
+            (format!(r#""state":"SUCCESS",{}"#, entry("b")), None, None),
+            (format!(r#""state":"SUCCESS",{}"#, entry("a")), None, used(listed)),
+        ] {
+            let held = comes.is_some() || goes.is_some();
+            assert_eq!(told(Some(npn(&status))), ([comes, goes], held, false), "{status}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_holds_both_and_where_there_is_none_nothing_does() {
+        let unknown = |words: &str| Some((Reason::PodNetworkUnknown, words.to_owned()));
+        assert_eq!(told(Some(PodNetwork::Absent)), ([None, None], false, false));
+        let unread = told(Some(PodNetwork::Unread("403".to_owned())));
+        assert_eq!(unread, ([unknown("403"), unknown("403")], true, false));
+        assert_eq!(told(None), ([unknown("it is asked for"), unknown("it is asked for")], true, true));
+    }
+}

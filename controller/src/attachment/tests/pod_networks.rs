@@ -1,0 +1,161 @@
+//! OKE's pod network is not got in the way of: nothing comes while it is made, nothing goes that is the pods'.
+
+use std::time::Duration;
+
+use api::{NativePodNetwork, OnDelete};
+use serde_json::json;
+
+use super::scene::Scene;
+use crate::attachment::pod_network::PodNetwork;
+use crate::attachment::sample::instance;
+use crate::work::Next;
+
+/// The instance's, in this state, which lists these VNICs.
+fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
+    let entries: Vec<_> =
+        vnics.iter().map(|vnic| json!({ "vnicId": vnic, "macAddress": "02:00:17:00:00:01" })).collect();
+    let document = json!({ "metadata": { "name": "x" }, "spec": { "id": instance(1) },
+        "status": { "state": state, "reason": reason, "vnics": entries } });
+    PodNetwork::There(NativePodNetwork::parse(document.to_string().as_bytes()).unwrap())
+}
+
+fn says(scene: &Scene, pod_network: PodNetwork) {
+    scene.objects.pod_network.lock().unwrap().0 = pod_network;
+}
+
+fn asked(scene: &Scene) -> usize {
+    scene.objects.pod_network.lock().unwrap().1
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
+    let scene = Scene::with(4);
+    says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.look().await;
+    assert_eq!(scene.told("a"), ["False PodNetworkPending", "False PodNetworkPending"]);
+    assert_eq!(scene.message("b"), "NativePodNetwork x is IN_PROGRESS: IN_PROGRESS");
+    let (written, before) = (scene.statuses(), asked(&scene));
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        match scene.look().await {
+            Next::Rests(pause) => pauses.push(pause.as_secs()),
+            next => panic!("{next:?}"),
+        }
+    }
+    assert_eq!(pauses, [30, 60, 120, 120, 120]);
+    assert_eq!((asked(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
+    says(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
+    scene.look().await;
+    assert_eq!(scene.message("a"), "NativePodNetwork x is BACKOFF: FailedToAttachVNIC");
+    says(&scene, npn("SUCCESS", "COMPLETED", &["ocid1.vnic.oc1.iad.pods"]));
+    scene.settle().await;
+    assert_eq!([scene.told("a"), scene.told("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_asked_for_once_before_each_attach_and_detach_and_never_at_rest() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    assert_eq!((asked(&scene), scene.count("AttachVnic")), (1, 1));
+    for _ in 0..5 {
+        assert!(matches!(scene.look().await, Next::Settled(_)));
+        tokio::time::sleep(Duration::from_mins(5)).await;
+    }
+    assert_eq!(asked(&scene), 1);
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), asked(&scene), scene.count("DetachVnic")), (false, 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_attached_all_the_same_asks_nobody() {
+    let scene = Scene::with(1);
+    says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
+    scene.wants("a");
+    scene.settle().await;
+    assert_eq!((scene.told("a")[0].as_str(), asked(&scene)), ("False ShapeCapacity", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_detached_blindly() {
+    let scene = Scene::with(4);
+    scene.wants("there");
+    scene.settle().await;
+    let refusal = "the API server answers 403 for NativePodNetwork x";
+    says(&scene, PodNetwork::Unread(refusal.to_owned()));
+    scene.wants("a");
+    scene.delete("there");
+    for _ in 0..3 {
+        assert!(matches!(scene.look().await, Next::Rests(_)));
+    }
+    for name in ["a", "there"] {
+        assert_eq!(scene.told(name), ["Unknown PodNetworkUnknown", "Unknown PodNetworkUnknown"]);
+        assert_eq!(scene.message(name), refusal);
+    }
+    assert_eq!((scene.count("AttachVnic"), scene.count("DetachVnic")), (1, 0));
+    says(&scene, PodNetwork::Absent);
+    scene.settle().await;
+    assert_eq!((scene.exists("there"), scene.told("a")[1].as_str()), (false, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
+    let mut scene = Scene::with(4);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    let id = scene.status("a").vnic_id.unwrap();
+    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
+    ["a", "b"].iter().for_each(|name| scene.delete(name));
+    for _ in 0..3 {
+        scene.look().await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        scene.cloud.settle();
+    }
+    assert_eq!((scene.exists("b"), scene.live().len()), (false, 1), "another's does not wait for it");
+    assert_eq!(scene.told("a"), ["False UsedByPods", "False UsedByPods"]);
+    assert_eq!(
+        scene.message("a"),
+        "NativePodNetwork x lists the VNIC for pods; it is detached when that does so no longer, or is gone"
+    );
+    let written = scene.statuses();
+    scene.restart();
+    for _ in 0..3 {
+        assert!(matches!(scene.look().await, Next::Rests(_)));
+    }
+    assert_eq!((scene.statuses(), scene.status("a").vnic_id), (written, Some(id)));
+    says(&scene, PodNetwork::Absent);
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_of_the_pods_that_is_to_be_left_is_left_to_them() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let id = scene.status("a").vnic_id.unwrap();
+    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
+    scene.delete("a");
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False UsedByPods");
+    scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
+    scene.look().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_of_the_pods_goes_with_its_instance() {
+    use oci::InstanceState::Terminated;
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let id = scene.status("a").vnic_id.unwrap();
+    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
+    scene.delete("a");
+    scene.look().await;
+    scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Terminated);
+    scene.look().await;
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
+}
