@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vcn::{Family, MacAddr};
+use ipnetwork::IpNetwork;
+use vcn::MacAddr;
 
 use crate::Subnet;
 use crate::addresses::Addresses;
@@ -53,7 +54,7 @@ struct PhysicalPort {
 struct Books {
     instances: u32,
     vnics: u32,
-    addresses: BTreeMap<(String, Family), Addresses>,
+    addresses: BTreeMap<(String, IpNetwork), Addresses>,
 }
 
 impl Vcn {

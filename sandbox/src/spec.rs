@@ -11,19 +11,27 @@ use vcn::{Family, MachineKind, PerFamily};
 pub struct SubnetSpec {
     pub(crate) name: String,
     pub(crate) blocks: PerFamily<IpNetwork>,
+    pub(crate) second_ipv6: Option<IpNetwork>,
 }
 
 impl SubnetSpec {
     /// A subnet of one address block.
     #[must_use]
     pub fn new(name: &str, block: IpNetwork) -> Self {
-        Self { name: name.to_owned(), blocks: PerFamily::default() }.with(block)
+        Self { name: name.to_owned(), blocks: PerFamily::default(), second_ipv6: None }.with(block)
     }
 
     /// Adds (or replaces) the block of the other family.
     #[must_use]
     pub fn with(mut self, block: IpNetwork) -> Self {
         *self.blocks.slot(Family::of(block.ip())) = Some(block);
+        self
+    }
+
+    /// Adds another IPv6 block: whoever asks for an IPv6 address must say of which from then on.
+    #[must_use]
+    pub const fn second_ipv6(mut self, block: IpNetwork) -> Self {
+        self.second_ipv6 = Some(block);
         self
     }
 }

@@ -14,6 +14,8 @@ pub struct Subnet {
     pub id: Ocid,
     /// The address block of each family the subnet has.
     pub blocks: PerFamily<IpNetwork>,
+    /// Another IPv6 block, where it has two.
+    pub second_ipv6: Option<IpNetwork>,
     /// The virtual router's Ethernet address.
     pub router_mac: MacAddr,
 }
@@ -46,7 +48,18 @@ impl Subnet {
     /// Whether an address lies in one of the subnet's blocks.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.blocks.of(Family::of(address)).is_some_and(|block| block.contains(address))
+        self.block_of(address).is_some()
+    }
+
+    /// All its blocks.
+    pub fn all_blocks(&self) -> impl Iterator<Item = IpNetwork> {
+        self.blocks.iter().map(|(_, block)| *block).chain(self.second_ipv6)
+    }
+
+    /// The block that has an address.
+    #[must_use]
+    pub fn block_of(&self, address: IpAddr) -> Option<IpNetwork> {
+        self.all_blocks().find(|block| block.contains(address))
     }
 
     /// The IPv4 block, typed.
@@ -78,6 +91,7 @@ mod tests {
             name: "nodes".into(),
             id: "ocid1.subnet.oc1.iad.a".parse().unwrap(),
             blocks: PerFamily { ipv4: "10.0.0.0/24".parse().ok(), ipv6: "2603:c020:0:1::/64".parse().ok() },
+            second_ipv6: None,
             router_mac: MacAddr([0, 0, 0x17, 1, 2, 3]),
         };
         assert_eq!(subnet.router(Family::Ipv4), "10.0.0.1".parse().ok());

@@ -101,7 +101,7 @@ fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, milliseconds: u128) -> 
         "  oci.core.ComputeClient(oci.config.from_file(\"{OCI_USER}/config\"), service_endpoint=\"{url}/20160918\")"
     )?;
     for subnet in vcn.subnets() {
-        let blocks: Vec<_> = subnet.blocks.iter().map(|(_, block)| block.to_string()).collect();
+        let blocks: Vec<_> = subnet.all_blocks().map(|block| block.to_string()).collect();
         writeln!(out, "subnet {}: {}", subnet.name, blocks.join(" "))?;
     }
     for node in vcn.nodes() {

@@ -228,18 +228,20 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                 updated.map_err(Problem::Cloud)?;
             }
             Action::CreateAddress(new, address) => {
-                let NewAddress { vnic, family, tags, token } = new;
+                let NewAddress { vnic, family, block, tags, token } = new;
                 let wish = CreateAddress {
                     vnic_id: Some(vnic.clone()),
                     ip_address: *address,
+                    ipv6_subnet_cidr: *block,
                     freeform_tags: tags.clone(),
                     ..CreateAddress::default()
                 };
                 cloud.create_address(*family, &wish, token).await.map_err(Problem::Cloud)?;
             }
             Action::CreateAddresses(new, count) => {
-                let NewAddress { vnic, family, tags, token } = new;
-                let item = CreateAddress { freeform_tags: tags.clone(), ..CreateAddress::default() };
+                let NewAddress { vnic, family, block, tags, token } = new;
+                let item =
+                    CreateAddress { ipv6_subnet_cidr: *block, freeform_tags: tags.clone(), ..CreateAddress::default() };
                 let items = (0..*count).map(|_| item.clone()).collect();
                 let wish = CreateAddresses { vnic_id: vnic.clone(), items };
                 cloud.create_addresses(*family, &wish, token).await.map_err(Problem::Cloud)?;

@@ -132,9 +132,10 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     if !case.has_finalizer() {
         plan.push(case, Action::AddFinalizer);
     }
+    let subnet = observed.subnets.get(&case.object.spec.vnic.subnet_id);
     if let Some(live) = case.live() {
         return match (live.state(), &live.vnic) {
-            (AttachmentState::Attached, Some(vnic)) => present::plan(case, vnic, wanted, plan),
+            (AttachmentState::Attached, Some(vnic)) => present::plan(case, (vnic, subnet), wanted, plan),
             // One 404 for what is listed as attached is no reason to say anything new.
             (AttachmentState::Attached, None) if case.remembered.unseen_looks < 2 && case.is_told_of(live) => {
                 plan.waits = true;
@@ -191,7 +192,6 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     } else {
         None
     };
-    let subnet = observed.subnets.get(&case.object.spec.vnic.subnet_id);
     let hindered = match (hindered, subnet) {
         (None, Some(_)) => pod_network::before_attach(observed, plan),
         (hindered, _) => hindered,

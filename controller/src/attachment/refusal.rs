@@ -139,7 +139,8 @@ mod tests {
     async fn an_answer_that_is_not_the_apis_says_nothing_about_the_spec() {
         let html = || Failure::Unreadable { beginning: "<html>".to_owned(), source: "no JSON".into() };
         let (vnic, token) = ("ocid1.vnic.oc1.iad.v".parse().unwrap(), oci::RetryToken::derive(&["a"]));
-        let new = NewAddress { vnic, family: vcn::Family::Ipv4, tags: oci::FreeformTags::default(), token };
+        let new =
+            NewAddress { vnic, family: vcn::Family::Ipv4, block: None, tags: oci::FreeformTags::default(), token };
         let action = Action::CreateAddress(new, Some("10.0.0.9".parse().unwrap()));
         let mut told = Vec::new();
         for failure in [html(), refusal(407, "", "<html>"), refusal(501, "MethodNotImplemented", "")] {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnetwork::IpNetwork;
 use oci::{AttachVnic, Etag, FreeformTags, RetryToken, UpdateVnic};
 use vcn::{Family, Ocid};
 
@@ -61,6 +62,8 @@ pub struct NewAddress {
     pub vnic: Ocid,
     /// Its family.
     pub family: Family,
+    /// The block of the subnet that it comes from, where that has to be said.
+    pub block: Option<IpNetwork>,
     /// Its tags.
     pub tags: FreeformTags,
     /// Of the intention.

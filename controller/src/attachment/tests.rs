@@ -2,6 +2,7 @@
 
 mod addresses;
 mod attaching;
+mod blocks;
 mod conflicts;
 mod crashes;
 mod crowd;

@@ -37,6 +37,27 @@ async fn what_is_applied_is_attached_and_what_is_deleted_is_gone() {
 }
 
 #[tokio::test]
+async fn ipv6_addresses_are_had_in_a_subnet_of_two_ipv6_blocks() {
+    let scene = Scene::new().await;
+    let _controller = scene.controller("one");
+    let subnet = scene.vcn.subnet("two").unwrap().id.clone();
+    let requested = "2603:c020:0:5::77";
+    let more = json!({ "subnetId": subnet, "ipv6Count": 4, "requestedAddresses": [requested] });
+    scene.want("several", 0, more).await;
+    scene.want("one", 0, json!({ "subnetId": subnet, "ipv6Count": 1 })).await;
+    for (name, beside) in [("several", 4), ("one", 1)] {
+        let vnic = scene.wait_for_reason(name, "Ready").await.status.unwrap().vnic_id.unwrap();
+        let node = scene.vcn.node("node-0").unwrap();
+        let vnic = node.vnics().into_iter().find(|own| own.id == vnic).unwrap();
+        let ipv6 = vnic.secondary.ipv6.unwrap();
+        assert_eq!(ipv6.len(), beside, "{ipv6:?}");
+        let of_second: Vec<String> =
+            ipv6.iter().map(ToString::to_string).filter(|own| own.starts_with("2603:c020:0:5:")).collect();
+        assert_eq!(of_second, if beside == 4 { vec![requested] } else { Vec::new() }, "the others are of its own's");
+    }
+}
+
+#[tokio::test]
 async fn kinds_that_are_deleted_without_a_controller_go_when_there_is_one_and_take_the_vnics_along() {
     let scene = Scene::new().await;
     let mut controller = scene.controller("one");

@@ -86,7 +86,7 @@ pub struct CreateAddress {
     /// Which IPv4 block of the subnet it comes from.
     #[serde(rename = "ipv4SubnetCidrAtCreation", skip_serializing_if = "Option::is_none")]
     pub ipv4_subnet_cidr: Option<IpNetwork>,
-    /// Which IPv6 block of the subnet it comes from.
+    /// Which IPv6 block of the subnet it comes from. Compulsory where that has more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_subnet_cidr: Option<IpNetwork>,
     /// Its name for people.

@@ -104,8 +104,8 @@ impl Vcn {
         })
     }
 
-    /// Gives an attached VNIC one more network: an address, or a block; of the subnet's choice where no first address is
-    /// given. Returns it.
+    /// Gives an attached VNIC one more network out of a block of its subnet: an address, or a block; of the subnet's choice where
+    /// no first address is given. Returns it.
     ///
     /// # Errors
     /// When the node has no such VNIC, the addresses are not free, or the VNIC has a block already.
@@ -113,22 +113,17 @@ impl Vcn {
         &self,
         node: &str,
         id: &Ocid,
-        (family, first, prefix): (Family, Option<IpAddr>, Option<u8>),
+        (block, first, prefix): (IpNetwork, Option<IpAddr>, Option<u8>),
     ) -> Result<IpNetwork> {
-        let mut given = None;
+        let (mut given, family) = (None, Family::of(block.ip()));
         self.change_vnic(node, id, |vcn, vnic| {
-            let block = vnic
-                .subnet
-                .blocks
-                .of(family)
-                .ok_or_else(|| Error::Invalid(format!("subnet {} has no {family} block", vnic.subnet.name)))?;
-            let bits = width(*block);
+            let bits = width(block);
             let prefix = prefix.unwrap_or(bits).min(bits);
             if prefix < bits && vnic.blocks.of(family).is_some() {
                 return Err(Error::Invalid(format!("{} has an {family} block already", vnic.id)));
             }
             let size = 1_u128.checked_shl(u32::from(bits - prefix)).unwrap_or(u128::MAX);
-            let first = vcn.take_here(&vnic.subnet.name, (family, first), size)?;
+            let first = vcn.take_here(&vnic.subnet.name, (block, first), size)?;
             let network = IpNetwork::new(first, prefix).map_err(|error| Error::Invalid(error.to_string()))?;
             if prefix < bits {
                 *vnic.blocks.slot(family) = Some(network);
@@ -230,20 +225,24 @@ impl Vcn {
 
     fn take_own(&self, vnic: &mut Vnic, spec: &VnicSpec) -> Result<()> {
         let subnet = Arc::clone(&vnic.subnet);
-        for (family, _) in subnet.blocks.iter() {
+        for (family, block) in subnet.blocks.iter() {
             let wanted = spec.address.of(family).copied();
             if family == Family::Ipv4 || spec.ipv6 || wanted.is_some() || subnet.blocks.ipv4.is_none() {
-                *vnic.address.slot(family) = Some(self.take_here(&subnet.name, (family, wanted), 1)?);
+                *vnic.address.slot(family) = Some(self.take_here(
+                    &subnet.name,
+                    (wanted.and_then(|own| subnet.block_of(own)).unwrap_or(*block), wanted),
+                    1,
+                )?);
             }
         }
         Ok(())
     }
 
     /// The given addresses, or any.
-    fn take_here(&self, subnet: &str, (family, first): (Family, Option<IpAddr>), size: u128) -> Result<IpAddr> {
-        let Some(first) = first else { return self.take(subnet, family, size) };
+    fn take_here(&self, subnet: &str, (block, first): (IpNetwork, Option<IpAddr>), size: u128) -> Result<IpAddr> {
+        let Some(first) = first else { return self.take(subnet, block, size) };
         let mut books = self.books();
-        let book = books.addresses.get_mut(&(subnet.to_owned(), family));
+        let book = books.addresses.get_mut(&(subnet.to_owned(), block));
         let free = book.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take_at(first, size);
         if free { Ok(first) } else { Err(Error::AddressTaken { subnet: subnet.to_owned(), address: first }) }
     }
@@ -255,7 +254,7 @@ impl Vcn {
                 Secondary::Count(count) => {
                     let addresses = vnic.secondary.slot(family).get_or_insert_default();
                     for _ in 0..count {
-                        addresses.push(self.take(&vnic.subnet.name, family, 1)?);
+                        addresses.push(self.take(&vnic.subnet.name, *block, 1)?);
                     }
                 }
                 Secondary::Block { .. } if vnic.blocks.of(family).is_some() => {
@@ -263,7 +262,7 @@ impl Vcn {
                 }
                 Secondary::Block { bits } => {
                     let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
-                    let first = self.take(&vnic.subnet.name, family, size)?;
+                    let first = self.take(&vnic.subnet.name, *block, size)?;
                     let prefix = width(*block).saturating_sub(bits);
                     let block = IpNetwork::new(first, prefix).map_err(|error| Error::Invalid(error.to_string()))?;
                     *vnic.blocks.slot(family) = Some(block);
@@ -273,15 +272,17 @@ impl Vcn {
         Ok(())
     }
 
-    fn take(&self, subnet: &str, family: Family, size: u128) -> Result<IpAddr> {
+    fn take(&self, subnet: &str, block: IpNetwork, size: u128) -> Result<IpAddr> {
         let mut books = self.books();
-        let book = books.addresses.get_mut(&(subnet.to_owned(), family));
+        let book = books.addresses.get_mut(&(subnet.to_owned(), block));
         let first = book.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take(size);
+        let family = Family::of(block.ip());
         first.ok_or_else(|| Error::SubnetFull { subnet: subnet.to_owned(), size, family })
     }
 
     fn give_back(&self, subnet: &str, first: IpAddr) {
-        if let Some(book) = self.books().addresses.get_mut(&(subnet.to_owned(), Family::of(first))) {
+        let Some(block) = self.subnets.get(subnet).and_then(|subnet| subnet.block_of(first)) else { return };
+        if let Some(book) = self.books().addresses.get_mut(&(subnet.to_owned(), block)) {
             book.give_back(first);
         }
     }

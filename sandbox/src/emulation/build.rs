@@ -28,17 +28,18 @@ impl Vcn {
         if spec.blocks.is_empty() || self.subnets.contains_key(&spec.name) {
             return Err(Error::Invalid(format!("subnet {:?} has no address block, or exists already", spec.name)));
         }
-        let mut books = self.books();
-        for (family, block) in spec.blocks.iter() {
-            books.addresses.insert((spec.name.clone(), family), Addresses::new(*block));
-        }
-        drop(books);
         let subnet = Subnet {
             name: spec.name.clone(),
             id: identity::ocid("subnet", number)?,
             blocks: spec.blocks,
+            second_ipv6: spec.second_ipv6,
             router_mac: identity::router_mac(number),
         };
+        let mut books = self.books();
+        for block in subnet.all_blocks() {
+            books.addresses.insert((spec.name.clone(), block), Addresses::new(block));
+        }
+        drop(books);
         self.subnets.insert(spec.name, Arc::new(subnet));
         Ok(())
     }

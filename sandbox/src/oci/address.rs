@@ -1,6 +1,7 @@
 //! Private IPs and IPv6s, one by one and in bulk. What is created here the fabric accepts from then on.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use ipnetwork::IpNetwork;
@@ -12,6 +13,7 @@ use super::api::{Api, Done, Task};
 use super::attachment::{AVAILABILITY_DOMAIN, refusal_of};
 use super::books::{AddressRecord, Books, check_version, etag};
 use super::moment::rfc3339;
+use crate::Subnet;
 use crate::addresses::width;
 use crate::identity::COMPARTMENT;
 
@@ -26,8 +28,9 @@ impl Api {
         let wish = body.as_object().ok_or_else(|| invalid("the body is no object"))?;
         let (node, vnic) = self.holder(books, wish)?;
         self.has_room(books, (&vnic, family), 1)?;
-        let (first, prefix) = wanted(family, wish)?;
-        let network = self.vcn().assign(&node, &vnic, (family, first, prefix)).map_err(refusal_of)?;
+        let subnet = subnet_of(books, &vnic)?;
+        let wanted = wanted(family, &subnet, wish)?;
+        let network = self.vcn().assign(&node, &vnic, wanted).map_err(refusal_of)?;
         let id = books.new_address_id(family);
         let record =
             AddressRecord { vnic, node, network, primary: false, fields: kept(wish), created: SystemTime::now() };
@@ -77,8 +80,9 @@ impl Api {
         let name = if family == Family::Ipv4 { "bulkCreatePrivateIpItem" } else { "bulkCreateIpv6sItem" };
         let items: Vec<Map<String, Value>> =
             items(wish, name)?.iter().filter_map(|item| item.as_object().cloned()).collect();
+        let subnet = subnet_of(books, &vnic)?;
         for item in &items {
-            wanted(family, item)?;
+            wanted(family, &subnet, item)?;
         }
         self.has_room(books, (&vnic, family), items.len())?;
         let work = books.new_id("coreservicesworkrequest");
@@ -89,8 +93,9 @@ impl Api {
     pub(super) fn finish_create(&self, (node, vnic): (&str, &Ocid), family: Family, items: &[Map<String, Value>]) {
         let mut books = self.current();
         for item in items {
-            let assigned = wanted(family, item)
-                .and_then(|(first, prefix)| self.vcn().assign(node, vnic, (family, first, prefix)).map_err(refusal_of));
+            let assigned = subnet_of(&books, vnic)
+                .and_then(|subnet| wanted(family, &subnet, item))
+                .and_then(|wanted| self.vcn().assign(node, vnic, wanted).map_err(refusal_of));
             // As in a work request: what cannot be had is missing afterwards.
             let Ok(network) = assigned else { continue };
             let id = books.new_address_id(family);
@@ -156,8 +161,18 @@ impl Api {
     }
 }
 
-/// First address and prefix length, where given.
-fn wanted(family: Family, wish: &Map<String, Value>) -> Outcome<(Option<IpAddr>, Option<u8>)> {
+fn subnet_of(books: &Books, vnic: &Ocid) -> Outcome<Arc<Subnet>> {
+    let mut records = books.vnics.values();
+    let record = records.find(|record| record.vnic.id == *vnic).ok_or_else(not_found)?;
+    Ok(Arc::clone(&record.vnic.subnet))
+}
+
+/// The block of the subnet; first address and prefix length, where given.
+fn wanted(
+    family: Family,
+    subnet: &Subnet,
+    wish: &Map<String, Value>,
+) -> Outcome<(IpNetwork, Option<IpAddr>, Option<u8>)> {
     let first = wish.get("ipAddress").and_then(Value::as_str).map(|text| {
         let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
         address.ok_or_else(|| invalid(format!("{text:?} is no {family} address")))
@@ -169,7 +184,20 @@ fn wanted(family: Family, wish: &Map<String, Value>) -> Outcome<(Option<IpAddr>,
         };
         u8::try_from(prefix).ok().filter(|_| allowed).ok_or_else(|| invalid(format!("cidrPrefixLength {prefix}")))
     });
-    Ok((first.transpose()?, prefix.transpose()?))
+    Ok((block(family, subnet, wish)?, first.transpose()?, prefix.transpose()?))
+}
+
+/// "Required if more than one IPv6 prefix exists on the subnet", Oracle's SDKs say of the field.
+fn block(family: Family, subnet: &Subnet, wish: &Map<String, Value>) -> Outcome<IpNetwork> {
+    let mut blocks = subnet.all_blocks().filter(|block| Family::of(block.ip()) == family);
+    let none = || invalid(format!("the subnet has no such {family} block"));
+    match wish.get("ipv6SubnetCidr").and_then(Value::as_str).filter(|_| family == Family::Ipv6) {
+        Some(asked) => blocks.find(|block| asked.parse() == Ok(*block)).ok_or_else(none),
+        None if family == Family::Ipv6 && subnet.second_ipv6.is_some() => {
+            Err(invalid("ipv6SubnetCidr is missing, and the subnet has more than one IPv6 block"))
+        }
+        None => blocks.next().ok_or_else(none),
+    }
 }
 
 fn items<'a>(wish: &'a Map<String, Value>, name: &str) -> Outcome<&'a Vec<Value>> {

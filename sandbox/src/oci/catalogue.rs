@@ -62,16 +62,15 @@ impl Api {
 
     pub(super) fn get_subnet(&self, id: &str) -> Outcome {
         let subnet = self.vcn().subnets().find(|subnet| subnet.id.as_str() == id).ok_or_else(not_found)?;
-        let one = |block: Option<String>| block.into_iter().collect::<Vec<_>>();
-        let (ipv4, ipv6) = (subnet.ipv4().map(|b| b.to_string()), subnet.ipv6().map(|b| b.to_string()));
+        let all = |is_ipv6| subnet.all_blocks().filter(move |block| block.is_ipv6() == is_ipv6).collect::<Vec<_>>();
         let document = json!({
             "id": subnet.id,
             "compartmentId": COMPARTMENT,
             "displayName": subnet.name,
-            "cidrBlock": ipv4,
-            "ipv4CidrBlocks": one(ipv4.clone()),
-            "ipv6CidrBlock": ipv6,
-            "ipv6CidrBlocks": one(ipv6.clone()),
+            "cidrBlock": subnet.blocks.ipv4,
+            "ipv4CidrBlocks": all(false),
+            "ipv6CidrBlock": subnet.blocks.ipv6,
+            "ipv6CidrBlocks": all(true),
             "ipv6VirtualRouterIp": subnet.router_v6(),
             "lifecycleState": "AVAILABLE",
             "prohibitInternetIngress": true,

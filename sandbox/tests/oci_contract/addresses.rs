@@ -117,3 +117,28 @@ fn a_vnic_has_so_many_addresses_and_no_more() {
         client.call("createAddress", json!({ "family": "IPv6", "body": { "vnicId": vnic } })).unwrap();
     });
 }
+
+#[test]
+fn where_a_subnet_has_two_ipv6_blocks_an_address_must_say_of_which_it_is() {
+    by_both(|scene, client| {
+        let vnic = text(&scene.attached_to_two(client), "vnicId");
+        let second = "2603:c020:0:5::/64";
+        let one = |fields: Value| {
+            let mut body = json!({ "vnicId": vnic });
+            body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            json!({ "family": "IPv6", "body": body })
+        };
+        for refused in [json!({}), json!({ "ipv6SubnetCidr": "2603:c020:0:6::/64" })] {
+            client.call("createAddress", one(refused.clone())).unwrap_err().expect(400, "InvalidParameter");
+            let bulk = json!({ "family": "IPv6", "vnicId": vnic, "items": [refused] });
+            client.call("bulkCreateAddresses", bulk).unwrap_err().expect(400, "InvalidParameter");
+        }
+        let made = client.call("createAddress", one(json!({ "ipv6SubnetCidr": second }))).unwrap().value;
+        assert!(text(&made, "ipAddress").starts_with("2603:c020:0:5:"), "{made}");
+        let items = vec![json!({ "ipv6SubnetCidr": second }); 2];
+        client.call("bulkCreateAddresses", json!({ "family": "IPv6", "vnicId": vnic, "items": items })).unwrap();
+        wait_for("they are there", || addresses(client, "IPv6", &vnic).len() == 4);
+        let of_second = |own: &&Value| text(own, "ipAddress").starts_with("2603:c020:0:5:");
+        assert_eq!(addresses(client, "IPv6", &vnic).iter().filter(of_second).count(), 3, "its own is of the first");
+    });
+}

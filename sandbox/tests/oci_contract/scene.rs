@@ -32,6 +32,11 @@ impl Scene {
         let vcn = Vcn::builder()
             .subnet(SubnetSpec::new("nodes", network("10.0.0.0/24")).with(network("2603:c020:0:1::/64")))
             .subnet(SubnetSpec::new("pods", network("10.0.32.0/24")).with(network("2603:c020:0:2::/64")))
+            .subnet(
+                SubnetSpec::new("two", network("10.0.64.0/24"))
+                    .with(network("2603:c020:0:4::/64"))
+                    .second_ipv6(network("2603:c020:0:5::/64")),
+            )
             .node(NodeSpec::virtual_machine("node-a", "nodes").shape("VM.Standard.E5.Flex", 4))
             .start()
             .expect("a sandbox");
@@ -42,6 +47,14 @@ impl Scene {
 
     pub(crate) fn instance(&self) -> String {
         self.vcn.node("node-a").unwrap().id().to_string()
+    }
+
+    /// Attaches one where a subnet has two IPv6 blocks.
+    pub(crate) fn attached_to_two(&self, client: &mut dyn Client) -> Value {
+        let mut wish = self.wish("two");
+        wish["createVnicDetails"]["subnetId"] = json!(self.vcn.subnet("two").unwrap().id);
+        let reply = client.call("attachVnic", json!({ "body": wish })).expect("accepted");
+        wait_for_state(client, &text(&reply.value, "id"), "ATTACHED").value
     }
 
     pub(crate) fn subnet(&self) -> String {

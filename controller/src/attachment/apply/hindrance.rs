@@ -60,7 +60,13 @@ mod tests {
     }
 
     fn new(family: Family) -> NewAddress {
-        NewAddress { vnic: vnic(), family, tags: FreeformTags::default(), token: RetryToken::derive(&["x"]) }
+        NewAddress {
+            vnic: vnic(),
+            family,
+            block: None,
+            tags: FreeformTags::default(),
+            token: RetryToken::derive(&["x"]),
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use api::AttachmentReason as Reason;
-use oci::{FreeformTags, IpObject, UpdateVnic, Vnic};
+use ipnetwork::IpNetwork;
+use oci::{FreeformTags, IpObject, Subnet, UpdateVnic, Vnic};
 use vcn::Family;
 
 use super::{Case, Plan, Wanted, wish};
@@ -24,7 +25,12 @@ const NOT_CHANGED: &str = "the cloud took the change, and the VNIC is as before;
 const NOT_RELEASED: &str =
     "the cloud took the releases, and addresses are there as before; asked for again after pauses";
 
-pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
+pub(super) fn plan(
+    case: &Case<'_>,
+    (vnic, subnet): (&SeenVnic, Option<&Subnet>),
+    wanted: &Wanted<'_>,
+    plan: &mut Plan,
+) -> Verdict {
     let mut ready = None;
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
@@ -43,7 +49,7 @@ pub(super) fn plan(case: &Case<'_>, vnic: &SeenVnic, wanted: &Wanted<'_>, plan: 
     }
     let template = &case.object.spec.vnic;
     for (family, count) in [(Family::Ipv4, template.ipv4_count), (Family::Ipv6, template.ipv6_count)] {
-        if let Some(said) = addresses(case, vnic, (family, count), wanted, plan) {
+        if let Some(said) = addresses(case, (vnic, subnet), (family, count), wanted, plan) {
             ready.get_or_insert(said);
         }
     }
@@ -86,7 +92,7 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 /// and stay.
 fn addresses(
     case: &Case<'_>,
-    vnic: &SeenVnic,
+    (vnic, subnet): (&SeenVnic, Option<&Subnet>),
     (family, count): (Family, u8),
     wanted: &Wanted<'_>,
     plan: &mut Plan,
@@ -126,14 +132,16 @@ fn addresses(
         known.join(",")
     );
     let id = &vnic.vnic.value.id;
-    let new = |what: &str| NewAddress {
-        vnic: id.clone(),
-        family,
-        tags: wish::tags(case, wanted.mark),
-        token: wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, what]),
+    let own = own_ipv6(case, vnic);
+    let new = |what: &str, requested: Option<IpAddr>| {
+        let block = subnet.filter(|_| family == Family::Ipv6).and_then(|subnet| block(subnet, requested, own));
+        // A token goes with one body: the subnet may have got another block since.
+        let what = block.map_or_else(|| what.to_owned(), |block| format!("{what}/{block}"));
+        let token = wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, &what]);
+        NewAddress { vnic: id.clone(), family, block, tags: wish::tags(case, wanted.mark), token }
     };
     for address in &missing {
-        plan.push(case, Action::CreateAddress(new(&address.to_string()), Some(*address)));
+        plan.push(case, Action::CreateAddress(new(&address.to_string(), Some(*address)), Some(*address)));
     }
     let lacking = usize::from(count).saturating_sub(missing.len() + ours.len());
     if lacking > 0 && case.remembered.coming.contains(&family) {
@@ -143,12 +151,12 @@ fn addresses(
     } else if lacking >= SEVERAL && !case.remembered.bulk_failed {
         for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
             let count = (lacking - first).min(MOST_AT_ONCE);
-            let new = new(&format!("several/{number}"));
+            let new = new(&format!("several/{number}"), None);
             plan.push(case, Action::CreateAddresses(new, u32::try_from(count).unwrap_or(u32::MAX)));
         }
     } else {
         for number in 0..lacking {
-            plan.push(case, Action::CreateAddress(new(&number.to_string()), None));
+            plan.push(case, Action::CreateAddress(new(&number.to_string(), None), None));
         }
     }
     let message = if missing.len() + lacking > 0 {
@@ -174,17 +182,29 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
     all.iter().filter(counts).collect()
 }
 
+/// The VNIC's own, which it does not say: one that is not beside it.
+fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
+    let beside = ours(case, &own.addresses, Family::Ipv6);
+    let mut ipv6 = own.vnic.value.ipv6_addresses.iter().copied();
+    ipv6.find(|address| !beside.iter().any(|other| other.ip_address == *address))
+}
+
+/// The block that an address comes from, where OCI demands to be told: where there are several. For a requested one its own, for
+/// any the VNIC's, so that it is the same at each try, or else the first.
+fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Option<IpNetwork> {
+    let blocks = subnet.ipv6_blocks();
+    let with = |address: IpAddr| blocks.iter().find(|block| block.contains(address));
+    let block = requested.and_then(with).or_else(|| own.and_then(with)).or_else(|| blocks.first());
+    block.filter(|_| blocks.len() > 1).copied()
+}
+
 fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
     let vnic = &own.vnic.value;
-    let beside = |family| ours(case, &own.addresses, family);
-    let mut ipv6 = vnic.ipv6_addresses.iter().copied();
-    let beside_ipv6 = beside(Family::Ipv6);
-    let own_ipv6 = ipv6.find(|address| !beside_ipv6.iter().any(|other| other.ip_address == *address));
-    let own_addresses: Vec<IpAddr> = vnic.private_ip.into_iter().chain(own_ipv6).collect();
+    let beside = |family| u32::try_from(ours(case, &own.addresses, family).len()).ok();
     Facts {
         vnic_id: Some(vnic.id.clone()),
-        own_addresses,
-        ipv4_count: u32::try_from(beside(Family::Ipv4).len()).ok(),
-        ipv6_count: u32::try_from(beside_ipv6.len()).ok(),
+        own_addresses: vnic.private_ip.into_iter().chain(own_ipv6(case, own)).collect(),
+        ipv4_count: beside(Family::Ipv4),
+        ipv6_count: beside(Family::Ipv6),
     }
 }

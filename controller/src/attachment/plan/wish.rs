@@ -10,7 +10,7 @@ use crate::attachment::step::Action;
 pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
     let spec = &case.object.spec;
     let vnic = &spec.vnic;
-    let has_ipv6 = subnet.ipv6_cidr_block.is_some() || !subnet.ipv6_cidr_blocks.is_empty();
+    let has_ipv6 = !subnet.ipv6_blocks().is_empty();
     let epoch = case.dead() + usize::try_from(case.remembered.spent_tokens).unwrap_or(usize::MAX);
     let token = mark.token("attach", &case.uid, &[&epoch.to_string()]);
     let wish = AttachVnic {

@@ -121,6 +121,10 @@ impl Cloud for FakeCloud {
         token: &RetryToken,
     ) -> Result<WorkRequest, Error> {
         self.call("BulkCreateAddresses", &wish.vnic_id, |state| {
+            let subnet = state.vnic(&wish.vnic_id)?.value.subnet_id.ok_or_else(state::not_found)?;
+            for item in &wish.items {
+                state.block(&subnet, family, item)?;
+            }
             if state.bulks.insert(token.clone()) {
                 let items = wish.items.iter().map(|item| (wish.vnic_id.clone(), family, item.clone()));
                 state.coming.extend(items);

@@ -281,11 +281,13 @@ impl State {
             [(Family::Ipv4, subnet.cidr_block.is_some()), (Family::Ipv6, details.assign_ipv6_ip == Some(true))]
         {
             if present {
-                let chosen = CreateAddress {
+                let own_wish = CreateAddress {
                     ip_address: details.private_ip.filter(|_| family == Family::Ipv4),
+                    // "If not provided, one is chosen for you." Not the one that anybody would expect.
+                    ipv6_subnet_cidr: subnet.ipv6_blocks().last().copied(),
                     ..CreateAddress::default()
                 };
-                let object = self.new_address((&subnet_id, &vnic_id), family, &chosen)?;
+                let object = self.new_address((&subnet_id, &vnic_id), family, &own_wish)?;
                 own.push(object.ip_address);
                 if let Some(object) = self.addresses.last_mut() {
                     object.is_primary = true;
@@ -334,11 +336,7 @@ impl State {
         family: Family,
         wish: &CreateAddress,
     ) -> Result<IpObject, Refusal> {
-        let blocks = self.subnets.get(subnet).map(|subnet| (subnet.cidr_block, subnet.ipv6_cidr_block));
-        let block = match (blocks, family) {
-            (Some((Some(block), _)), Family::Ipv4) | (Some((_, Some(block))), Family::Ipv6) => block,
-            _ => return Err(refuse(400, "InvalidParameter")),
-        };
+        let block = self.block(subnet, family, wish)?;
         let taken = |address: std::net::IpAddr| self.addresses.iter().any(|other| other.network().contains(address));
         let address = match wish.ip_address {
             Some(address) if !block.contains(address) => return Err(refuse(400, "InvalidParameter")),

@@ -38,7 +38,7 @@ const fn port(wire: u32) -> Port {
 fn subnet(name: &str, blocks: (&str, Option<&str>), router_mac: MacAddr) -> Arc<Subnet> {
     let id: Ocid = format!("ocid1.subnet.oc1.iad.{name}").parse().unwrap();
     let blocks = PerFamily { ipv4: blocks.0.parse().ok(), ipv6: blocks.1.and_then(|block| block.parse().ok()) };
-    Arc::new(Subnet { name: name.into(), id, blocks, router_mac })
+    Arc::new(Subnet { name: name.into(), id, blocks, second_ipv6: None, router_mac })
 }
 
 pub(super) fn fabric() -> Fabric {

@@ -1,6 +1,26 @@
-//! The addresses of a block, by number.
+//! The blocks of a subnet, and the addresses of one by number.
 
 use ipnetwork::IpNetwork;
+use vcn::{Family, Ocid};
+
+use super::{State, refuse};
+use crate::address::CreateAddress;
+use crate::error::Refusal;
+use crate::subnet::Subnet;
+
+impl State {
+    /// The block that an address comes from: the one that is asked for, or the only one.
+    pub(in crate::fake) fn block(&self, id: &Ocid, family: Family, wish: &CreateAddress) -> Result<IpNetwork, Refusal> {
+        let subnet = self.subnets.get(id);
+        let block = match (family, wish.ipv6_subnet_cidr, subnet.map_or(&[][..], Subnet::ipv6_blocks)) {
+            (Family::Ipv4, _, _) => subnet.and_then(|subnet| subnet.cidr_block),
+            (Family::Ipv6, Some(asked), blocks) => blocks.iter().copied().find(|block| *block == asked),
+            (Family::Ipv6, None, [only]) => Some(*only),
+            (Family::Ipv6, None, _) => None,
+        };
+        block.ok_or_else(|| refuse(400, "InvalidParameter"))
+    }
+}
 
 /// How many addresses a block of this prefix length has.
 pub(super) fn size(block: IpNetwork, prefix: u8) -> u64 {

@@ -1,0 +1,81 @@
+//! A subnet of several IPv6 blocks: an address says of which it is, always the same.
+
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use oci::{CloudView, Subnet};
+use vcn::Family;
+
+use super::scene::{Scene, pods};
+use crate::attachment::sample::subnet;
+
+const FIRST: &str = "2603:c020:0:2::/64";
+const SECOND: &str = "2603:c020:0:5::/64";
+
+fn blocks(scene: &Scene, all: &[&str]) {
+    let all: Vec<IpNetwork> = all.iter().map(|block| block.parse().unwrap()).collect();
+    let one = pods("10.0.32.0/20", subnet());
+    scene.cloud.add_subnet(Subnet { ipv6_cidr_block: all.first().copied(), ipv6_cidr_blocks: all, ..one });
+}
+
+/// How many addresses beside its own it has of each block.
+async fn beside(scene: &Scene) -> [usize; 2] {
+    let vnic = scene.vnic().await.id;
+    let all = scene.cloud.addresses(&vnic, Family::Ipv6).await.unwrap();
+    let all: Vec<IpAddr> = all.into_iter().filter(|own| !own.is_primary).map(|own| own.ip_address).collect();
+    [FIRST, SECOND].map(|block| {
+        let block: IpNetwork = block.parse().unwrap();
+        all.iter().filter(|address| block.contains(**address)).count()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_are_of_the_vnics_own_block_and_a_requested_one_of_its_own() {
+    for (count, requested, expected) in [
+        (1, None, [0, 1]),
+        (5, None, [0, 5]),
+        (1, Some("2603:c020:0:2::77"), [1, 0]),
+        (4, Some("2603:c020:0:2::77"), [1, 3]),
+    ] {
+        let scene = Scene::with(4);
+        blocks(&scene, &[FIRST, SECOND]);
+        scene.wants("a");
+        scene.change("a", |object| {
+            object.spec.vnic.ipv6_count = count;
+            object.spec.requested_addresses =
+                requested.map(|address: &str| address.parse().unwrap()).into_iter().collect();
+        });
+        scene.settle().await;
+        assert_eq!(
+            (beside(&scene).await, scene.told("a")[1].as_str()),
+            (expected, "True Ready"),
+            "{count} {requested:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_without_an_ipv6_address_of_its_own_has_them_of_the_first_block() {
+    let scene = Scene::with(4);
+    blocks(&scene, &[]);
+    scene.wants("a");
+    scene.settle().await;
+    blocks(&scene, &[FIRST, SECOND]);
+    tokio::time::sleep(std::time::Duration::from_hours(2)).await;
+    scene.change("a", |object| object.spec.vnic.ipv6_count = 3);
+    scene.settle().await;
+    assert_eq!((beside(&scene).await, scene.told("a")[1].as_str()), ([3, 0], "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_nobody_was_told_of_is_not_made_twice_in_one_block_or_the_other() {
+    let mut scene = Scene::with(4);
+    blocks(&scene, &[FIRST, SECOND]);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv6_count = 1);
+    scene.cloud.fail_next("CreateAddress", (500, "InternalServerError"), true);
+    scene.look().await;
+    scene.restart();
+    scene.settle().await;
+    assert_eq!((beside(&scene).await, scene.count("DeleteAddress")), ([0, 1], 0));
+}
