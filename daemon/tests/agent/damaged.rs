@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use oke_node_agent::condition::Reason;
 use oke_node_agent::pass::Cause;
@@ -19,28 +19,41 @@ use crate::pods::left;
 
 const TO_PODS: u32 = 512;
 
-/// Damages the record of a container's pod. Where it was.
-fn damage(node: &Node, container: &str) -> PathBuf {
+/// Where the record of a container's pod is.
+fn record(node: &Node, container: &str) -> PathBuf {
     let files = fs::read_dir(node.path("run/allocations")).unwrap().map(|entry| entry.unwrap().path());
     let begins = format!("{container}-");
     let of_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&begins);
-    let record = files.into_iter().find(of_it).unwrap();
-    fs::write(&record, "{half").unwrap();
-    record
+    files.into_iter().find(of_it).unwrap()
+}
+
+fn damage(path: &Path) {
+    fs::write(path, "{half").unwrap();
 }
 
 fn with_another() -> Vec<Value> {
     vec![vnic("primary", 10), dual_stack("pods", 33), vnic("late", 34)]
 }
 
-/// The addresses on record.
+/// The addresses on record, as far as that can be read.
 fn held(node: &Node) -> HashSet<IpAddr> {
-    let (held, _) = store(node).read_sound().unwrap();
-    held.allocations.iter().flat_map(|it| it.addresses.iter().map(|assigned| assigned.address)).collect()
+    let held = store(node).read_sound().map(|(held, _)| held.allocations).unwrap_or_default();
+    held.iter().flat_map(|it| it.addresses.iter().map(|assigned| assigned.address)).collect()
 }
 
 #[test]
 fn a_damaged_record_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods_are_counted() {
+    assert_made_anew(|node| (record(node, "a"), record(node, "a").with_extension("damaged")));
+}
+
+#[test]
+fn a_damaged_index_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods_are_counted() {
+    let [index, aside] = ["run/allocations.json", "run/allocations.json.damaged"];
+    assert_made_anew(|node| (node.path(index), node.path(aside)));
+}
+
+/// What is damaged, and where it goes.
+fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -53,12 +66,14 @@ fn a_damaged_record_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods
         line.map(|count| count.trim_end_matches(".0").parse::<u32>().unwrap())
     };
     assert_eq!(committed(), Some(2));
-    let record = damage(&node, "a");
+    let (damaged, aside) = which(&node);
+    damage(&damaged);
     node.plug("ens6", 34);
     node.metadata.set_vnics(with_another());
     node.delete_rule(Family::Ipv4, TO_PODS);
     let repaired = || {
-        assert_ne!(committed(), Some(0));
+        // An index that is being made anew has nobody for a moment.
+        assert!(damaged.ends_with("allocations.json") || committed() != Some(0));
         held(&node) == addresses
             && node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("512 "))
             && node.routes(Family::Ipv4, 1001).len() == 2
@@ -67,8 +82,13 @@ fn a_damaged_record_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods
     let seen = || format!("{:?} {:?} {:?}\n{}", held(&node), node.rules(Family::Ipv4), node.conditions(), agent.log());
     wait_for("everything to be there", repaired, seen);
     assert_eq!((committed(), left(&node)), (Some(2), whole));
-    assert_eq!(fs::read_to_string(record.with_extension("damaged")).unwrap(), "{half");
-    agent.wait_said("host.repaired", "attachment: what was damaged is now /run/vcn-native/allocations/a-");
+    assert_eq!(fs::read_to_string(&aside).unwrap(), "{half");
+    // By the timer, or because something else was news.
+    let said = |event: &str, what: &str| agent.events(event).iter().any(|line| line["change"] == what);
+    let below = aside.strip_prefix(node.path("run")).unwrap();
+    let what = format!("attachment: what was damaged is now /run/vcn-native/{}", below.display());
+    let told = || said("host.repaired", &what) || said("host.configured", &what);
+    wait_for(&what, told, || agent.log());
     pods.iter().for_each(Pod::wait_connected);
 }
 
@@ -81,7 +101,7 @@ fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_wai
     let mut reconciler = node.reconciler(&settings);
     assert_eq!(node.pass(&mut reconciler, &world, Cause::Start).conditions, []);
     let (a, b) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
-    damage(&node, "a");
+    damage(&record(&node, "a"));
     node.plug("ens6", 34);
     node.delete_rule(Family::Ipv4, TO_PODS);
     let world = node.world(with_another(), &settings);
@@ -101,6 +121,6 @@ fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_wai
         (output.status.code(), all.iter().map(|one| one["container"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
     };
     assert_eq!(containers(&node), (Some(3), vec!["b".to_owned()]));
-    damage(&node, "b");
+    damage(&record(&node, "b"));
     assert_eq!(containers(&node), (Some(1), Vec::new()), "that there are none would be wrong");
 }
