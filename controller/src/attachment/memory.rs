@@ -15,7 +15,7 @@ use vcn::{Family, Ocid};
 use super::apply::Outcome;
 use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
-use super::observed::{Machine, Observed, Seen};
+use super::observed::{Listed, Machine, Observed, Seen, SeenVnic};
 use super::plan::{Plan, Refused, Remembered};
 use super::refusal::is_no_answer;
 use super::setback::{Setback, Setbacks};
@@ -148,13 +148,16 @@ impl Memory {
                 object.absent_since.get_or_insert(now);
                 object.unlisted_since.get_or_insert(now);
             }
-            let is_unseen = |seen: &&Seen| seen.state() == AttachmentState::Attached && seen.vnic.is_none();
+            let is_unseen = |seen: &&Seen| {
+                seen.state() == AttachmentState::Attached && seen.vnic.as_ref().is_none_or(SeenVnic::is_unlisted)
+            };
             object.unseen_looks = if own.iter().any(is_unseen) { object.unseen_looks.saturating_add(1) } else { 0 };
             if let Some(vnic) = own.iter().find_map(|seen| seen.vnic.as_ref()) {
                 news.took.extend(object.asked.take().map(|asked| now.saturating_duration_since(asked)));
-                object.taken.keep(|of| *of == vnic.vnic.value.id || vnic.addresses.iter().any(|own| own.id == *of));
+                object.taken.keep(|of| *of == vnic.vnic.value.id || vnic.may_hold(of));
                 for (family, (before, looks)) in &mut object.bulks {
-                    let count = vnic.addresses.iter().filter(|own| Family::of(own.ip_address) == *family).count();
+                    let Listed::Known(all) = vnic.addresses(*family) else { continue };
+                    let count = all.len();
                     *looks = if count == *before { *looks + 1 } else { 0 };
                     *before = count;
                 }

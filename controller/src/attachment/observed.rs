@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::VnicAttachment as Object;
 use oci::{
-    AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment,
+    AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Kind, Subnet, Tagged, Vnic, VnicAttachment,
     VnicState,
 };
 use thiserror::Error as ThisError;
@@ -15,6 +15,8 @@ use vcn::{Family, Ocid};
 use super::cache::Cache;
 use super::mark::{Mark, Uid};
 use super::pod_network::PodNetwork;
+use super::refusal;
+use super::verdict::Said;
 
 /// An instance and its VNICs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +76,21 @@ pub enum Owner {
 pub struct SeenVnic {
     /// It, and its version.
     pub vnic: Tagged<Vnic>,
-    /// Its addresses of both families, its own included.
-    pub addresses: Vec<IpObject>,
+    /// Its IPv4 addresses.
+    pub ipv4: Listed,
+    /// Its IPv6 addresses.
+    pub ipv6: Listed,
+}
+
+/// The addresses of one family that a VNIC holds, its own included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// These and no others.
+    Known(Vec<IpObject>),
+    /// The cloud was asked, and does not say so to the controller: nothing may be concluded from it, and nothing done about them.
+    Refused(Said),
+    /// Nobody needs to know.
+    Unasked,
 }
 
 /// Why nothing is known of an instance.
@@ -141,6 +156,32 @@ impl Seen {
     }
 }
 
+impl SeenVnic {
+    /// Its addresses of a family.
+    #[must_use]
+    pub const fn addresses(&self, family: Family) -> &Listed {
+        match family {
+            Family::Ipv4 => &self.ipv4,
+            Family::Ipv6 => &self.ipv6,
+        }
+    }
+
+    /// Whether the cloud refused to list addresses of it.
+    #[must_use]
+    pub const fn is_unlisted(&self) -> bool {
+        matches!((&self.ipv4, &self.ipv6), (Listed::Refused(_), _) | (_, Listed::Refused(_)))
+    }
+
+    /// Whether it may hold the address with this OCID.
+    #[must_use]
+    pub fn may_hold(&self, id: &Ocid) -> bool {
+        [&self.ipv4, &self.ipv6].into_iter().any(|listed| match listed {
+            Listed::Known(all) => all.iter().any(|own| own.id == *id),
+            Listed::Refused(_) | Listed::Unasked => true,
+        })
+    }
+}
+
 impl Machine {
     /// Whether it runs or stands, and is not on its way out: its VNICs do not go with it.
     #[must_use]
@@ -170,6 +211,8 @@ pub struct Question<'a> {
     pub own: &'a BTreeSet<IpAddr>,
     /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
     pub present: &'a HashSet<Uid>,
+    /// Those of them that are being deleted: nobody needs to know their VNICs' addresses.
+    pub leaving: &'a HashSet<Uid>,
     /// The VNICs that people were told of.
     pub told: &'a BTreeSet<Ocid>,
     /// Attachments that were found to be others'.
@@ -188,11 +231,18 @@ pub fn told_addresses(objects: &[Arc<Object>]) -> BTreeSet<IpAddr> {
     objects.iter().filter_map(|object| object.status.as_ref()).flat_map(|status| status.own_addresses.clone()).collect()
 }
 
+/// The objects that are being deleted.
+#[must_use]
+pub fn leaving(objects: &[Arc<Object>]) -> HashSet<Uid> {
+    let leaving = objects.iter().filter(|object| object.metadata.deletion_timestamp.is_some());
+    leaving.filter_map(|object| object.metadata.uid.clone()).collect()
+}
+
 /// Reads it.
 ///
 /// # Errors
 /// When the cloud does not answer what there is, whoever may see it, or not all of it. That an instance, a VNIC or a subnet is
-/// not to be seen is an answer.
+/// not to be seen is an answer. That a VNIC's addresses are not to be listed, or that another's VNIC cannot be read, is a matter of that one.
 pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Unread> {
     let Some(instance) = visible(cloud.instance(question.instance).await)? else {
         return Ok(Observed::not_seen());
@@ -232,7 +282,11 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let foreign = present.is_none() && question.foreign.contains(&attachment.id);
     let is_there = attachment.lifecycle_state == AttachmentState::Attached;
     let vnic = match &attachment.vnic_id {
-        Some(id) if is_there && !foreign => visible(cloud.vnic(id).await)?,
+        Some(id) if is_there && !foreign => match visible(cloud.vnic(id).await) {
+            // Nobody's here who is known: by no name, and no object tells of it.
+            Err(error) if present.is_none() && !question.told.contains(id) && is_of_one(&error) => None,
+            answer => answer?,
+        },
         _ => None,
     };
     let Some(vnic) = vnic else {
@@ -244,13 +298,31 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let present = present.filter(|_| !Mark::is_released(tags)).cloned();
     let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
     let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
-    let mut addresses = cloud.addresses(&vnic.value.id, Family::Ipv4).await?;
-    // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
-    // made without, or has lost it, has others alone.
-    if question.ipv6 || vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address)) {
-        addresses.extend(cloud.addresses(&vnic.value.id, Family::Ipv6).await?);
+    let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
+    if question.present.contains(&uid) && !question.leaving.contains(&uid) {
+        ipv4 = list(cloud, &vnic.value.id, Family::Ipv4).await?;
+        // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
+        // made without, or has lost it, has others alone.
+        let has_others = vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address));
+        ipv6 = match question.ipv6 || has_others {
+            true => list(cloud, &vnic.value.id, Family::Ipv6).await?,
+            false => Listed::Known(Vec::new()),
+        };
     }
-    Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, addresses }) })
+    Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, ipv4, ipv6 }) })
+}
+
+async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<Listed, Error> {
+    match cloud.addresses(vnic, family).await {
+        Ok(all) => Ok(Listed::Known(all)),
+        Err(error) if is_of_one(&error) => Ok(Listed::Refused(refusal::said(&error, None))),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an answer is about what was asked for. Who is away, busy or lets nobody in says the same to the next question.
+fn is_of_one(error: &Error) -> bool {
+    !matches!(error.kind(), Kind::Throttled | Kind::Unavailable | Kind::Login)
 }
 
 async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance) -> Result<Option<u32>, Error> {

@@ -22,3 +22,4 @@ mod scene;
 mod setbacks;
 mod sweeping;
 mod tokens;
+mod unlisted;

@@ -25,7 +25,7 @@ use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
 use super::memory::{Memory, Moments, News};
 use super::objects::Objects;
-use super::observed::{Machine, Observed, Question, Unread, read, told_addresses, told_vnics};
+use super::observed::{Machine, Observed, Question, Unread, leaving, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
 use super::pod_network::PodNetworks;
 use super::step::{Action, VnicVersion};
@@ -198,10 +198,11 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
         let uids: HashSet<Uid> = objects.iter().filter_map(|object| object.uid()).collect();
         let told = told_vnics(objects);
-        let own = told_addresses(objects);
+        let (own, leaving) = (told_addresses(objects), leaving(objects));
         let (mark, foreign) = (&self.mark, &memory.foreign);
+        let (present, leaving) = (&uids, &leaving);
         let question =
-            Question { instance, mark, subnets: &subnets, ipv6, own: &own, present: &uids, told: &told, foreign };
+            Question { instance, mark, subnets: &subnets, ipv6, own: &own, present, leaving, told: &told, foreign };
         let observed = read(&self.cloud, &self.cache, question).await?;
         memory.unreadable = None;
         if let Some(compartment) = &observed.compartment {

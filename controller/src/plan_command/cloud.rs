@@ -17,7 +17,7 @@ use super::future::Objects;
 use crate::attachment::cache::Cache;
 use crate::attachment::forgotten::Clock;
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::{Question, read, told_addresses, told_vnics};
+use crate::attachment::observed::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::{Wanted, plan};
 use crate::attachment::pod_network::PodNetworks;
 use crate::attachment::step::Action;
@@ -88,8 +88,8 @@ async fn of_instance<C: CloudView, N: PodNetworks>(
     let ipv6 = objects.iter().any(|object| object.spec.vnic.ipv6_count > 0);
     let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
     let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
-    let (told, own, foreign) = (&told, &own, &foreign);
-    let question = Question { instance, mark, subnets: &subnets, ipv6, own, present: &present, told, foreign };
+    let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
+    let question = Question { instance, mark, subnets: &subnets, ipv6, own, present: &present, leaving, told, foreign };
     let line = |object: Option<&str>, word, text: String, changes| Line {
         instance: instance.to_string(),
         object: object.map(str::to_owned),

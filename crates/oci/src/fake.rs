@@ -138,7 +138,7 @@ impl FakeCloud {
         self.state().unlisted.insert(attachment.clone(), lists);
     }
 
-    /// The next call of an operation (`AttachVnic`) is refused like this; several are refused in turn. With `done`, it is
+    /// The next call of an operation (`AttachVnic`; `ListAddresses`, or of one family `ListIpv6s`) is refused like this; several are refused in turn. With `done`, it is
     /// carried out all the same: the answer is lost.
     pub fn fail_next(&self, operation: &'static str, (status, code): (u16, &str), done: bool) {
         let refusal =
@@ -201,7 +201,17 @@ impl FakeCloud {
         subject: &Ocid,
         work: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Error> {
-        let Some(answer) = self.answer(operation, subject, work) else { return std::future::pending().await };
+        self.call_as((operation, operation), subject, work).await
+    }
+
+    /// `named`: what it is called here, and in the API, which has two names for what is one here.
+    async fn call_as<T>(
+        &self,
+        (operation, named): (&'static str, &'static str),
+        subject: &Ocid,
+        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Result<T, Error> {
+        let Some(answer) = self.answer((operation, named), subject, work) else { return std::future::pending().await };
         let late = self.state().late.get(operation).copied();
         if let Some(pause) = late {
             sleep(pause).await;
@@ -212,7 +222,7 @@ impl FakeCloud {
     /// `None` when the answer never comes.
     fn answer<T>(
         &self,
-        operation: &'static str,
+        (operation, named): (&'static str, &'static str),
         subject: &Ocid,
         work: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Option<Result<T, Error>> {
@@ -229,9 +239,9 @@ impl FakeCloud {
                 }
             }
         }
-        let planned = state.failures.iter().position(|(planned, ..)| *planned == operation);
+        let planned = state.failures.iter().position(|(planned, ..)| *planned == operation || *planned == named);
         let failed = |refusal: Refusal| Error::Call {
-            operation,
+            operation: named,
             subject: subject.to_string(),
             attempts: 1,
             request_id: RequestId::new(),

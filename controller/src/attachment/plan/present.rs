@@ -10,7 +10,8 @@ use vcn::Family;
 
 use super::{Case, Plan, Wanted, wish};
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::SeenVnic;
+use crate::attachment::observed::{Listed, SeenVnic};
+use crate::attachment::refusal::is_no_answer;
 use crate::attachment::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::tidings;
 use crate::attachment::verdict::{Facts, Said, Verdict};
@@ -49,7 +50,12 @@ pub(super) fn plan(
     }
     let template = &case.object.spec.vnic;
     for (family, count) in [(Family::Ipv4, template.ipv4_count), (Family::Ipv6, template.ipv6_count)] {
-        if let Some(said) = addresses(case, (vnic, subnet), (family, count), wanted, plan) {
+        let said = match vnic.addresses(family) {
+            Listed::Known(all) => addresses(case, (vnic, all, subnet), (family, count), wanted, plan),
+            Listed::Refused(said) => unlisted(case, said, plan),
+            Listed::Unasked => None,
+        };
+        if let Some(said) = said {
             ready.get_or_insert(said);
         }
     }
@@ -88,18 +94,35 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     Mark::others(&vnic.freeform_tags).chain(own).collect()
 }
 
+/// What is said where the cloud does not list a family's addresses; nothing where it is in order and the first answer is a 404, which is no
+/// reason to say anything new, or there was none.
+fn unlisted(case: &Case<'_>, said: &Said, plan: &mut Plan) -> Option<Said> {
+    let told = case.object.status.as_ref();
+    let is_first = case.remembered.unseen_looks < 2;
+    let no_answer = is_no_answer(said.reason);
+    plan.unseen = true;
+    if tidings::is_settled(case.object, told) && (is_first || no_answer) {
+        plan.waits |= is_first;
+        return None;
+    }
+    if no_answer && tidings::is_answered(case.object, told) {
+        return case.as_told().ready;
+    }
+    Some(said.clone())
+}
+
 /// Gives it what it lacks of a family, releases what it has too many. Addresses that somebody else gave it are not counted
 /// and stay.
 fn addresses(
     case: &Case<'_>,
-    (vnic, subnet): (&SeenVnic, Option<&Subnet>),
+    (vnic, all, subnet): (&SeenVnic, &[IpObject], Option<&Subnet>),
     (family, count): (Family, u8),
     wanted: &Wanted<'_>,
     plan: &mut Plan,
 ) -> Option<Said> {
     let requested: Vec<IpAddr> = case.object.spec.requested_addresses.clone();
     let requested: Vec<IpAddr> = requested.into_iter().filter(|address| Family::of(*address) == family).collect();
-    let ours = ours(case, &vnic.addresses, family);
+    let ours = ours(case, all, family);
     let missing: Vec<IpAddr> =
         requested.iter().copied().filter(|address| !ours.iter().any(|own| own.ip_address == *address)).collect();
     // For one that is missing none goes: it may be somebody else's, and the pods of another would have lost their network in
@@ -184,9 +207,17 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
 
 /// The VNIC's own, which it does not say: one that is not beside it.
 fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
-    let beside = ours(case, &own.addresses, Family::Ipv6);
-    let mut ipv6 = own.vnic.value.ipv6_addresses.iter().copied();
-    ipv6.find(|address| !beside.iter().any(|other| other.ip_address == *address))
+    let told = tidings::last(case.object.status.as_ref()).facts.own_addresses;
+    let beside = match &own.ipv6 {
+        Listed::Known(all) => Some(ours(case, all, Family::Ipv6)),
+        Listed::Refused(_) | Listed::Unasked => None,
+    };
+    let is_own = |address: &&IpAddr| match &beside {
+        Some(beside) => !beside.iter().any(|other| other.ip_address == **address),
+        // Which of them it is, only the list tells, and what was told before.
+        None => told.contains(address),
+    };
+    own.vnic.value.ipv6_addresses.iter().find(is_own).copied()
 }
 
 /// The block that an address comes from, where OCI demands to be told: where there are several. For a requested one its own, for
@@ -200,7 +231,10 @@ fn block(subnet: &Subnet, requested: Option<IpAddr>, own: Option<IpAddr>) -> Opt
 
 fn facts(case: &Case<'_>, own: &SeenVnic) -> Facts {
     let vnic = &own.vnic.value;
-    let beside = |family| u32::try_from(ours(case, &own.addresses, family).len()).ok();
+    let beside = |family| match own.addresses(family) {
+        Listed::Known(all) => u32::try_from(ours(case, all, family).len()).ok(),
+        Listed::Refused(_) | Listed::Unasked => None,
+    };
     Facts {
         vnic_id: Some(vnic.id.clone()),
         own_addresses: vnic.private_ip.into_iter().chain(own_ipv6(case, own)).collect(),

@@ -23,7 +23,7 @@ pub struct Remembered {
     pub absent_for: Duration,
     /// For how long none was, whatever was asked for meanwhile.
     pub unlisted_for: Duration,
-    /// In how many looks in turn its VNIC was listed as attached and not to be seen.
+    /// In how many looks in turn its VNIC was listed as attached, and it or its addresses were not to be seen.
     pub unseen_looks: u32,
     /// Where the instance is answered 404: what speaks for its end, or against it.
     pub forgotten: Result<Known, Doubt>,

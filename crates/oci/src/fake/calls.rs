@@ -4,7 +4,7 @@ use vcn::{Family, Ocid};
 
 use super::FakeCloud;
 use super::state::{self, State};
-use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest};
+use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
 use crate::attachment::{AttachVnic, VnicAttachment};
 use crate::cloud::{Cloud, CloudView};
 use crate::error::{Error, Refusal};
@@ -54,7 +54,7 @@ impl CloudView for FakeCloud {
     }
 
     async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
-        self.call("ListAddresses", vnic, |state| state.list_addresses(vnic, family)).await
+        self.call_as(("ListAddresses", names(family).list), vnic, |state| state.list_addresses(vnic, family)).await
     }
 
     async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
@@ -103,13 +103,18 @@ impl Cloud for FakeCloud {
         token: &RetryToken,
     ) -> Result<Tagged<IpObject>, Error> {
         let Some(vnic) = wish.vnic_id.clone() else { return Err(Error::setup("an address without a VNIC")) };
-        self.call("CreateAddress", &vnic, |state| state.create_address((&vnic, family), wish, Some(token))).await
+        self.call_as(("CreateAddress", names(family).create), &vnic, |state| {
+            state.create_address((&vnic, family), wish, Some(token))
+        })
+        .await
     }
 
-    async fn delete_address(&self, _family: Family, id: &Ocid) -> Result<(), Error> {
-        self.call("DeleteAddress", id, |state| match state.in_vain.contains("DeleteAddress") {
-            true => Ok(()),
-            false => state.delete_address(id),
+    async fn delete_address(&self, family: Family, id: &Ocid) -> Result<(), Error> {
+        self.call_as(("DeleteAddress", names(family).delete), id, |state| {
+            match state.in_vain.contains("DeleteAddress") {
+                true => Ok(()),
+                false => state.delete_address(id),
+            }
         })
         .await
     }
@@ -120,7 +125,7 @@ impl Cloud for FakeCloud {
         wish: &CreateAddresses,
         token: &RetryToken,
     ) -> Result<WorkRequest, Error> {
-        self.call("BulkCreateAddresses", &wish.vnic_id, |state| {
+        self.call_as(("BulkCreateAddresses", names(family).bulk_create.0), &wish.vnic_id, |state| {
             let subnet = state.vnic(&wish.vnic_id)?.value.subnet_id.ok_or_else(state::not_found)?;
             for item in &wish.items {
                 state.block(&subnet, family, item)?;
@@ -135,8 +140,8 @@ impl Cloud for FakeCloud {
         .await
     }
 
-    async fn delete_addresses(&self, _family: Family, vnic: &Ocid, ids: &[Ocid]) -> Result<WorkRequest, Error> {
-        self.call("BulkDeleteAddresses", vnic, |state| {
+    async fn delete_addresses(&self, family: Family, vnic: &Ocid, ids: &[Ocid]) -> Result<WorkRequest, Error> {
+        self.call_as(("BulkDeleteAddresses", names(family).bulk_delete.0), vnic, |state| {
             for id in ids {
                 state.delete_address(id)?;
             }

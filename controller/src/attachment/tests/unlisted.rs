@@ -1,0 +1,155 @@
+//! A VNIC whose addresses the cloud does not list is one object's matter: that one says so, nothing is concluded from it, and others go
+//! on.
+
+use std::time::Duration;
+
+use oci::{CloudView, CreateAddress, RetryToken};
+use vcn::Family;
+
+use super::scene::Scene;
+use crate::work::Next;
+
+const NO_RIGHT: (u16, &str) = (404, "NotAuthorizedOrNotFound");
+const FOR_EVER: usize = 1000;
+
+fn refuse(scene: &Scene, operation: &'static str, refusal: (u16, &str)) {
+    (0..FOR_EVER).for_each(|_| scene.cloud.fail_next(operation, refusal, false));
+}
+
+async fn look_often(scene: &Scene) {
+    for _ in 0..10 {
+        scene.look().await;
+        scene.cloud.settle();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_list_addresses_what_leaves_leaves_and_what_comes_comes() {
+    for operation in ["ListPrivateIps", "ListIpv6s"] {
+        let scene = Scene::with(4);
+        ["a", "c"].iter().for_each(|name| scene.wants(name));
+        scene.change("c", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 2));
+        scene.settle().await;
+        let before = scene.status("c").own_addresses;
+        refuse(&scene, operation, NO_RIGHT);
+        scene.delete("a");
+        scene.wants("b");
+        let asked = scene.calls().len();
+        look_often(&scene).await;
+        assert!(!scene.exists("a"), "{operation}");
+        for name in ["b", "c"] {
+            assert_eq!(scene.told(name), ["True Attached", "Unknown NotAuthorizedOrNotFound"], "{operation} {name}");
+        }
+        assert_eq!(
+            scene.calls()[asked..],
+            ["DetachVnic", "AttachVnic"],
+            "{operation}: what is not known is left as it is"
+        );
+        assert_eq!(scene.status("c").own_addresses, before, "{operation}");
+        assert_eq!(scene.look().await, Next::Failed, "{operation}: so that pauses grow");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leaves_is_not_asked_for_its_addresses() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    let listed = scene.count("ListAddresses");
+    scene.look().await;
+    assert_eq!((scene.count("DetachVnic"), scene.count("ListAddresses")), (1, listed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_404_for_what_is_in_order_is_not_told_and_two_are_until_it_is_listed_again() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
+    scene.settle().await;
+    let (written, asked) = (scene.statuses(), scene.calls().len());
+    scene.cloud.fail_next("ListAddresses", NO_RIGHT, false);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    scene.settle().await;
+    assert_eq!(scene.statuses(), written);
+    (0..2).for_each(|_| scene.cloud.fail_next("ListAddresses", NO_RIGHT, false));
+    scene.look().await;
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written + 1, "Unknown NotAuthorizedOrNotFound"));
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.calls().len()), ("True Ready", asked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_what_is_changed_meanwhile_nobody_says_that_it_is_as_asked() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    refuse(&scene, "ListPrivateIps", NO_RIGHT);
+    let asked = scene.calls().len();
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 2);
+    scene.look().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.calls().len()), ("Unknown NotAuthorizedOrNotFound", asked));
+    // The VNIC itself is known, and is changed; so is the other family.
+    scene.change("a", |object| {
+        object.spec.vnic.skip_source_dest_check = true;
+        object.spec.vnic.ipv6_count = 1;
+    });
+    look_often(&scene).await;
+    assert_eq!(scene.calls()[asked..], ["UpdateVnic", "CreateAddress"]);
+    assert_eq!(scene.told("a")[1], "Unknown NotAuthorizedOrNotFound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_own_ipv6_address_is_not_known_gets_no_other_for_it() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    refuse(&scene, "ListIpv6s", NO_RIGHT);
+    look_often(&scene).await;
+    let vnic = scene.vnic().await;
+    assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip), "the list tells which it is");
+    let beside = CreateAddress { vnic_id: Some(vnic.id), ..CreateAddress::default() };
+    let token = RetryToken::derive(&["somebody"]);
+    oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
+    look_often(&scene).await;
+    assert_eq!(scene.status("a").own_addresses, Vec::from_iter(vnic.private_ip));
+    assert_eq!(scene.told("a"), ["True Attached", "Unknown NotAuthorizedOrNotFound"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_away_is_asked_nothing_more_and_what_is_in_order_stays_so() {
+    let scene = Scene::with(4);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.settle().await;
+    let (written, listed) = (scene.statuses(), scene.count("ListAddresses"));
+    scene.cloud.fail_next("ListAddresses", (503, "ServiceUnavailable"), false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!((scene.statuses(), scene.count("ListAddresses")), (written, listed + 1));
+    // An answer that cannot be read says nothing of the VNIC either; others go on.
+    refuse(&scene, "ListPrivateIps", (415, ""));
+    scene.wants("c");
+    look_often(&scene).await;
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
+    assert_eq!(scene.told("c"), ["True Attached", "Unknown OciUnavailable"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn anothers_vnic_that_cannot_be_read_holds_up_nobody() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    // The primary one is the first that is listed.
+    scene.cloud.fail_next("GetVnic", (415, ""), false);
+    scene.look().await;
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
+    // One's own is no less there for it.
+    refuse(&scene, "GetVnic", (415, ""));
+    for _ in 0..5 {
+        assert_eq!(scene.look().await, Next::Failed);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len(), scene.count("AttachVnic")), ("True Ready", 1, 1));
+    let vnic = scene.live()[0].vnic_id.clone().unwrap();
+    assert!(scene.cloud.vnic(&vnic).await.is_err(), "it still cannot be read");
+}
