@@ -106,7 +106,7 @@ pub fn said(told: Option<&Condition>, known: Result<Known, Doubt>, clock: Clock)
     let known = match known {
         Ok(known) => known,
         Err(doubt) => {
-            let message = format!("the cloud answers 404 for the instance; it may be there all the same: {doubt}");
+            let message = format!("GetInstance is answered 404; the instance may be there all the same: {doubt}");
             return (Reason::NotAuthorizedOrNotFound, message);
         }
     };
@@ -120,7 +120,7 @@ pub fn said(told: Option<&Condition>, known: Result<Known, Doubt>, clock: Clock)
             (Reason::InstanceForgotten, format!("{WORD}{}", words(known)))
         }
         _ => {
-            let message = "the cloud answers 404 for the instance: it is gone, or not for the controller to see";
+            let message = "GetInstance is answered 404: the instance is gone, or not for the controller to see";
             (Reason::NotAuthorizedOrNotFound, message.to_owned())
         }
     }

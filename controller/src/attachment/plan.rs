@@ -202,7 +202,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         (Some(said), _) => Some(said),
         (None, None) => {
             let subnet = &case.object.spec.vnic.subnet_id;
-            Some(said(Reason::NotAuthorizedOrNotFound, format!("the cloud answers 404 for the subnet {subnet}")))
+            Some(said(Reason::NotAuthorizedOrNotFound, format!("GetSubnet is answered 404: {subnet}")))
         }
         (None, Some(subnet)) => {
             slot.take("attached");
@@ -260,10 +260,7 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
 
 fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
     let attached = if live.state() == AttachmentState::Attached {
-        Said::new(
-            Reason::Attaching,
-            "it is attached, and the cloud does not show the VNIC yet (or not to the controller)",
-        )
+        Said::new(Reason::Attaching, "it is attached, and GetVnic is answered 404 yet, or for want of the right to it")
     } else if case.was_attached() || case.is_told_of_detachment() {
         Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
     } else if case.is_told(Reason::AttachFailed) {

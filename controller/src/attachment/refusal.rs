@@ -10,6 +10,9 @@ use super::verdict::Said;
 /// Of a request's number, the part that we chose; the service appends as much again, twice.
 const REQUEST_ID: usize = 32;
 
+/// The sentence of a 404.
+const NOT_FOUND: &str = "Authorization failed or requested resource not found";
+
 /// What requests that create something are answered where others are answered 404, with status 409: a policy is missing, or
 /// what is asked for is there.
 const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
@@ -32,18 +35,29 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (Kind::Forbidden, _) => Reason::Forbidden,
         (Kind::Unavailable | Kind::Unusable, _) => Reason::OciUnavailable,
     };
+    let operation = error.operation().unwrap_or("the client");
     let message = match (error.refusal(), action) {
         // The next call may find that the budget has no room, and the one after it another 429: nobody has news of that.
         _ if reason == Reason::Throttled => return Said::new(reason, reason_alone(reason)),
         (Some(refusal), Some(Action::CreateAddress(_, Some(address)))) => {
-            format!("{address}: {} {}", refusal.code, refusal.message)
+            format!("{operation} of {address}: {}", words(refusal))
         }
-        (Some(refusal), _) => format!("{} {}: {}", refusal.status, refusal.code, refusal.message),
+        (Some(refusal), _) => format!("{operation}: {}", words(refusal)),
         // What is wrong with a login or a connection has numbers and times in it; the log has it all.
         (None, _) => reason_alone(reason).to_owned(),
     };
     let request_id = error.request_id().map(|id| id.chars().take(REQUEST_ID).collect());
     Said { reason, message, request_id }
+}
+
+/// What was refused is told before that, so the sentence that every 404 has leaves its room to the rest.
+fn words(refusal: &Refusal) -> String {
+    let Refusal { status, code, message, .. } = refusal;
+    if message.trim_end_matches('.') == NOT_FOUND {
+        format!("{status} {code}")
+    } else {
+        format!("{status} {code}: {message}")
+    }
 }
 
 /// Nothing could be read.
@@ -149,7 +163,21 @@ mod tests {
         }
         assert_eq!(told, [Reason::OciUnavailable; 6]);
         let forbidden = said(&failed(refusal(403, "NotAuthorized", "not this field")).await, None);
-        assert_eq!((forbidden.reason, &*forbidden.message), (Reason::Forbidden, "403 NotAuthorized: not this field"));
+        assert_eq!(
+            (forbidden.reason, &*forbidden.message),
+            (Reason::Forbidden, "GetInstance: 403 NotAuthorized: not this field")
+        );
+    }
+
+    #[tokio::test]
+    async fn the_sentence_of_every_404_is_left_out_and_no_other() {
+        let sentence = "Authorization failed or requested resource not found.";
+        let mut told = Vec::new();
+        for message in [sentence, "Authorization failed or requested resource not found in the moon"] {
+            told.push(said(&failed(refusal(404, "NotAuthorizedOrNotFound", message)).await, None).message);
+        }
+        let whole = "GetInstance: 404 NotAuthorizedOrNotFound: Authorization failed or requested resource not found in the moon";
+        assert_eq!(told, ["GetInstance: 404 NotAuthorizedOrNotFound", whole]);
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ mod namesakes;
 mod objects;
 mod pod_networks;
 mod releases;
+mod rights;
 mod scene;
 mod setbacks;
 mod sweeping;

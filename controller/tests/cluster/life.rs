@@ -148,7 +148,10 @@ async fn a_refusal_is_told_with_the_clouds_words_and_the_requests_number_and_pas
     scene.want("storage", 0, json!({})).await;
     let object = scene.wait_for_reason("storage", "LimitReached").await;
     let message = object.status.unwrap().conditions[2].message.clone();
-    assert!(message.starts_with("400 LimitExceeded: ") && message.contains("[opc-request-id "), "{message}");
+    assert!(
+        message.starts_with("AttachVnic: 400 LimitExceeded: ") && message.contains("[opc-request-id "),
+        "{message}"
+    );
     scene.cloud.heal();
     scene.wait_for_reason("storage", "Ready").await;
 }

@@ -138,7 +138,7 @@ reasons! {
         "Nothing, if the instance is gone. If it was moved, let the controller see its compartment: docs/iam.md.";
     NotAuthorizedOrNotFound Unknown on OnAttached OnReady:
         "The cloud says that the instance, the subnet or a security group is not there, or not for the controller to see. It does not tell which.",
-        "Is the OCID right, and of this region? Then the controller's policies: docs/iam.md.";
+        "The message names the call that was refused. Is the OCID right, and of this region? Then the controller's policies: that call's row in docs/iam.md.";
     NotAuthenticated Unknown on OnAttached OnReady:
         "The cloud does not accept the controller's login.",
         "The controller's log names the login. Is the clock right, is the dynamic group or workload policy there: docs/iam.md.";

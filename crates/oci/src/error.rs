@@ -252,6 +252,15 @@ impl Error {
         }
     }
 
+    /// What was called, as Oracle names it: `AttachVnic`.
+    #[must_use]
+    pub const fn operation(&self) -> Option<&'static str> {
+        match self {
+            Self::Call { operation, .. } => Some(operation),
+            Self::Setup { .. } => None,
+        }
+    }
+
     /// The service's code, where the service answered.
     #[must_use]
     pub fn code(&self) -> Option<&str> {

@@ -12,7 +12,7 @@ use crate::attachment::step::{Action, VnicVersion};
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
 /// What stays as it is stays with our tags, and counts as nobody's.
-const NOT_TO_BE_LEFT: &str = "the cloud does not show the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
+const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
 
 /// The same where the instance is not seen: what stands before it says what is, and what is in the way.
 const OR_LET_IT_GO: &str = "; or remove the finalizer: its tags stay";

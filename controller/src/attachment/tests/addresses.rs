@@ -71,7 +71,7 @@ async fn a_requested_address_that_is_taken_is_told_and_had_as_soon_as_it_is_free
     scene.cloud.fail_next("CreateAddress", (409, "Conflict"), false);
     scene.look().await;
     assert_eq!(scene.told("a"), ["True Attached", "False AddressTaken"]);
-    assert!(scene.message("a").starts_with("10.0.40.7: Conflict"), "{}", scene.message("a"));
+    assert!(scene.message("a").starts_with("CreatePrivateIp of 10.0.40.7: 409 Conflict"), "{}", scene.message("a"));
     scene.settle().await;
     assert_eq!(beside(&scene, Family::Ipv4).await, [address("10.0.40.7")]);
 }

@@ -46,7 +46,8 @@ async fn a_conflict_that_stays_is_told() {
             let attached = if matches!(operation, "UpdateVnic" | "CreateAddress") { "True Attached" } else { told };
             assert_eq!(scene.told("a"), [attached, told], "{case}");
             let message = scene.message("a");
-            assert!(message.starts_with(&format!("{} {}: ", refusal.0, refusal.1)), "{case}: {message}");
+            let called = if operation == "CreateAddress" { "CreatePrivateIp" } else { operation };
+            assert!(message.starts_with(&format!("{called}: {} {}: ", refusal.0, refusal.1)), "{case}: {message}");
             let generation = scene.store.attachments().get("a").unwrap().metadata.generation;
             assert_eq!(scene.status("a").observed_generation, generation, "{case}");
             for _ in 0..8 {
@@ -113,7 +114,7 @@ async fn whose_conflict_stays_keeps_no_other_of_the_instance_waiting() {
     }
     scene.look().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[0].clone()), ["False InstanceBusy", "False Attaching"]);
-    assert!(scene.message("a").starts_with("412 NoEtagMatch"), "{}", scene.message("a"));
+    assert!(scene.message("a").starts_with("AttachVnic: 412 NoEtagMatch"), "{}", scene.message("a"));
     scene.settle().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
 }

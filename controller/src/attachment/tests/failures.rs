@@ -26,7 +26,7 @@ async fn a_refused_attach_is_told_with_its_reason_and_tried_again() {
         assert_eq!(scene.look().await, Next::Failed, "{code}");
         assert_eq!(scene.told("a"), [told, told], "{code}");
         let message = scene.message("a");
-        assert!(message.starts_with(&format!("{status} {code}: ")), "{message}");
+        assert!(message.starts_with(&format!("AttachVnic: {status} {code}: ")), "{message}");
         assert!(message.contains("[opc-request-id "), "{message}");
         scene.settle().await;
         assert_eq!(scene.told("a")[1], "True Ready", "{code}");
@@ -199,7 +199,7 @@ async fn a_detachment_is_told_before_the_refusal_to_mend_it() {
     scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
     assert_eq!(scene.look().await, Next::Failed);
     assert_eq!(scene.told("a"), ["False DetachedOutOfBand", "False DetachedOutOfBand"]);
-    assert!(scene.message("a").contains("refused: 400 LimitExceeded"), "{}", scene.message("a"));
+    assert!(scene.message("a").contains("refused: AttachVnic: 400 LimitExceeded"), "{}", scene.message("a"));
     for _ in 0..2 {
         scene.cloud.fail_next("AttachVnic", (400, "LimitExceeded"), false);
         scene.look().await;

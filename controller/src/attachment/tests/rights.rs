@@ -1,0 +1,76 @@
+//! Of a right that the controller lacks, a VnicAttachment says by name which call was refused: the row of docs/iam.md.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use vcn::Family;
+
+use super::scene::Scene;
+
+const PAGE: &str = include_str!("../../../../docs/iam.md");
+/// The controller makes none of these. Without shapes nothing is known of capacity, and the cloud's own refusal tells.
+const NEVER_TOLD: [&str; 4] = ["GetVnicAttachment", "ListShapes", "BulkDeletePrivateIps", "BulkDeleteIpv6s"];
+
+/// The second column of the table of rights.
+fn operations() -> BTreeSet<&'static str> {
+    let table = PAGE.split("| call |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let cells = table.lines().skip(2).filter_map(|line| line.split('|').nth(2));
+    cells.flat_map(|cell| cell.split(',')).map(str::trim).filter(|word| !word.is_empty()).collect()
+}
+
+/// One that comes to need this call at its next look.
+async fn scene_of(operation: &str) -> Scene {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    if ["GetInstance", "GetSubnet", "ListVnicAttachments", "AttachVnic"].contains(&operation) {
+        return scene;
+    }
+    if operation.starts_with("Delete") {
+        scene.change("a", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (1, 1));
+    }
+    scene.settle().await;
+    if operation == "DetachVnic" {
+        scene.delete("a");
+    } else if operation == "ListIpv6s" {
+        let beside = oci::CreateAddress { vnic_id: Some(scene.vnic().await.id), ..oci::CreateAddress::default() };
+        let token = oci::RetryToken::derive(&["somebody"]);
+        oci::Cloud::create_address(&scene.cloud, Family::Ipv6, &beside, &token).await.unwrap();
+    }
+    scene.change("a", |object| {
+        let vnic = &mut object.spec.vnic;
+        match operation {
+            "UpdateVnic" => vnic.skip_source_dest_check = true,
+            "CreatePrivateIp" => vnic.ipv4_count = 1,
+            "CreateIpv6" => vnic.ipv6_count = 1,
+            "BulkCreatePrivateIps" => vnic.ipv4_count = 2,
+            "BulkCreateIpv6s" => vnic.ipv6_count = 2,
+            "DeletePrivateIp" => vnic.ipv4_count = 0,
+            "DeleteIpv6" => vnic.ipv6_count = 0,
+            _ => {}
+        }
+    });
+    scene
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_that_may_be_refused_is_named_by_the_condition() {
+    let all = operations();
+    assert!(all.len() >= 17 && NEVER_TOLD.iter().all(|operation| all.contains(operation)), "{all:?}");
+    for operation in all.into_iter().filter(|operation| !NEVER_TOLD.contains(operation)) {
+        let scene = scene_of(operation).await;
+        (0..20).for_each(|_| scene.cloud.fail_next(operation, (404, "NotAuthorizedOrNotFound"), false));
+        let mut said = Vec::new();
+        // What is attached already is told at the second look; several addresses are asked for one by one after the first.
+        for _ in 0..2 {
+            scene.look().await;
+            scene.cloud.settle();
+            said.push(scene.message("a"));
+            tokio::time::sleep(Duration::from_mins(1)).await;
+        }
+        let words = format!("{operation}: 404 NotAuthorizedOrNotFound");
+        let other = format!("{operation} is answered 404");
+        let is_named = |said: &String| said.starts_with(&words) || said.contains(&other);
+        assert!(said.iter().any(is_named), "{operation}: {said:?}");
+        assert!(scene.cloud.attachments().len() <= 2, "{operation}: the primary one, and one of it");
+    }
+}
