@@ -49,6 +49,8 @@ pub enum Reason {
     LinkMissing,
     /// The NativePodNetwork names a VNIC that the metadata service does not list.
     VnicNotListed,
+    /// The metadata service lists a VNIC without a family that it had, and that the NativePodNetwork has pods' addresses of.
+    VnicFamilyNotListed,
     /// The metadata service's entry of a VNIC cannot be used.
     VnicUnreadable,
     /// There are more VNICs than marks: a NodePort at a VNIC's own address does not answer where its pod is another VNIC's.

@@ -15,7 +15,7 @@ use ipam::BootId;
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until};
-use vcn::Vnic;
+use vcn::Ocid;
 
 use crate::backoff::{UNSETTLED, chance, jittered};
 use crate::desired::npn_vnic;
@@ -26,7 +26,7 @@ use crate::oke_cni;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use crate::vnics_seen::{Last, VnicsSeen};
-use crate::world::{Unkept, World, lacks_primary};
+use crate::world::{Lacking, Unkept, World, lacks_primary};
 
 /// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
 /// first look after it, so that an age of three times as much says that something is wrong.
@@ -274,9 +274,13 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
     let npn = world.npn.value.clone().flatten();
     // With a virtual machine's VNIC its device goes. On bare metal nothing goes by itself; there two must agree. What cannot
     // be told is no reason to take a VNIC down.
-    let is_held = |vnic: &Vnic| match vnic.nic_index {
-        None => macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac)),
-        Some(_) => npn_vnic(npn.as_ref(), &vnic.id).is_some(),
+    let named = |id: &Ocid| npn_vnic(npn.as_ref(), id);
+    let is_held = |lacking: Lacking<'_>| match lacking {
+        Lacking::Vnic(vnic) if vnic.nic_index.is_none() => macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac)),
+        Lacking::Vnic(vnic) => named(&vnic.id).is_some(),
+        Lacking::Family(id, family) => {
+            named(id).and_then(|vnic| vnic.addressing.of(family)).is_some_and(|offered| !offered.pods.is_empty())
+        }
     };
     world.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
 }

@@ -209,7 +209,7 @@ impl Reconciler {
         let doubtful = |vnic: &&HostVnic| world.held().any(|held| *held == vnic.vnic.id);
         let doubtful: Vec<&HostVnic> = network.iter().flat_map(|it| &it.vnics).filter(doubtful).collect();
         let silent = self.routers.silent(&doubtful);
-        stages::unlisted(world, &silent, &mut findings);
+        stages::unlisted(world, &silent, ipv6, &mut findings);
         let offers = ours && self.publish(world, (hosted.as_deref(), &silent), preview, &mut findings);
         let usable = offers && hosted.is_some();
         let wanted = network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default();

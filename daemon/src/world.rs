@@ -11,7 +11,7 @@ use api::NativePodNetwork;
 use api::npn::NpnState;
 use imds::{Unusable, VnicList};
 use installer::{Seen, Signals};
-use vcn::{Instance, MacAddr, Ocid, Vnic};
+use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
 
 /// Everything known from outside.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,10 @@ pub struct World {
     missing: BTreeMap<Ocid, Instant>,
     /// Those of them that are kept beyond the grace.
     held: BTreeSet<Ocid>,
+    /// Families of listed VNICs that are kept although their entries in the last answer lack them, and since when they do.
+    lacked: BTreeMap<(Ocid, Family), Instant>,
+    /// Those of them that are kept beyond the grace.
+    held_families: BTreeSet<(Ocid, Family)>,
     /// Secondary VNICs that an agent before this one knew, and that this one has not seen yet.
     remembered: Vec<Vnic>,
     /// The VNICs are as an agent before this one knew them: no list has come yet.
@@ -47,6 +51,15 @@ pub struct Unkept {
     pub npn: Option<String>,
     /// That of the instance and its VNICs.
     pub vnics: Option<String>,
+}
+
+/// What a list of VNICs lacks of what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacking<'a> {
+    /// A VNIC.
+    Vnic(&'a Vnic),
+    /// A family of a VNIC that is listed.
+    Family(&'a Ocid, Family),
 }
 
 /// A thing known by asking.
@@ -140,22 +153,25 @@ impl World {
     /// may be short for a moment and taking a VNIC down takes its pods' network down; and after it for as long as it is
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
     /// kept for ever, and first: were a list without it believed, the operating system's own VNIC would be taken for one of
-    /// ours. One whose entry cannot be used is listed: what was known of it stays.
+    /// ours. One whose entry cannot be used is listed: what was known of it stays. A family that the entry of a VNIC lacks is
+    /// kept as a VNIC that the list lacks.
     pub fn absorb_vnics(
         &mut self,
         answer: Result<VnicList, String>,
         grace: Duration,
         now: Instant,
-        is_held: impl Fn(&Vnic) -> bool,
+        is_held: impl Fn(Lacking<'_>) -> bool,
     ) {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
             let before = self.vnics.value.take().unwrap_or_default();
             let mut before = if std::mem::take(&mut self.recalled) { Vec::new() } else { before };
+            self.keep_families(&mut listed, &before, (grace, now), &is_held);
             // What was remembered may be of another year.
             let remembered = std::mem::take(&mut self.remembered).into_iter();
-            let remembered = remembered.filter(|old| !listed.iter().chain(&before).any(|new| new.id == old.id));
-            let (here, gone) = remembered.partition::<Vec<_>, _>(|vnic| is_held(vnic));
+            let remembered = remembered.filter(|old| !listed.iter().chain(&before).any(|new| has_all_of(new, old)));
+            let is_here = |old: &Vnic| !listed.iter().any(|new| new.id == old.id) && is_held(Lacking::Vnic(old));
+            let (here, gone) = remembered.partition::<Vec<_>, _>(is_here);
             self.remembered = gone;
             before.extend(here);
             let (mut missing, mut held) = (BTreeMap::new(), BTreeSet::new());
@@ -167,7 +183,7 @@ impl World {
                 }
                 let since = self.missing.get(&vnic.id).copied().unwrap_or(now);
                 let in_grace = now.saturating_duration_since(since) < grace;
-                if in_grace || self.primary.as_ref() == Some(&vnic.id) || is_held(&vnic) {
+                if in_grace || self.primary.as_ref() == Some(&vnic.id) || is_held(Lacking::Vnic(&vnic)) {
                     missing.insert(vnic.id.clone(), since);
                     held.extend((!in_grace).then(|| vnic.id.clone()));
                     listed.push(vnic);
@@ -182,6 +198,37 @@ impl World {
         self.vnics.absorb(answer, now);
     }
 
+    /// Gives listed VNICs what their entries lack, by what they were `before` in the eyes of this agent, or one before it.
+    fn keep_families(
+        &mut self,
+        listed: &mut [Vnic],
+        before: &[Vnic],
+        (grace, now): (Duration, Instant),
+        is_held: &impl Fn(Lacking<'_>) -> bool,
+    ) {
+        let (mut lacked, mut held) = (BTreeMap::new(), BTreeSet::new());
+        for vnic in listed {
+            let of =
+                |vnics: &[Vnic], family| vnics.iter().find(|old| old.id == vnic.id)?.addressing.of(family).cloned();
+            for family in Family::ALL {
+                if vnic.addressing.of(family).is_some() {
+                    continue;
+                }
+                let seen = of(before, family);
+                let which = (vnic.id.clone(), family);
+                let since = self.lacked.get(&which).copied().unwrap_or(now);
+                let in_grace = now.saturating_duration_since(since) < grace;
+                let is_kept = seen.is_some() && in_grace || is_held(Lacking::Family(&vnic.id, family));
+                if let Some(known) = seen.or_else(|| of(&self.remembered, family)).filter(|_| is_kept) {
+                    *vnic.addressing.slot(family) = Some(known);
+                    held.extend((!in_grace).then(|| which.clone()));
+                    lacked.insert(which, since);
+                }
+            }
+        }
+        (self.lacked, self.held_families) = (lacked, held);
+    }
+
     /// Whether the VNIC is listed, by an entry that cannot be used.
     #[must_use]
     pub fn is_unusable(&self, id: &str) -> bool {
@@ -191,6 +238,11 @@ impl World {
     /// The VNICs that have not been listed for longer than the grace, and are kept nevertheless.
     pub fn held(&self) -> impl Iterator<Item = &Ocid> {
         self.held.iter()
+    }
+
+    /// The families that entries of VNICs have lacked for longer than the grace, and that are kept nevertheless.
+    pub fn held_families(&self) -> impl Iterator<Item = &(Ocid, Family)> {
+        self.held_families.iter()
     }
 
     /// The primary VNIC, once it was listed.
@@ -218,6 +270,7 @@ impl World {
         let listed = |id: &Ocid| self.vnics().iter().any(|vnic| vnic.id == *id);
         errors.iter().all(|error| error.is_none())
             && self.missing.is_empty()
+            && self.lacked.is_empty()
             && self.unusable.is_empty()
             && self
                 .npn()
@@ -234,6 +287,7 @@ impl World {
             && self.unkept == other.unkept
             && self.oke_daemonset == other.oke_daemonset
             && self.held == other.held
+            && self.held_families == other.held_families
     }
 
     /// What it says about whose the cluster's pod network is, added to what was set.
@@ -254,4 +308,9 @@ impl World {
         };
         Signals { native_pod_network, oke_daemonset, ..signals }
     }
+}
+
+/// Whether it is the same VNIC with all families of before, or more.
+fn has_all_of(new: &Vnic, old: &Vnic) -> bool {
+    new.id == old.id && old.addressing.iter().all(|(family, _)| new.addressing.of(family).is_some())
 }

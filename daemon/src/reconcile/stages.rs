@@ -11,7 +11,7 @@ use imds::Unusable;
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
-use vcn::{IfName, Ocid, TableId, Vnic};
+use vcn::{Family, IfName, Ocid, TableId, Vnic};
 
 use super::Findings;
 use super::installation::Whose;
@@ -44,8 +44,8 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
     findings.conditions.push(condition);
 }
 
-/// VNICs that are kept although they are not listed.
-pub(super) fn unlisted(world: &World, silent: &[Ocid], findings: &mut Findings) {
+/// VNICs, and families of VNICs that the kernel speaks, that are kept although they are not listed.
+pub(super) fn unlisted(world: &World, silent: &[Ocid], ipv6: bool, findings: &mut Findings) {
     let message = |vnic: &Ocid| match silent.contains(vnic) {
         false => {
             "the metadata service no longer lists it; it is kept, for its device is still here, or the NativePodNetwork \
@@ -58,6 +58,14 @@ pub(super) fn unlisted(world: &World, silent: &[Ocid], findings: &mut Findings) 
     };
     let held = world.held().map(|vnic| Condition::degraded(Reason::VnicNotListed, message(vnic)).about(vnic));
     findings.conditions.extend(held);
+    let spoken = world.held_families().filter(|(_, family)| *family == Family::Ipv4 || ipv6);
+    findings.conditions.extend(spoken.map(|(vnic, family)| {
+        let message = format!(
+            "the metadata service lists it without {family} addresses; what was known of them is used, for the \
+             NativePodNetwork has {family} addresses of it for pods"
+        );
+        Condition::degraded(Reason::VnicFamilyNotListed, message).about(vnic)
+    }));
 }
 
 /// VNICs that wait for somebody to say whose they are.

@@ -1,5 +1,7 @@
 //! What is kept, and for how long.
 
+use vcn::SubnetAddressing;
+
 use super::*;
 use crate::fixture::{self, vm_vnics};
 
@@ -191,4 +193,70 @@ fn that_a_copy_cannot_be_kept_is_news_and_so_is_that_it_is() {
     let world = World { unkept, ..World::default() };
     assert!(!world.says_the_same(&World::default()));
     assert!(world.says_the_same(&world.clone()));
+}
+
+/// The VNICs with IPv6, and without it again.
+fn with_ipv6() -> Vec<Vnic> {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: "2603:c020::7".parse().unwrap(),
+        others: Vec::new(),
+    });
+    vnics
+}
+
+/// Whether that was the question.
+fn is_ipv6(lacking: Lacking<'_>) -> bool {
+    lacking == Lacking::Family(&vm_vnics()[1].id, Family::Ipv6)
+}
+
+#[test]
+fn a_family_that_an_entry_lacks_stays_for_its_grace_and_then_goes() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.npn.absorb(Ok(Some(fixture::npn("SUCCESS"))), start);
+    world.instance.absorb(Ok(fixture::instance()), start);
+    world.absorb_vnics(listed(with_ipv6()), GRACE, start, |_| false);
+    assert!(world.is_settled());
+    let whole = world.clone();
+    for second in [10, 20, 39] {
+        world.absorb_vnics(listed(vm_vnics()), GRACE, start + Duration::from_secs(second), |_| false);
+        assert!(world.says_the_same(&whole) && world.vnics() == with_ipv6(), "{second}");
+        assert!(!world.is_settled(), "the next answer may have it again");
+    }
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start + Duration::from_secs(40), |_| false);
+    assert_eq!((world.vnics(), world.is_settled()), (&vm_vnics()[..], true));
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start + Duration::from_secs(41), |_| true);
+    assert_eq!(world.vnics(), vm_vnics(), "it is known no longer");
+}
+
+#[test]
+fn a_family_that_is_held_stays_for_as_long_as_that_lasts_and_is_named_beyond_the_grace() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.absorb_vnics(listed(with_ipv6()), GRACE, start, |_| false);
+    let mut at = |after: Duration, list: Vec<Vnic>, held: bool| {
+        world.absorb_vnics(listed(list), GRACE, start + after, |lacking| held && is_ipv6(lacking));
+        let named = world.held_families().cloned().collect::<Vec<_>>();
+        (world.vnics()[1].addressing.ipv6.is_some(), named)
+    };
+    let ipv6 = vec![(vm_vnics()[1].id.clone(), Family::Ipv6)];
+    assert_eq!(at(Duration::ZERO, vm_vnics(), true), (true, vec![]), "in its grace");
+    assert_eq!(at(GRACE, vm_vnics(), true), (true, ipv6.clone()));
+    assert_eq!(at(2 * GRACE, with_ipv6(), true), (true, vec![]), "it is listed again");
+    assert_eq!(at(3 * GRACE, vm_vnics(), true), (true, vec![]), "with its full grace");
+    assert_eq!(at(5 * GRACE, vm_vnics(), true), (true, ipv6));
+    assert_eq!(at(5 * GRACE, vm_vnics(), false), (false, vec![]));
+}
+
+#[test]
+fn a_family_that_an_agent_before_knew_is_known_again_when_it_is_held() {
+    let start = Instant::now();
+    for (at_first, later) in [(true, true), (false, true), (false, false)] {
+        let mut world = World::recalling(None, with_ipv6(), GRACE, start);
+        world.absorb_vnics(listed(vm_vnics()), GRACE, start, |lacking| at_first && is_ipv6(lacking));
+        assert_eq!(world.vnics()[1].addressing.ipv6.is_some(), at_first);
+        world.absorb_vnics(listed(vm_vnics()), GRACE, start + 2 * GRACE, |lacking| later && is_ipv6(lacking));
+        assert_eq!(world.vnics()[1].addressing.ipv6.is_some(), later);
+    }
 }

@@ -13,6 +13,7 @@ mod damaged;
 mod dead;
 mod directories;
 mod entries;
+mod families;
 mod files;
 mod flapping;
 mod hanging;

@@ -1,0 +1,84 @@
+//! Answers of the metadata service that lack a family of a VNIC, for a moment or for long.
+
+use std::time::{Duration, Instant};
+
+use imds::VnicList;
+use oke_node_agent::pass::Cause;
+use oke_node_agent::world::World;
+use serde_json::Value;
+use vcn::Family;
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, wait_for};
+use crate::pod::Pod;
+
+/// What pods live by.
+fn network(node: &Node) -> ([Vec<String>; 2], [Vec<String>; 2], Value) {
+    let both = [Family::Ipv4, Family::Ipv6];
+    (both.map(|family| node.rules(family)), both.map(|family| node.routes(family, 1000)), node.pools()["vnics"].clone())
+}
+
+#[test]
+fn a_family_that_an_answer_lacks_for_a_moment_is_no_change_and_beyond_the_grace_it_goes_where_nobody_offers_it() {
+    let node = dual_stack_node();
+    // Of IPv4 alone.
+    node.publish("SUCCESS", &[("pods", 33)]);
+    let settings = node.settings(&["--detach-grace-seconds", "1"]);
+    let grace = settings.detach_grace;
+    let mut world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+    let mut reconciler = node.reconciler(&settings);
+    let begun = Instant::now();
+    node.pass(&mut reconciler, &world, Cause::Start);
+    let whole = network(&node);
+    assert!(!whole.0[1].is_empty() && whole.1[1].len() == 2, "{whole:?}");
+
+    // This agent is older than the grace by now: what is no longer wanted goes.
+    wait_for("the grace to be over", || begun.elapsed() > grace, || format!("{:?}", begun.elapsed()));
+    let lacking = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings).vnics().to_vec();
+    let answer = |world: &mut World, at: Instant| {
+        world.absorb_vnics(Ok(VnicList::from(lacking.clone())), grace, at, |_| false);
+    };
+    let first = Instant::now();
+    for at in [first, first + grace - Duration::from_millis(1)] {
+        answer(&mut world, at);
+        let pass = node.pass(&mut reconciler, &world, Cause::Sources);
+        assert_eq!((pass.changes, pass.conditions), (vec![], vec![]));
+        assert_eq!(network(&node), whole);
+    }
+    answer(&mut world, first + grace);
+    node.pass(&mut reconciler, &world, Cause::Sources);
+    assert_eq!((node.rules(Family::Ipv6), node.routes(Family::Ipv6, 1000)), (vec![], vec![]));
+    assert_eq!(node.rules(Family::Ipv4), whole.0[0]);
+}
+
+#[test]
+fn a_family_that_answers_lack_stays_while_the_native_pod_network_offers_it_to_pods_and_is_told() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    let whole = network(&node);
+
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    // The grace is one second.
+    wait_for("it to be told", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
+    node.wait_timer_passes(&agent, 3);
+    assert_eq!((network(&node), node.get("/readyz").0), (whole.clone(), 200), "{}", agent.log());
+    pod.wait_connected();
+
+    // One that starts meanwhile knows it of the one before.
+    drop(agent);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    wait_for("it to be told again", || node.conditions() == ["VnicFamilyNotListed"], || agent.log());
+    node.wait_timer_passes(&agent, 3);
+    assert_eq!(network(&node), whole, "{}", agent.log());
+    Pod::add(&node, "b").wait_connected();
+    let whole = network(&node);
+
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33)]);
+    wait_for("its end", || node.conditions().is_empty(), || agent.log());
+    assert_eq!(network(&node), whole, "{}", agent.log());
+}
