@@ -2,7 +2,7 @@
 //! address stays reachable for pods by the primary VNIC, and what pods answer in the host's place (a NodePort, a hostPort)
 //! leaves by the VNIC it was asked by. The primary VNIC itself is the operating system's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
@@ -228,6 +228,9 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     let secondary = network.vnics.iter().filter_map(|vnic| Some((vnic_mark(vnic.table)?, vnic.placement.link())));
     // Sorted: the table is to be the same in whatever order VNICs are listed.
     let marked: BTreeMap<Mark, &IfName> = secondary.chain([(PRIMARY_MARK, &network.primary)]).collect();
+    // Those that there is no mark for, too.
+    let links = network.vnics.iter().map(|vnic| vnic.placement.link()).chain([&network.primary]);
+    let links: BTreeSet<&IfName> = links.collect();
     let ports = [(Transport::Udp, 53), (Transport::Tcp, 53), (Transport::Udp, 123)];
     let ports: Vec<_> = ports.into_iter().chain(pods.may_use_metadata.then_some((Transport::Tcp, 80))).collect();
     // In the order of the table's chains, which is the order they are observed in.
@@ -237,7 +240,7 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     let source = routers.chain(source.map(|family| NftRuleKind::DropForeignSource { family }));
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
-    let forward = Family::ALL.into_iter().flat_map(|family| {
+    let way_out = Family::ALL.into_iter().flat_map(|family| {
         let ports = ports.iter().filter(move |_| pods.has(family));
         let accept = ports.map(move |(transport, port)| NftRuleKind::AcceptMetadataPort {
             family,
@@ -250,9 +253,20 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
         };
         accept.chain([drop])
     });
+    let from_outside = links.iter().flat_map(|link| {
+        let metadata = |family| NftRuleKind::DropMetadataFrom { link: (*link).clone(), family };
+        Family::ALL.map(metadata)
+    });
     let masquerade = |family| NftRuleKind::MasqueradeMetadata { family, link: network.primary.clone() };
     let masquerades = pods.families().map(masquerade);
-    source.chain(way_in).chain(way_back).chain(forward).chain(masquerades).map(NftRule::new).collect()
+    source
+        .chain(way_in)
+        .chain(way_back)
+        .chain(way_out)
+        .chain(from_outside)
+        .chain(masquerades)
+        .map(NftRule::new)
+        .collect()
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

@@ -233,6 +233,9 @@ fn the_nft_table_reads_as_the_plan_does() {
             "iifname \"vcn*\" ip saddr != 0.0.0.0 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 saddr != fe80::/10 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
+            "type filter hook postrouting priority filter; policy accept;",
+            "iifname \"ens3\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
+            "iifname \"ens3\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
         ] {
             assert!(listing.contains(line), "{line}: {listing}");
         }

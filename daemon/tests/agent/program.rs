@@ -60,7 +60,7 @@ fn drift_is_repaired_within_a_second() {
     let whole = comments();
     assert!(whole.is_some());
     repaired("the nft table that went with everybody's", &|_| nft("flush ruleset"), &|| comments() == whole);
-    repaired("the nft chain that was emptied", &|_| nft("flush chain inet vcn-native forward"), &|| {
+    repaired("the nft chain that was emptied", &|_| nft("flush chain inet vcn-native way-out"), &|| {
         comments() == whole
     });
     // The kernel takes the routes of a link that goes down with it.

@@ -36,7 +36,7 @@ fn foreign_marker() -> String {
 }
 
 /// The packets that rules with this comment of a table counted.
-fn counted(listing: &str, comment: &str) -> u64 {
+pub(crate) fn counted(listing: &str, comment: &str) -> u64 {
     let lines = listing.lines().filter(|line| line.contains(&format!("comment \"{comment}\"")));
     let packets = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

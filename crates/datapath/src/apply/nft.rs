@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
 use netlink::nft::{Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Table};
-use vcn::{Family, HOST_LINK_PREFIX, Mark, NFT_TABLE};
+use vcn::{Family, HOST_LINK_PREFIX, IfName, Mark, NFT_TABLE};
 
 use crate::object::metadata_address;
 use crate::{NftRule, NftRuleKind, Transport};
@@ -15,7 +15,7 @@ enum Stage {
     Source,
     WayIn,
     WayBack,
-    Forward,
+    WayOut,
     Postrouting,
 }
 
@@ -38,8 +38,9 @@ pub(super) fn table(rules: &[NftRule]) -> Table {
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
             chain("way-in", Hook::Prerouting, ChainKind::Filter, (-110, Stage::WayIn)),
             chain("way-back", Hook::Prerouting, ChainKind::Filter, (-90, Stage::WayBack)),
-            // The usual places: 0 is where filters sit, 100 where sources are translated.
-            chain("forward", Hook::Forward, ChainKind::Filter, (0, Stage::Forward)),
+            // The usual places: 0 is where filters sit, 100 where sources are translated. Not where packets are forwarded, for
+            // what IPVS translates is not: it comes in, and goes out.
+            chain("way-out", Hook::Postrouting, ChainKind::Filter, (0, Stage::WayOut)),
             chain("postrouting", Hook::Postrouting, ChainKind::Nat, (100, Stage::Postrouting)),
         ],
     }
@@ -51,9 +52,10 @@ impl Stage {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
             NftRuleKind::MarkPackets { .. } => Self::WayBack,
             NftRuleKind::DropRouters { .. } | NftRuleKind::DropForeignSource { .. } => Self::Source,
-            NftRuleKind::AcceptMetadataPort { .. } | NftRuleKind::DropLinkLocal | NftRuleKind::DropMetadataV6 => {
-                Self::Forward
-            }
+            NftRuleKind::AcceptMetadataPort { .. }
+            | NftRuleKind::DropLinkLocal
+            | NftRuleKind::DropMetadataV6
+            | NftRuleKind::DropMetadataFrom { .. } => Self::WayOut,
             NftRuleKind::MasqueradeMetadata { .. } => Self::Postrouting,
         }
     }
@@ -61,12 +63,13 @@ impl Stage {
 
 fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
     let from_pods = Expression::Iifname(LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned()));
+    let by = |link: &IfName| Expression::Iifname(LinkMatch::Exact(link.clone()));
     let metadata = |family| Expression::DestinationNet(IpNetwork::from(metadata_address(family)));
     match kind {
         // Every packet that asks, not the first of a connection alone: so connections older than this table are marked
         // too. Once it is, the destination is not looked up again.
         NftRuleKind::RememberWayIn { link, mark } => vec![
-            Expression::Iifname(LinkMatch::Exact(link.clone())),
+            by(link),
             Expression::CtDirection(Direction::Original),
             Expression::CtMarkNot(masked(*mark)),
             Expression::DestinationIsLocal,
@@ -99,6 +102,13 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
         }
         NftRuleKind::DropMetadataV6 => {
             vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::DropMetadataFrom { link, family } => {
+            let destination = match family {
+                Family::Ipv4 => Expression::DestinationNet(LINK_LOCAL),
+                Family::Ipv6 => metadata(*family),
+            };
+            vec![by(link), destination, Expression::Counter, Expression::Drop]
         }
         NftRuleKind::DropRouters { message } => vec![
             from_pods,

@@ -68,6 +68,14 @@ pub enum NftRuleKind {
         /// What it says.
         message: RouterMessage,
     },
+    /// Who comes in by a VNIC is not to ask in the primary VNIC's name, whoever translates his destination to this one: the
+    /// metadata service hands out the instance's credentials. Nor are the boot disks his.
+    DropMetadataFrom {
+        /// A VNIC's link.
+        link: IfName,
+        /// Of which address.
+        family: Family,
+    },
     /// A pod sends from its own addresses alone: the way back to where a packet claims to come from must be by the link
     /// that it came by. The fabric sees to it for what leaves the node, but not between this node's pods, nor for one that
     /// takes the address of another on the same VNIC. Asked of the routes to pods, so it is one rule for all of them.
@@ -156,6 +164,10 @@ impl fmt::Display for NftRuleKind {
             }
             Self::DropRouters { message: RouterMessage::Redirect } => {
                 write!(f, "{HOST_LINK_PREFIX}* IPv6 redirects: drop")
+            }
+            Self::DropMetadataFrom { link, family: Family::Ipv4 } => write!(f, "in by {link} to 169.254.0.0/16: drop"),
+            Self::DropMetadataFrom { link, family: Family::Ipv6 } => {
+                write!(f, "in by {link} to {METADATA_ADDRESS_V6}: drop")
             }
             Self::DropForeignSource { family } => {
                 write!(f, "{HOST_LINK_PREFIX}* from {family} addresses that are not its own: drop")
