@@ -166,6 +166,18 @@ impl SeenVnic {
         }
     }
 
+    /// Whether it is on its way out, whatever its attachment says.
+    #[must_use]
+    pub const fn is_going(&self) -> bool {
+        matches!(self.vnic.value.lifecycle_state, VnicState::Terminating | VnicState::Terminated)
+    }
+
+    /// Whether it is still being made, which it may be when its attachment is ATTACHED.
+    #[must_use]
+    pub const fn is_coming(&self) -> bool {
+        matches!(self.vnic.value.lifecycle_state, VnicState::Provisioning)
+    }
+
     /// Whether the cloud refused to list addresses of it.
     #[must_use]
     pub const fn is_unlisted(&self) -> bool {
@@ -299,7 +311,8 @@ async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicA
     let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
     let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
     let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
-    if question.present.contains(&uid) && !question.leaving.contains(&uid) {
+    let stays = question.present.contains(&uid) && !question.leaving.contains(&uid);
+    if stays && matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown) {
         ipv4 = list(cloud, &vnic.value.id, Family::Ipv4).await?;
         // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
         // made without, or has lost it, has others alone.

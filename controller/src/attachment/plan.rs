@@ -25,9 +25,10 @@ use oci::{AttachmentState, InstanceState};
 
 use super::forgotten::{self, Clock, Doubt};
 use super::mark::{Mark, Uid};
-use super::observed::{Machine, Observed, Owner, Seen};
+use super::observed::{Machine, Observed, Owner, Seen, SeenVnic};
 use super::setback::{Rest, Setback};
 use super::step::{Action, Step};
+use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
 use case::Case;
 pub use remembered::{Refused, Remembered};
@@ -134,18 +135,23 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     }
     let subnet = observed.subnets.get(&case.object.spec.vnic.subnet_id);
     if let Some(live) = case.live() {
+        let is_going = live.vnic.as_ref().is_some_and(SeenVnic::is_going);
+        plan.waits |= is_going;
         return match (live.state(), &live.vnic) {
-            (AttachmentState::Attached, Some(vnic)) => present::plan(case, (vnic, subnet), wanted, plan),
+            (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, plan),
+            (AttachmentState::Attached, Some(vnic)) if !is_going => present::plan(case, (vnic, subnet), wanted, plan),
             // One 404 for what is listed as attached is no reason to say anything new.
             (AttachmentState::Attached, None) if case.remembered.unseen_looks < 2 && case.is_told_of(live) => {
                 plan.waits = true;
                 case.as_told()
             }
             // It may be on its way out, as below.
-            (AttachmentState::Detaching, _) if state == InstanceState::Stopping && case.was_attached() => {
+            (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_))
+                if state == InstanceState::Stopping && case.was_attached() =>
+            {
                 case.as_told()
             }
-            (AttachmentState::Detaching, _) => being_detached(case, live),
+            (AttachmentState::Detaching, _) | (AttachmentState::Attached, Some(_)) => being_detached(case, live),
             _ => {
                 plan.unseen |= live.state() == AttachmentState::Attached;
                 attaching(case, live)
@@ -258,10 +264,20 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
     Verdict { attached, ready: None, facts: case.facts_of(live) }
 }
 
+/// It is attached, and the cloud is not done with the VNIC itself: nothing is asked for of it, and nobody is told that it is there.
+fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> Verdict {
+    plan.waits = true;
+    // What was there is not made anew.
+    if case.is_told_of(live) && tidings::is_settled(case.object, case.object.status.as_ref()) {
+        return case.as_told();
+    }
+    attaching(case, live)
+}
+
 fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
-    let attached = if live.state() == AttachmentState::Attached {
+    let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
         Said::new(Reason::Attaching, "it is attached, and GetVnic is answered 404 yet, or for want of the right to it")
-    } else if case.was_attached() || case.is_told_of_detachment() {
+    } else if (case.was_attached() && !case.is_told_of(live)) || case.is_told_of_detachment() {
         Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
     } else if case.is_told(Reason::AttachFailed) {
         Setback::Attach.said()

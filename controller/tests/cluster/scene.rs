@@ -32,7 +32,9 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) async fn new() -> Self {
-        Self::with(1, 8, OciSettings::default()).await
+        // As the real one: a VNIC may be made some time after its attachment says so.
+        let settings = OciSettings { provisioning: Duration::from_millis(300), ..OciSettings::default() };
+        Self::with(1, 8, settings).await
     }
 
     /// So many instances, with so many VNICs each at most.

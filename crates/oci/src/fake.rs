@@ -16,6 +16,7 @@ use crate::error::{Error, Failure, Refusal};
 use crate::instance::{Instance, InstanceState};
 use crate::request_id::RequestId;
 use crate::subnet::Subnet;
+use crate::vnic::Vnic;
 use calls::come;
 use state::State;
 
@@ -44,6 +45,13 @@ impl FakeCloud {
     pub fn change_instance(&self, id: &Ocid, change: impl FnOnce(&mut Instance)) {
         if let Some((instance, _)) = self.state().instances.get_mut(id) {
             change(instance);
+        }
+    }
+
+    /// Changes a VNIC behind everybody's back: its state, for example.
+    pub fn change_vnic(&self, id: &Ocid, change: impl FnOnce(&mut Vnic)) {
+        if let Some((_, vnic)) = self.state().attachments.iter_mut().find(|(_, vnic)| vnic.id == *id) {
+            change(vnic);
         }
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct OciSettings {
     /// How long a VNIC is ATTACHING (the real one: 10 to 30 s).
     pub attaching: Duration,
+    /// How long the VNIC is PROVISIONING once its attachment is ATTACHED.
+    pub provisioning: Duration,
     /// How long no list has an attachment that was asked for, whatever its state (nothing is promised of the real one).
     pub listed_after: Duration,
     /// How long it is DETACHING.
@@ -37,6 +39,7 @@ impl Default for OciSettings {
     fn default() -> Self {
         Self {
             attaching: Duration::from_millis(100),
+            provisioning: Duration::ZERO,
             listed_after: Duration::ZERO,
             detaching: Duration::from_millis(100),
             bulk: Duration::from_millis(20),

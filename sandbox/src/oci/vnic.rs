@@ -1,5 +1,7 @@
 //! VNICs: read and change.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Asked, Outcome, invalid, not_found};
@@ -22,12 +24,12 @@ const CHANGEABLE: [&str; 8] = [
 ];
 
 impl Api {
-    pub(super) fn get_vnic(books: &Books, id: &str) -> Outcome {
+    pub(super) fn get_vnic(&self, books: &Books, id: &str) -> Outcome {
         let record = find(books, id)?;
-        Ok(Answer::object(document(record), &etag(record.version)))
+        Ok(Answer::object(document(record, self.settings().provisioning), &etag(record.version)))
     }
 
-    pub(super) fn update_vnic(books: &mut Books, id: &str, asked: &Asked) -> Outcome {
+    pub(super) fn update_vnic(&self, books: &mut Books, id: &str, asked: &Asked) -> Outcome {
         let body = asked.json()?;
         let changes = body.as_object().ok_or_else(|| invalid("the body is no object"))?;
         check_version(asked.header("if-match"), find(books, id)?.version)?;
@@ -41,7 +43,7 @@ impl Api {
             }
         }
         record.version += 1;
-        Ok(Answer::object(document(record), &etag(record.version)))
+        Ok(Answer::object(document(record, self.settings().provisioning), &etag(record.version)))
     }
 }
 
@@ -49,15 +51,16 @@ fn find<'a>(books: &'a Books, id: &str) -> Outcome<&'a VnicRecord> {
     books.vnics.values().find(|record| record.vnic.id.as_str() == id).ok_or_else(not_found)
 }
 
-fn document(record: &VnicRecord) -> Value {
+fn document(record: &VnicRecord, provisioning: Duration) -> Value {
     let VnicRecord { vnic, fields, created, .. } = record;
+    let is_made = vnic.primary || created.elapsed().is_ok_and(|age| age >= provisioning);
     let mut document = json!({
         "id": vnic.id,
         "availabilityDomain": AVAILABILITY_DOMAIN,
         "compartmentId": COMPARTMENT,
         "displayName": vnic.display_name,
         "isPrimary": vnic.primary,
-        "lifecycleState": "AVAILABLE",
+        "lifecycleState": if is_made { "AVAILABLE" } else { "PROVISIONING" },
         // In capital letters, as the real one: to be compared without regard to case.
         "macAddress": vnic.mac.to_string().to_uppercase(),
         "subnetId": vnic.subnet.id,

@@ -231,3 +231,13 @@ fn instances_on_paper_have_attachments_too() {
     assert_eq!(attachments.iter().filter(|attachment| attachment.node == "node-7").count(), 2);
     assert!(vcn.node("node-7").is_err(), "there is no namespace");
 }
+
+#[test]
+fn a_vnic_is_available_some_time_after_its_attachment_is() {
+    let slow = || Scene::with(OciSettings { provisioning: Duration::from_secs(600), ..OciSettings::default() });
+    by_both_in(slow, |scene, client| {
+        let attachment = scene.attached(client, "a");
+        let found = client.call("getVnic", json!({ "id": attachment["vnicId"] })).unwrap().value;
+        assert_eq!(found["lifecycleState"], "PROVISIONING");
+    });
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
-use oci::{InstanceState, ShapeConfig};
+use oci::{InstanceState, ShapeConfig, VnicState};
 
 use super::scene::{CLUSTER, Scene};
 use crate::attachment::sample::instance;
@@ -219,4 +219,39 @@ async fn none_is_asked_for_while_somebody_detaches_another_of_the_instance() {
     scene.settle().await;
     assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["True Ready"; 2].map(String::from));
     assert_eq!(scene.count("AttachVnic"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| (object.spec.vnic.ipv4_count, object.spec.vnic.ipv6_count) = (2, 1));
+    scene.look().await;
+    scene.cloud.settle();
+    let vnic = scene.live()[0].vnic_id.clone().unwrap();
+    scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
+    let asked = scene.calls();
+    for _ in 0..3 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.told("a"), ["False Attaching", "False Attaching"]);
+        assert_eq!((scene.status("a").vnic_id.as_ref(), scene.count("ListAddresses")), (Some(&vnic), 0));
+        assert_eq!(scene.calls(), asked);
+    }
+    scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Available);
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.addresses_beside().await), ("True Ready", 2));
+    assert!(!scene.metrics.text().contains("detached_out_of_band_total 1"));
+    // What was in order stays so, and is not asked about for nothing.
+    let written = scene.statuses();
+    scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!(scene.statuses(), written);
+    // On its way out, it is said to be so before its attachment is.
+    scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Terminating);
+    let asked = scene.calls();
+    assert!(matches!(scene.look().await, Next::Soon(_)));
+    assert_eq!((scene.told("a")[0].as_str(), scene.calls()), ("False DetachedOutOfBand", asked));
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.settle().await;
+    assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
 }
