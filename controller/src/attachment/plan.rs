@@ -183,12 +183,16 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
     });
     let said = |reason, message: String| Said::new(reason, message);
     let live = observed.attachments.iter().filter(|seen| seen.state().counts()).count() + plan.attaches();
+    let is_private = subnet.is_some_and(|subnet| subnet.prohibit_public_ip_on_vnic);
     let hindered = if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
         plan.waits = true;
         Some(said(Reason::InstanceBusy, format!("the instance is {}", word(state))))
     } else if most.is_some_and(|most| live as u64 >= u64::from(most)) {
         let most = most.unwrap_or_default();
         Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
+    } else if case.object.spec.vnic.assign_public_ip && is_private {
+        let message = "assignPublicIp is true, and the subnet allows no public address (prohibitPublicIpOnVnic)";
+        Some(said(Reason::InvalidSpec, message.to_owned()))
     } else if let Some(rest) = rest {
         plan.rest(rest.left);
         Some(rest.after.said())

@@ -79,6 +79,10 @@ impl Api {
         let subnet = text("subnetId").ok_or_else(|| missing("subnetId"))?;
         let subnet =
             self.vcn().subnets().find(|own| own.id.as_str() == subnet).ok_or_else(|| related_not_found("subnet"))?;
+        // As the catalogue says of every subnet here.
+        if wish.get("assignPublicIp").and_then(Value::as_bool) == Some(true) {
+            return Err(invalid("Invalid VNIC creation parameters"));
+        }
         for nsg in wish.get("nsgIds").and_then(Value::as_array).into_iter().flatten() {
             if !nsg.as_str().is_some_and(|nsg| nsg.starts_with("ocid1.networksecuritygroup.")) {
                 return Err(related_not_found("network security group"));

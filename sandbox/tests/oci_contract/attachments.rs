@@ -241,3 +241,13 @@ fn a_vnic_is_available_some_time_after_its_attachment_is() {
         assert_eq!(found["lifecycleState"], "PROVISIONING");
     });
 }
+
+#[test]
+fn a_subnet_that_allows_no_public_addresses_gives_none() {
+    by_both(|scene, client| {
+        let mut wish = scene.wish("a");
+        wish["createVnicDetails"]["assignPublicIp"] = json!(true);
+        let refused = client.call("attachVnic", json!({ "body": wish })).unwrap_err();
+        refused.expect(400, "InvalidParameter");
+    });
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::{CLUSTER_TAG, NAME_TAG, UID_TAG};
 use oci::{InstanceState, ShapeConfig, VnicState};
 
-use super::scene::{CLUSTER, Scene};
+use super::scene::{CLUSTER, Scene, pods};
 use crate::attachment::sample::instance;
 use crate::work::Next;
 
@@ -254,4 +254,27 @@ async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
     scene.cloud.detach_behind(&scene.live()[0].id);
     scene.settle().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.live().len()), ("True Ready", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_vnic_with_a_public_address_is_asked_for_in_a_subnet_that_allows_none() {
+    let scene = Scene::with(4);
+    ["a", "b"].iter().for_each(|name| scene.wants(name));
+    scene.change("a", |object| object.spec.vnic.assign_public_ip = true);
+    scene.look().await;
+    assert_eq!(scene.count("AttachVnic"), 1, "for b");
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[0].clone()), ["False InvalidSpec", "False Attaching"]);
+    assert!(scene.message("a").starts_with("assignPublicIp is true"), "{}", scene.message("a"));
+    scene.settle().await;
+    assert_eq!(["a", "b"].map(|name| scene.told(name)[1].clone()), ["False InvalidSpec", "True Ready"]);
+    // Where it may be, it is asked for.
+    let id: vcn::Ocid = "ocid1.subnet.oc1.iad.public".parse().unwrap();
+    scene.cloud.add_subnet(oci::Subnet { prohibit_public_ip_on_vnic: false, ..pods("10.0.64.0/20", id.clone()) });
+    scene.wants("c");
+    scene.change("c", |object| {
+        object.spec.vnic.assign_public_ip = true;
+        object.spec.vnic.subnet_id = id;
+    });
+    scene.settle().await;
+    assert_eq!((scene.told("c")[1].as_str(), scene.count("AttachVnic")), ("True Ready", 2));
 }

@@ -274,6 +274,9 @@ impl State {
         let related = || refuse(400, "RelatedResourceNotAuthorizedOrNotFound");
         let subnet_id = details.subnet_id.clone().ok_or_else(|| refuse(400, "MissingParameter"))?;
         let subnet = self.subnets.get(&subnet_id).ok_or_else(related)?.clone();
+        if details.assign_public_ip == Some(true) && subnet.prohibit_public_ip_on_vnic {
+            return Err(refuse(400, "InvalidParameter"));
+        }
         let compartment = self.instance(&wish.instance_id)?.0.compartment_id.clone();
         let (id, vnic_id) = (self.new_id("vnicattachment")?, self.new_id("vnic")?);
         let mut own = Vec::new();
