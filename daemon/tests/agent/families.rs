@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use imds::VnicList;
 use oke_node_agent::pass::Cause;
-use oke_node_agent::world::World;
 use serde_json::Value;
 use vcn::Family;
 
@@ -35,18 +33,15 @@ fn a_family_that_an_answer_lacks_for_a_moment_is_no_change_and_beyond_the_grace_
 
     // This agent is older than the grace by now: what is no longer wanted goes.
     wait_for("the grace to be over", || begun.elapsed() > grace, || format!("{:?}", begun.elapsed()));
-    let lacking = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings).vnics().to_vec();
-    let answer = |world: &mut World, at: Instant| {
-        world.absorb_vnics(Ok(VnicList::from(lacking.clone())), grace, at, |_| false);
-    };
+    let lacking = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
     let first = Instant::now();
     for at in [first, first + grace - Duration::from_millis(1)] {
-        answer(&mut world, at);
+        node.hear(&mut world, &lacking, (grace, at));
         let pass = node.pass(&mut reconciler, &world, Cause::Sources);
         assert_eq!((pass.changes, pass.conditions), (vec![], vec![]));
         assert_eq!(network(&node), whole);
     }
-    answer(&mut world, first + grace);
+    node.hear(&mut world, &lacking, (grace, first + grace));
     node.pass(&mut reconciler, &world, Cause::Sources);
     assert_eq!((node.rules(Family::Ipv6), node.routes(Family::Ipv6, 1000)), (vec![], vec![]));
     assert_eq!(node.rules(Family::Ipv4), whole.0[0]);
