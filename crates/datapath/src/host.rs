@@ -237,7 +237,8 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     // What is dropped is dropped whatever families pods have: the kernel may know IPv6, and then the host hears them.
     let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
     let source = Family::ALL.into_iter().filter(|_| !pods.may_spoof);
-    let source = routers.chain(source.map(|family| NftRuleKind::DropForeignSource { family }));
+    let returned = links.iter().map(|link| NftRuleKind::DropReturned { link: (*link).clone() });
+    let source = routers.chain(source.map(|family| NftRuleKind::DropForeignSource { family })).chain(returned);
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
     let way_out = Family::ALL.into_iter().flat_map(|family| {
@@ -255,7 +256,7 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     });
     let from_outside = links.iter().flat_map(|link| {
         let metadata = |family| NftRuleKind::DropMetadataFrom { link: (*link).clone(), family };
-        Family::ALL.map(metadata)
+        Family::ALL.into_iter().map(metadata).chain([NftRuleKind::DropOwnReturned { link: (*link).clone() }])
     });
     let masquerade = |family| NftRuleKind::MasqueradeMetadata { family, link: network.primary.clone() };
     let masquerades = pods.families().map(masquerade);

@@ -233,9 +233,12 @@ fn the_nft_table_reads_as_the_plan_does() {
             "iifname \"vcn*\" ip saddr != 0.0.0.0 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 saddr != fe80::/10 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
+            "iifname \"ens5\" fib daddr oifname != \"vcn*\" fib daddr type unicast fib saddr oifname \"vcn*\" \
+             counter packets 0 bytes 0 drop",
             "type filter hook postrouting priority filter; policy accept;",
             "iifname \"ens3\" ip daddr 169.254.0.0/16 counter packets 0 bytes 0 drop",
             "iifname \"ens3\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
+            "iifname \"ens5\" oifname != \"vcn*\" ct status ! dnat fib saddr type local counter packets 0 bytes 0 drop",
         ] {
             assert!(listing.contains(line), "{line}: {listing}");
         }

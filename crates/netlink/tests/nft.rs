@@ -40,6 +40,16 @@ fn sample() -> Table {
         ),
         Rule::new("go back the way in", [E::Iifname(pods()), E::CtMark(mark), E::SetMark(mark)]),
         Rule::new("a router's", [E::L4proto(Protocol::Icmpv6), E::Icmpv6Type(134), E::Drop]),
+        Rule::new(
+            "round",
+            [
+                E::Iifname(primary()),
+                E::RouteToDestinationNot(pods()),
+                E::DestinationIsAnothers,
+                E::RouteToSource(pods()),
+                E::Drop,
+            ],
+        ),
         Rule::new("whole mark", [E::CtDirection(Direction::Reply), E::SetMark(Masked::new(5, u32::MAX))]),
     ];
     let forward = vec![
@@ -55,6 +65,7 @@ fn sample() -> Table {
             ],
         ),
         Rule::new("v6", [E::SourceNet("fd00::/64".parse().unwrap()), E::OifnameNot(primary()), E::Accept]),
+        Rule::new("own", [E::Iifname(primary()), E::DestinationAsSent, E::SourceIsLocal, E::Drop]),
         Rule::new("link local", [E::DestinationNet("169.254.0.0/16".parse().unwrap()), E::Drop]),
         Rule::new("", [E::CtState(CtStates::ESTABLISHED | CtStates::RELATED), E::Return]),
     ];
@@ -78,6 +89,7 @@ const LISTED: &str = r#"table inet vcn-test {
 		iifname "ens3" ct state new ct mark & 0x0000f000 != 0x00001000 fib daddr type local ct mark set ct mark & 0xffff1fff | 0x00001000 comment "remember the way in"
 		iifname "vcn*" ct mark & 0x0000f000 == 0x00001000 meta mark set meta mark & 0xffff1fff | 0x00001000 comment "go back the way in"
 		icmpv6 type nd-router-advert drop comment "a router's"
+		iifname "ens3" fib daddr oifname != "vcn*" fib daddr type unicast fib saddr oifname "vcn*" drop comment "round"
 		ct direction reply meta mark set 0x00000005 comment "whole mark"
 	}
 
@@ -85,6 +97,7 @@ const LISTED: &str = r#"table inet vcn-test {
 		type filter hook forward priority filter; policy accept;
 		iifname "vcn*" ip daddr 169.254.169.254 tcp dport 80 counter packets 0 bytes 0 drop comment "metadata"
 		ip6 saddr fd00::/64 oifname != "ens3" accept comment "v6"
+		iifname "ens3" ct status ! dnat fib saddr type local drop comment "own"
 		ip daddr 169.254.0.0/16 drop comment "link local"
 		ct state established,related return
 	}

@@ -7,6 +7,7 @@
 mod host_ports;
 mod kube_proxy;
 mod node_ports;
+mod round_trips;
 mod services;
 mod sources;
 mod surroundings;

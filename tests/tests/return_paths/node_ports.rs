@@ -8,6 +8,7 @@ use std::thread;
 use vcn::{Family, MachineKind};
 
 use crate::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
+use crate::surroundings::counted;
 use crate::world::{Connection, Server, World, wait_for};
 
 /// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
@@ -30,6 +31,19 @@ fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
         }
     }
     world.assert_nothing_spoofed();
+    nothing_was_taken_for_returned(world);
+}
+
+/// Our rules for what comes back for nobody met nothing.
+fn nothing_was_taken_for_returned(world: &World) {
+    let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
+    for vnic in world.node.vnics() {
+        for rule in ["from a pod of this node to none of it: drop", "from this node to elsewhere: drop"] {
+            let rule = format!("in by {} {rule}", vnic.link);
+            assert!(listing.contains(&rule), "{rule}: {listing}");
+            assert_eq!(counted(&listing, &rule), 0, "{rule}");
+        }
+    }
 }
 
 #[test]
@@ -126,6 +140,7 @@ fn pods_reach_services(mode: Mode) {
         }
     }
     world.assert_nothing_spoofed();
+    nothing_was_taken_for_returned(&world);
 }
 
 #[test]

@@ -51,10 +51,13 @@ impl Stage {
         match kind {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
             NftRuleKind::MarkPackets { .. } => Self::WayBack,
-            NftRuleKind::DropRouters { .. } | NftRuleKind::DropForeignSource { .. } => Self::Source,
+            NftRuleKind::DropRouters { .. }
+            | NftRuleKind::DropForeignSource { .. }
+            | NftRuleKind::DropReturned { .. } => Self::Source,
             NftRuleKind::AcceptMetadataPort { .. }
             | NftRuleKind::DropLinkLocal
             | NftRuleKind::DropMetadataV6
+            | NftRuleKind::DropOwnReturned { .. }
             | NftRuleKind::DropMetadataFrom { .. } => Self::WayOut,
             NftRuleKind::MasqueradeMetadata { .. } => Self::Postrouting,
         }
@@ -62,7 +65,8 @@ impl Stage {
 }
 
 fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
-    let from_pods = Expression::Iifname(LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned()));
+    let pods = || LinkMatch::Prefix(HOST_LINK_PREFIX.to_owned());
+    let from_pods = Expression::Iifname(pods());
     let by = |link: &IfName| Expression::Iifname(LinkMatch::Exact(link.clone()));
     let metadata = |family| Expression::DestinationNet(IpNetwork::from(metadata_address(family)));
     match kind {
@@ -103,6 +107,24 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
         NftRuleKind::DropMetadataV6 => {
             vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
         }
+        // What goes to a pod here, which is almost all that comes in, costs one look-up: the first rule answers it. What is for
+        // this host is not looked at further; it may be a NodePort of which others' rules make another node's pod.
+        NftRuleKind::DropReturned { link } => vec![
+            by(link),
+            Expression::RouteToDestinationNot(pods()),
+            Expression::DestinationIsAnothers,
+            Expression::RouteToSource(pods()),
+            Expression::Counter,
+            Expression::Drop,
+        ],
+        NftRuleKind::DropOwnReturned { link } => vec![
+            by(link),
+            Expression::OifnameNot(pods()),
+            Expression::DestinationAsSent,
+            Expression::SourceIsLocal,
+            Expression::Counter,
+            Expression::Drop,
+        ],
         NftRuleKind::DropMetadataFrom { link, family } => {
             let destination = match family {
                 Family::Ipv4 => Expression::DestinationNet(LINK_LOCAL),

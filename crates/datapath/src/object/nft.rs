@@ -68,6 +68,17 @@ pub enum NftRuleKind {
         /// What it says.
         message: RouterMessage,
     },
+    /// What a pod sent comes back: its VNIC's table leads to the router, and the router to the VNIC whose address it was for,
+    /// and no pod here has that address (any more). The rule from the pod would send it round again, until its hop limit ends.
+    DropReturned {
+        /// A VNIC's link.
+        link: IfName,
+    },
+    /// What this host itself sent likewise. (IPv6: of IPv4 the kernel believes nobody who comes from its own address.)
+    DropOwnReturned {
+        /// A VNIC's link.
+        link: IfName,
+    },
     /// Who comes in by a VNIC is not to ask in the primary VNIC's name, whoever translates his destination to this one: the
     /// metadata service hands out the instance's credentials. Nor are the boot disks his.
     DropMetadataFrom {
@@ -165,6 +176,8 @@ impl fmt::Display for NftRuleKind {
             Self::DropRouters { message: RouterMessage::Redirect } => {
                 write!(f, "{HOST_LINK_PREFIX}* IPv6 redirects: drop")
             }
+            Self::DropReturned { link } => write!(f, "in by {link} from a pod of this node to none of it: drop"),
+            Self::DropOwnReturned { link } => write!(f, "in by {link} from this node to elsewhere: drop"),
             Self::DropMetadataFrom { link, family: Family::Ipv4 } => write!(f, "in by {link} to 169.254.0.0/16: drop"),
             Self::DropMetadataFrom { link, family: Family::Ipv6 } => {
                 write!(f, "in by {link} to {METADATA_ADDRESS_V6}: drop")

@@ -22,11 +22,15 @@ const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_SREG: u16 = 4;
 const NFT_CT_STATE: u32 = 0;
 const NFT_CT_DIRECTION: u32 = 1;
+const NFT_CT_STATUS: u32 = 2;
 const NFT_CT_MARK: u32 = 3;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
+/// linux/netfilter/nf_conntrack_common.h: its destination was translated.
+const IPS_DST_NAT: u32 = 0x20;
 const NFT_FIB_RESULT_OIF: u32 = 1;
+const NFT_FIB_RESULT_OIFNAME: u32 = 2;
 const NFT_FIB_RESULT_ADDRTYPE: u32 = 3;
 const NFTA_FIB_F_SADDR: u32 = 1;
 const NFTA_FIB_F_DADDR: u32 = 2;
@@ -41,7 +45,8 @@ const NFPROTO_IPV6: u8 = 10;
 /// A comment's type among a rule's user data, as the `nft` program reads it.
 pub(super) const COMMENT: u8 = 0;
 
-type Elements = Vec<ListAttribute<ExpressionAttribute>>;
+type Element = ListAttribute<ExpressionAttribute>;
+type Elements = Vec<Element>;
 
 pub(super) fn table(name: &str) -> TableMessage {
     TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] }
@@ -92,10 +97,10 @@ fn comment(text: &str) -> Result<Vec<u8>, Cause> {
 
 fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
     match expression {
-        Expression::Iifname(link) => link_name(MetaKey::Iifname, Operator::Equal, link, to)?,
-        Expression::Oifname(link) => link_name(MetaKey::Oifname, Operator::Equal, link, to)?,
-        Expression::IifnameNot(link) => link_name(MetaKey::Iifname, Operator::NotEqual, link, to)?,
-        Expression::OifnameNot(link) => link_name(MetaKey::Oifname, Operator::NotEqual, link, to)?,
+        Expression::Iifname(link) => link_name(load_meta(MetaKey::Iifname), Operator::Equal, link, to)?,
+        Expression::Oifname(link) => link_name(load_meta(MetaKey::Oifname), Operator::Equal, link, to)?,
+        Expression::IifnameNot(link) => link_name(load_meta(MetaKey::Iifname), Operator::NotEqual, link, to)?,
+        Expression::OifnameNot(link) => link_name(load_meta(MetaKey::Oifname), Operator::NotEqual, link, to)?,
         Expression::L4proto(protocol) => {
             to.push(load_meta(MetaKey::L4Proto));
             to.push(compare(Operator::Equal, vec![protocol.number()]));
@@ -133,24 +138,26 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
             to.push(load_ct(NFT_CT_DIRECTION));
             to.push(compare(Operator::Equal, vec![u8::from(*direction == Direction::Reply)]));
         }
-        Expression::DestinationIsLocal => {
-            let attributes = [
-                (NFTA_FIB_DREG, register()),
-                (NFTA_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE),
-                (NFTA_FIB_FLAGS, NFTA_FIB_F_DADDR),
-            ];
-            to.push(raw("fib", &attributes));
-            to.push(compare(Operator::Equal, u32::from(libc::RTN_LOCAL).to_ne_bytes().to_vec()));
+        Expression::DestinationAsSent => {
+            to.push(load_ct(NFT_CT_STATUS));
+            to.push(mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]));
+            to.push(compare(Operator::Equal, vec![0; 4]));
         }
+        Expression::DestinationIsLocal => address_type(NFTA_FIB_F_DADDR, libc::RTN_LOCAL, to),
+        Expression::DestinationIsAnothers => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
+        Expression::SourceIsLocal => address_type(NFTA_FIB_F_SADDR, libc::RTN_LOCAL, to),
         Expression::SourceIsElsewhere => {
-            let attributes = [
-                (NFTA_FIB_DREG, register()),
-                (NFTA_FIB_RESULT, NFT_FIB_RESULT_OIF),
-                (NFTA_FIB_FLAGS, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF),
-            ];
-            to.push(raw("fib", &attributes));
+            to.push(fib(NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF));
             // The index of no link.
             to.push(compare(Operator::Equal, 0_u32.to_ne_bytes().to_vec()));
+        }
+        Expression::RouteToSource(link) => {
+            let load = fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_SADDR);
+            link_name(load, Operator::Equal, link, to)?;
+        }
+        Expression::RouteToDestinationNot(link) => {
+            let load = fib(NFT_FIB_RESULT_OIFNAME, NFTA_FIB_F_DADDR);
+            link_name(load, Operator::NotEqual, link, to)?;
         }
         Expression::SetMark(mark) => {
             let load = load_meta(MetaKey::Mark);
@@ -171,7 +178,7 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
 }
 
 /// The kernel compares as many bytes as it is given: a whole name with its padding, or a beginning.
-fn link_name(key: MetaKey, operator: Operator, link: &LinkMatch, to: &mut Elements) -> Result<(), Cause> {
+fn link_name(load: Element, operator: Operator, link: &LinkMatch, to: &mut Elements) -> Result<(), Cause> {
     let bytes = match link {
         LinkMatch::Exact(name) => {
             let mut bytes = name.as_str().as_bytes().to_vec();
@@ -181,9 +188,14 @@ fn link_name(key: MetaKey, operator: Operator, link: &LinkMatch, to: &mut Elemen
         LinkMatch::Prefix(prefix) if (1..libc::IFNAMSIZ).contains(&prefix.len()) => prefix.as_bytes().to_vec(),
         LinkMatch::Prefix(_) => return Err(Cause::Invalid("a link name's prefix is empty or longer than 15 bytes")),
     };
-    to.push(load_meta(key));
+    to.push(load);
     to.push(compare(operator, bytes));
     Ok(())
+}
+
+fn address_type(side: u32, kind: u8, to: &mut Elements) {
+    to.push(fib(NFT_FIB_RESULT_ADDRTYPE, side));
+    to.push(compare(Operator::Equal, u32::from(kind).to_ne_bytes().to_vec()));
 }
 
 #[derive(Clone, Copy)]
@@ -223,7 +235,7 @@ fn match_masked(masked: Masked, operator: Operator, to: &mut Elements) {
 }
 
 /// Leaves in the register the old value with the bits under the mask replaced.
-fn set_masked(masked: Masked, load: ListAttribute<ExpressionAttribute>, to: &mut Elements) {
+fn set_masked(masked: Masked, load: Element, to: &mut Elements) {
     let value = masked.value().to_ne_bytes();
     if masked.mask() == u32::MAX {
         let data = DataAttribute::Value(value.to_vec());
@@ -234,15 +246,20 @@ fn set_masked(masked: Masked, load: ListAttribute<ExpressionAttribute>, to: &mut
     }
 }
 
-fn load_meta(key: MetaKey) -> ListAttribute<ExpressionAttribute> {
+fn load_meta(key: MetaKey) -> Element {
     Expressions::Meta(vec![Meta::Key(key), Meta::DestinationRegister(REGISTER)]).into()
 }
 
-fn load_ct(key: u32) -> ListAttribute<ExpressionAttribute> {
+fn load_ct(key: u32) -> Element {
     raw("ct", &[(NFTA_CT_KEY, key), (NFTA_CT_DREG, register())])
 }
 
-fn load_payload(base: u32, offset: u32, length: u32) -> ListAttribute<ExpressionAttribute> {
+/// What the routing tables say.
+fn fib(result: u32, flags: u32) -> Element {
+    raw("fib", &[(NFTA_FIB_DREG, register()), (NFTA_FIB_RESULT, result), (NFTA_FIB_FLAGS, flags)])
+}
+
+fn load_payload(base: u32, offset: u32, length: u32) -> Element {
     Expressions::Payload(vec![
         Payload::DestinationRegister(REGISTER),
         Payload::Base(base),
@@ -252,13 +269,13 @@ fn load_payload(base: u32, offset: u32, length: u32) -> ListAttribute<Expression
     .into()
 }
 
-fn compare(operator: Operator, value: Vec<u8>) -> ListAttribute<ExpressionAttribute> {
+fn compare(operator: Operator, value: Vec<u8>) -> Element {
     let data = DataAttribute::Value(value);
     Expressions::Cmp(vec![Cmp::SourceRegister(REGISTER), Cmp::Op(operator), Cmp::Data(data)]).into()
 }
 
 /// The register becomes (register & mask) ^ xor.
-fn mask(mask: &[u8], xor: &[u8]) -> ListAttribute<ExpressionAttribute> {
+fn mask(mask: &[u8], xor: &[u8]) -> Element {
     Expressions::Bitwise(vec![
         Bitwise::SourceRegister(REGISTER),
         Bitwise::DestinationRegister(REGISTER),
@@ -269,13 +286,13 @@ fn mask(mask: &[u8], xor: &[u8]) -> ListAttribute<ExpressionAttribute> {
     .into()
 }
 
-fn verdict(verdict: Verdict) -> ListAttribute<ExpressionAttribute> {
+fn verdict(verdict: Verdict) -> Element {
     let data = DataAttribute::Verdict(vec![VerdictAttribute::Code(verdict)]);
     Expressions::Immediate(vec![Immediate::DestinationRegister(Register::Verdict), Immediate::Data(data)]).into()
 }
 
 /// An expression by its kernel name, with 32-bit attributes.
-fn raw(name: &str, attributes: &[(u16, u32)]) -> ListAttribute<ExpressionAttribute> {
+fn raw(name: &str, attributes: &[(u16, u32)]) -> Element {
     let attributes =
         attributes.iter().map(|(kind, value)| DefaultNla::new(*kind, value.to_be_bytes().to_vec())).collect();
     Expressions::Other { expression_type: name.to_owned(), attributes }.into()

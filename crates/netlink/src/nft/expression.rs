@@ -40,8 +40,18 @@ pub enum Expression {
     CtState(CtStates),
     /// It goes this way in its connection.
     CtDirection(Direction),
+    /// The destination of its connection was not translated; nor is it of none.
+    DestinationAsSent,
     /// Its destination is an address of this host.
     DestinationIsLocal,
+    /// Its destination is a single host's, and not this one's.
+    DestinationIsAnothers,
+    /// Its source is an address of this host.
+    SourceIsLocal,
+    /// A route leads to its source by this link. In prerouting chains: Linux before 6.10 knows it nowhere else.
+    RouteToSource(LinkMatch),
+    /// No route leads to its destination by this link. In prerouting chains.
+    RouteToDestinationNot(LinkMatch),
     /// No route leads to its source by the link that it came in by. In prerouting chains.
     SourceIsElsewhere,
     /// Sets the bits of its mark under the mask; others' bits stay.
