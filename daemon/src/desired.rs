@@ -142,13 +142,13 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         may_spoof: choices.pods_may_spoof,
         ipv6: speaks_ipv6(facts),
     };
-    // What was made for pods that never came, on VNICs that are another network's now, goes.
-    let spared = match choices.ours || finished && !choices.lived {
-        true => Vec::new(),
-        false => {
-            foreign.extend(vnics.iter().cloned());
-            host::desired(&HostNetwork { primary: primary.clone(), vnics: foreign, pods: Some(services) })
-        }
+    let all_of = |vnics| host::desired(&HostNetwork { primary: primary.clone(), vnics, pods: Some(services) });
+    let spared = match (choices.ours, finished && !choices.lived) {
+        (true, _) => Vec::new(),
+        (false, false) => all_of([foreign, vnics.clone()].concat()),
+        // What was made for pods that never came, on VNICs that are another network's now, goes. But what stands on a link of
+        // ours would go with it, and pods' interfaces on it, in namespaces of theirs, cannot be seen.
+        (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
     };
     let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
     Wanted { network: Some(network), spared, left_alone, undecided, conditions }

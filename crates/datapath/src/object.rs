@@ -183,6 +183,12 @@ impl Object {
         }
     }
 
+    /// Whether it is an 802.1Q link: it takes with it what others have made on it.
+    #[must_use]
+    pub const fn is_vlan(&self) -> bool {
+        matches!(self, Self::Link(LinkSpec { kind: LinkKind::Vlan { .. }, .. }))
+    }
+
     /// The link that takes this object with it when it goes.
     #[must_use]
     pub const fn carrier(&self) -> Option<&IfName> {

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use datapath::{LinkKind, LinkSpec};
 use netlink::Link;
 use vcn::{TableId, VlanTag};
 
@@ -238,6 +239,28 @@ fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_
     ] {
         assert!(spared.contains(&ours.into()), "{spared:?}");
     }
+}
+
+#[test]
+fn a_vlan_link_that_another_networks_pods_may_stand_on_stays_although_none_of_ours_lived() {
+    let vnics = bare_metal();
+    let mut npn = npn("SUCCESS");
+    (npn.vnics[0].vnic_id, npn.vnics[0].mac) = (vnics[1].id.clone(), vnics[1].mac);
+    let mut vlan = link("nic1.12", 0x0b);
+    (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
+    vlan.alias = Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into());
+    let links = [link("eth0", 0x0a), link("eth1", 0x0c), vlan];
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices(false, true, false));
+    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001))]);
+    let made = LinkSpec {
+        name: "nic1.12".parse().unwrap(),
+        kind: LinkKind::Vlan { parent: "eth1".parse().unwrap(), tag: VlanTag::new(12).unwrap() },
+        mac: Some(mac(0x0b)),
+        mtu: Some(Mtu::VCN),
+        up: false,
+        alias: Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into()),
+    };
+    assert_eq!(wanted.spared, [Object::Link(made)]);
 }
 
 /// As OKE's own CNI has it: the VNIC is attached first, and named last.

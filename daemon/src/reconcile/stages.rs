@@ -1,5 +1,8 @@
 //! The stages of a pass that need nothing of the reconciler's own.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
@@ -229,6 +232,8 @@ fn settings(step: &Step) -> Vec<SettingChange> {
 }
 
 fn left_in_place(left: &[Object], whose: Whose) -> Option<Condition> {
+    // On a VLAN's link others may stand, and it stays for them: nobody has to do anything about it.
+    let left: Vec<&Object> = left.iter().filter(|object| !object.is_vlan()).collect();
     let first = left.first()?;
     let (why, until) = match whose {
         Whose::Ours | Whose::Others => (

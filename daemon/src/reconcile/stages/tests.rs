@@ -1,0 +1,17 @@
+//! What is said of what stays.
+
+use datapath::LinkSpec;
+use vcn::VlanTag;
+
+use super::*;
+
+#[test]
+fn a_vlan_link_that_stays_for_others_is_not_told_and_does_not_count_among_what_is() {
+    let kind = LinkKind::Vlan { parent: "nic1".parse().unwrap(), tag: VlanTag::new(11).unwrap() };
+    let link = LinkSpec { name: "nic1.11".parse().unwrap(), kind, mac: None, mtu: None, up: false, alias: None };
+    let (link, rule) = (Object::Link(link), host::to_pods(Family::Ipv4));
+    assert_eq!(left_in_place(std::slice::from_ref(&link), Whose::Others), None);
+    let alone = left_in_place(std::slice::from_ref(&rule), Whose::Others);
+    assert!(alone.as_ref().is_some_and(|it| it.message.contains("; 1 object(s)")), "{alone:?}");
+    assert_eq!(left_in_place(&[link, rule], Whose::Others), alone);
+}
