@@ -88,11 +88,15 @@ impl<'a> Document<'a> {
         string(self.get(key)?)
     }
 
-    /// The plugin whose entry it is. Go looks for this key in any case, and takes an empty name for none.
+    /// The same of a key that Go looks for in any case.
+    pub(crate) fn folded(&self, key: &str) -> Option<&'a str> {
+        let folded = |part: &&Part<'_>| part.key.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(key));
+        self.get(key).or_else(|| Some(self.parts.iter().rfind(folded)?.value))
+    }
+
+    /// The plugin whose entry it is. An empty name is none.
     pub(crate) fn kind(&self) -> Option<String> {
-        let folded = |part: &&Part<'_>| part.key.as_ref().is_some_and(|key| key.eq_ignore_ascii_case("type"));
-        let value = self.get("type").or_else(|| Some(self.parts.iter().rfind(folded)?.value));
-        string(value?).filter(|kind| !kind.is_empty())
+        string(self.folded("type")?).filter(|kind| !kind.is_empty())
     }
 
     /// Where a member is: of several with one key the last, which is the one that counts for every reader in the field.

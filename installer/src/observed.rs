@@ -2,6 +2,7 @@
 //! answer to VERSION. Looking changes nothing.
 
 mod binaries;
+mod called;
 mod conf_file;
 mod conf_text;
 mod leftover;

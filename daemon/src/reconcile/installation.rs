@@ -242,7 +242,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
 /// before it.
 fn preceded(gives: Gives, taken: bool) -> Option<fn(Reason, String) -> Condition> {
     match (gives, taken) {
-        (Gives::Others, _) => None,
+        (Gives::Others | Gives::Unknown, _) => None,
         (Gives::Nothing, true) => Some(Condition::blocking),
         (Gives::Network, _) | (Gives::Nothing, false) => Some(Condition::degraded),
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture;
-use crate::observed::Contents;
+use crate::observed::{Contents, Gives};
 
 const SEEN: [Seen; 3] = [Seen::Unknown, Seen::Absent, Seen::Present];
 const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
@@ -13,7 +13,7 @@ fn settings(pod_network: PodNetwork, takeover: bool) -> Settings {
 
 fn file(name: &str, plugins: &[&str]) -> ConfFile {
     let types = plugins.iter().map(|name| (*name).to_owned()).collect();
-    ConfFile { name: name.to_owned(), contents: Contents::Plugins(types) }
+    ConfFile { name: name.to_owned(), contents: Contents::Plugins(types), called: Gives::Others }
 }
 
 fn oke() -> ConfFile {
@@ -155,7 +155,11 @@ fn okes_daemonset_alone_takes_no_node_from_us_that_is_ours_already() {
                   OKE's own CNI hands out the same addresses, but this node's pod network is ours already and nothing of \
                   OKE's is on this node: ours is kept up";
     // Ours that somebody emptied, wrote half or removed is to be healed, which nobody would do who gave the node up for it.
-    let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
+    let spoilt = [ConfFile {
+        name: vcn::CONFLIST_FILE.to_owned(),
+        contents: Contents::Malformed("half".to_owned()),
+        called: Gives::Others,
+    }];
     let emptied = [file("05-vcn-native.conflist", &["portmap"])];
     for here in [new(&in_place), remembered(&[]), remembered(&spoilt), remembered(&emptied)] {
         assert_eq!(of(PodNetwork::Auto, label, here), (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));

@@ -5,16 +5,17 @@ use std::io;
 use std::path::Path;
 
 use super::At;
+use super::called::called;
 use crate::conf_json;
 use crate::document::Document;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
 
 /// What calls others' networks, of which ours may be one.
-const META: [&str; 2] = ["multus", "multus-shim"];
+pub(super) const META: [&str; 2] = ["multus", "multus-shim"];
 
 /// What gives a pod its loopback link alone; some distributions bring a configuration of it.
-const LOOPBACK: &str = "loopback";
+pub(super) const LOOPBACK: &str = "loopback";
 
 /// A file that a runtime would consider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct ConfFile {
     pub name: String,
     /// What it holds.
     pub contents: Contents,
+    /// What pods get by what it calls, where it gives them nothing itself.
+    pub called: Gives,
 }
 
 /// What a configuration holds, as far as it concerns us.
@@ -41,9 +44,11 @@ pub enum Contents {
 /// What pods get by a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// A network of its own.
+    /// A network that is not ours: its own, or that of what it calls.
     Network,
-    /// What it calls gives them, which may be ours.
+    /// What it calls gives them, and that stands elsewhere: it may be ours, or another network.
+    Unknown,
+    /// What it calls gives them: ours, or what else the directory holds.
     Others,
     /// None: every runtime has a loopback link made by itself.
     Nothing,
@@ -71,8 +76,13 @@ impl ConfFile {
     /// Whether a runtime can give pods a network by it, and not ours.
     #[must_use]
     pub fn gives_another_network(&self) -> bool {
-        let usable = matches!(self.contents, Contents::Plugins(_));
-        usable && self.name != vcn::CONFLIST_FILE && self.gives() == Gives::Network
+        self.is_usable_and_not_ours() && self.gives() == Gives::Network
+    }
+
+    /// The same, or it cannot be told.
+    #[must_use]
+    pub fn may_give_another_network(&self) -> bool {
+        self.is_usable_and_not_ours() && matches!(self.gives(), Gives::Network | Gives::Unknown)
     }
 
     /// What pods get by it from a runtime that can use it.
@@ -82,10 +92,14 @@ impl ConfFile {
         if others.peek().is_none() {
             Gives::Nothing
         } else if others.all(|kind| META.contains(&kind.as_str())) {
-            Gives::Others
+            self.called
         } else {
             Gives::Network
         }
+    }
+
+    fn is_usable_and_not_ours(&self) -> bool {
+        matches!(self.contents, Contents::Plugins(_)) && self.name != vcn::CONFLIST_FILE
     }
 
     fn types(&self) -> &[String] {
@@ -154,8 +168,8 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
         // A name that is no text is one for the runtime all the same.
         let name = entry.file_name().to_string_lossy().into_owned();
         if !folder && ENDS.iter().any(|end| name.ends_with(end)) {
-            let contents = contents(&name, &entry.path());
-            files.push((entry.file_name(), ConfFile { name, contents }));
+            let (contents, called) = contents(&name, &entry.path());
+            files.push((entry.file_name(), ConfFile { name, contents, called }));
         }
     }
     files.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -165,13 +179,14 @@ pub(crate) fn conf_files(directory: &Path) -> Result<Vec<ConfFile>, Error> {
 /// What a runtime loads (libcni, ConfFiles): by the end of the name, even where nothing is before it.
 const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];
 
-fn contents(name: &str, path: &Path) -> Contents {
+fn contents(name: &str, path: &Path) -> (Contents, Gives) {
     let found = At::look(path);
-    match (&found, found.unread()) {
-        (At::File(found), _) => Contents::of_file(name, &found.contents),
+    let contents = match (&found, found.unread()) {
+        (At::File(found), _) => return (Contents::of_file(name, &found.contents), called(&found.contents)),
         (_, Some(why)) => Contents::Unread(why),
         (_, None) => Contents::Malformed("it went away while it was looked at".to_owned()),
-    }
+    };
+    (contents, Gives::Others)
 }
 
 #[cfg(test)]
@@ -262,7 +277,7 @@ mod tests {
 
     #[test]
     fn owners_are_told_by_name_or_by_plugins() {
-        let file = |name: &str, contents| ConfFile { name: name.to_owned(), contents };
+        let file = |name: &str, contents| ConfFile { name: name.to_owned(), contents, called: Gives::Others };
         assert!(file("10-oci.conflist", Contents::Malformed(String::new())).is_oke());
         assert!(file("05-renamed.conflist", types(&["oci-ipvlan", "oci-ptp"])).is_oke());
         assert!(file("10-flannel.conflist", types(&[])).is_flannel());
@@ -273,7 +288,9 @@ mod tests {
 
     #[test]
     fn what_only_calls_others_or_is_refused_gives_no_network() {
-        let gives = |name: &str, contents| ConfFile { name: name.to_owned(), contents }.gives_another_network();
+        let gives = |name: &str, contents| {
+            ConfFile { name: name.to_owned(), contents, called: Gives::Others }.gives_another_network()
+        };
         assert!(gives("10-flannel.conflist", types(&["flannel", "portmap"])));
         assert!(gives("00-multus.conflist", types(&["multus", "bridge"])));
         for (name, kind) in [
@@ -297,7 +314,7 @@ mod tests {
             (&["multus"], Gives::Others),
             (&["loopback"], Gives::Nothing),
         ] {
-            let file = ConfFile { name: "00-x.conflist".to_owned(), contents: types(kinds) };
+            let file = ConfFile { name: "00-x.conflist".to_owned(), contents: types(kinds), called: Gives::Others };
             assert_eq!(file.gives(), gives, "{kinds:?}");
         }
     }

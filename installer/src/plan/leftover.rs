@@ -37,9 +37,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Gives;
 
     fn file(name: &str, kind: &str) -> ConfFile {
-        ConfFile { name: name.to_owned(), contents: Contents::Plugins(vec![kind.to_owned()]) }
+        ConfFile { name: name.to_owned(), contents: Contents::Plugins(vec![kind.to_owned()]), called: Gives::Others }
     }
 
     fn planned(files: Vec<ConfFile>, stays: Option<&str>, decision: &Decision) -> (Vec<Step>, Vec<Note>) {
@@ -85,7 +86,7 @@ mod tests {
         let meta = vec![file("00-multus.conf", "multus-shim"), ours(), file("99-loopback.conf", "loopback")];
         assert_eq!(goes(meta, None, &label), Err((false, no_other.clone())), "it calls ours");
         let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());
-        let refused = ConfFile { name: "04-flannel.conflist".to_owned(), contents: refused };
+        let refused = ConfFile { name: "04-flannel.conflist".to_owned(), contents: refused, called: Gives::Others };
         assert_eq!(goes(vec![refused, ours()], None, &label), Err((true, no_other)));
         assert_eq!(goes(vec![ours(), flannel()], Some("pods"), &setting), Err((true, "pods".to_owned())));
         let silence = decision(false, Signal::Nothing);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
-use crate::observed::{At, ChainBinary, ConfFile, ConfText, Leftover, There, Whose};
+use crate::observed::{At, ChainBinary, ConfFile, ConfText, Gives, Leftover, There, Whose};
 use crate::versions::Answer;
 use crate::{Digest, Entry, Signal, conflist, fixture};
 
@@ -58,7 +58,11 @@ fn complete() -> (Observed, String) {
             member("vcn-native", &ALL, Whose::Main),
             member("portmap", &["0.1.0", "0.3.1", "0.4.0", "1.0.0"], Whose::Settings),
         ],
-        ..Observed::of(vec![ConfFile { name: vcn::CONFLIST_FILE.into(), contents: Contents::parse(text.as_bytes()) }])
+        ..Observed::of(vec![ConfFile {
+            name: vcn::CONFLIST_FILE.into(),
+            contents: Contents::parse(text.as_bytes()),
+            called: Gives::Others,
+        }])
     };
     (observed, text)
 }
@@ -287,15 +291,21 @@ fn while_the_record_cannot_be_read_what_is_there_of_ours_stays_as_it_is() {
 fn files_before_ours_are_reported() {
     let (mut observed, _) = complete();
     let malformed = Contents::Malformed("EOF".into());
-    observed.conf_files.insert(0, ConfFile { name: "00-broken.conf".into(), contents: malformed });
+    observed
+        .conf_files
+        .insert(0, ConfFile { name: "00-broken.conf".into(), contents: malformed, called: Gives::Others });
     let cilium = Contents::Plugins(vec!["cilium-cni".into()]);
-    observed.conf_files.insert(1, ConfFile { name: "05-cilium.conflist".into(), contents: cilium });
+    observed
+        .conf_files
+        .insert(1, ConfFile { name: "05-cilium.conflist".into(), contents: cilium, called: Gives::Others });
     let after = Contents::Plugins(vec!["bridge".into()]);
-    observed.conf_files.push(ConfFile { name: "87-podman.conflist".into(), contents: after });
+    observed.conf_files.push(ConfFile { name: "87-podman.conflist".into(), contents: after, called: Gives::Others });
     assert_eq!(planned(&observed, true), (vec![], vec!["malformed-before", "sorts-before"], Conflist::InPlace));
     // Some write it among networks. The runtime has no use for the second that it can use.
     let loopback = Contents::Plugins(vec!["loopback".into()]);
-    observed.conf_files.insert(1, ConfFile { name: "01-loopback.conf".into(), contents: loopback });
+    observed
+        .conf_files
+        .insert(1, ConfFile { name: "01-loopback.conf".into(), contents: loopback, called: Gives::Others });
     let before: Vec<String> = before_ours(&observed).skip(1).map(|note| note.to_string()).collect();
     assert_eq!(
         before,
@@ -307,7 +317,9 @@ fn files_before_ours_are_reported() {
     observed.conf_files.remove(1);
     // The runtime has what it looks for before it gets there.
     let refused = Contents::Refused(vec!["bridge".into()], "it has no name".into());
-    observed.conf_files.insert(2, ConfFile { name: "05-refused.conflist".into(), contents: refused });
+    observed
+        .conf_files
+        .insert(2, ConfFile { name: "05-refused.conflist".into(), contents: refused, called: Gives::Others });
     assert_eq!(planned(&observed, true), (vec![], vec!["malformed-before", "sorts-before"], Conflist::InPlace));
 }
 
@@ -316,7 +328,7 @@ fn plugins_without_a_binary_are_told_of_the_configuration_that_names_them_alone(
     let (mut observed, _) = complete();
     for (at, name) in ["00-lacks.conflist", "01-sound.conflist"].into_iter().enumerate() {
         let contents = Contents::Plugins(vec!["bridge".into()]);
-        observed.conf_files.insert(at, ConfFile { name: name.into(), contents });
+        observed.conf_files.insert(at, ConfFile { name: name.into(), contents, called: Gives::Others });
     }
     observed.missing_before = vec!["bridge".into()];
     let notes: Vec<String> = before_ours(&observed).map(|note| note.to_string()).collect();

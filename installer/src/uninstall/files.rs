@@ -44,10 +44,11 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
     }
 }
 
-/// The first configuration that a runtime can use and that is not ours: that of the network that pods get now, or get next.
+/// The first configuration that a runtime can use and that is not ours: that of the network that pods get now, or get next. In
+/// doubt it is one.
 pub(super) fn successor(settings: &Settings) -> Option<String> {
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
-    files.into_iter().find(ConfFile::gives_another_network).map(|file| file.name)
+    files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
 }
 
 /// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.

@@ -132,6 +132,7 @@ fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_ev
             (before(Gives::Nothing, &["loopback"]), vec![(preceded, refuses, file())]),
             (before(Gives::Network, &[]), vec![(preceded, false, file())]),
             (before(Gives::Others, &[]), vec![]),
+            (before(Gives::Unknown, &[]), vec![]),
             (before(Gives::Nothing, &[]), vec![(preceded, true, file())]),
             (second(Gives::Network), vec![(preceded, false, file())]),
             (second(Gives::Others), vec![]),

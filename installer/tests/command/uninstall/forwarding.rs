@@ -17,10 +17,15 @@ fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_no
     let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
     // It called ours.
     let multus = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}"#;
+    let delegating = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus","delegates":[{"type":"flannel"}]}"#;
+    // What it calls stands with its daemon.
+    let elsewhere = r#"{"cniVersion":"1.0.0","name":"multus","type":"multus-shim","clusterNetwork":"cbr0"}"#;
     for (name, text, stays) in [
         ("10-flannel.conflist", flannel, true),
         ("99-loopback.conf", loopback, false),
         ("00-multus.conf", multus, false),
+        ("00-multus.conf", delegating, true),
+        ("00-multus.conf", elsewhere, true),
     ] {
         let (node, host) = (Node::installed(), Host::new());
         host.inside(|| KEYS.map(|key| fs::write(format!("/proc/sys/{key}"), "0").unwrap()));
@@ -31,6 +36,7 @@ fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_no
         assert_eq!(code, 0, "{said}");
         let expected = if stays { "1" } else { "0" };
         assert_eq!(forwarding(&host), [expected, expected], "{said}");
-        assert_eq!(said.contains("left: setting net/ipv4/ip_forward: 10-flannel.conflist is another"), stays, "{said}");
+        let left = format!("left: setting net/ipv4/ip_forward: {name} is another");
+        assert_eq!(said.contains(&left), stays, "{said}");
     }
 }
