@@ -110,10 +110,14 @@ fn what_a_pod_sends_to_an_address_that_no_pod_has_leaves_the_node_once() {
     let world = World::start();
     let [one, two] = pods(&world);
     let vnic = vnic(&world, &two);
-    let addresses = vnic.secondary.ipv4.as_ref().unwrap();
-    let free = *addresses.iter().find(|address| two.address.ipv4 != Some(**address)).unwrap();
-    world.on_node("ip", &["neighbour", "add", "proxy", &free.to_string(), "dev", vnic.link.as_str()], "");
-    goes_out_once(&world, free, &from_pods(&vnic), || one.pod.run(|| datagram(free)).unwrap());
+    for family in Family::ALL {
+        // The last: of IPv6 the first that no pod has may be the host's.
+        let addresses = vnic.secondary.of(family).unwrap();
+        let free = *addresses.iter().rfind(|address| two.address.of(family) != Some(*address)).unwrap();
+        let proxy = [flag(family), "neighbour", "add", "proxy", &free.to_string(), "dev", vnic.link.as_str()];
+        world.on_node("ip", &proxy, "");
+        goes_out_once(&world, free, &from_pods(&vnic), || one.pod.run(|| datagram(free)).unwrap());
+    }
 }
 
 /// As a probe of the kubelet's is. Of IPv4 the kernel itself drops what comes from its own address.
