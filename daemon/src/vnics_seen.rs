@@ -122,8 +122,13 @@ impl VnicsSeen {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use vcn::SubnetAddressing;
+
     use super::*;
     use crate::fixture::{instance, mac, vm_vnics};
+    use crate::world::World;
 
     const HOUR: u64 = 3_600_000;
 
@@ -216,6 +221,24 @@ mod tests {
         assert_eq!(VnicsSeen::new(folder.path()).read().unwrap(), more);
         let now = fs::read_to_string(seen.path()).unwrap();
         assert_eq!(now.replace(r#","others":["10.0.33.8"]"#, ""), before, "the rest is where it was");
+    }
+
+    #[test]
+    fn addresses_that_are_listed_in_another_order_are_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut seen, mut world) = (VnicsSeen::new(folder.path()), World::default());
+        let mut note = |addresses: [&str; 2]| {
+            let [address, other] = addresses.map(|it| it.parse().unwrap());
+            let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
+            let mut vnics = vm_vnics();
+            vnics[1].addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: vec![other] });
+            world.absorb_vnics(Ok(vnics.into()), Duration::ZERO, Instant::now(), |_| false);
+            seen.note(Last { vnics: world.vnics()[1..].to_vec(), ..last() }).unwrap();
+            fs::remove_file(seen.path()).is_ok()
+        };
+        assert!(note(["2603:c020::7", "2603:c020::8"]));
+        assert!(!note(["2603:c020::8", "2603:c020::7"]));
+        assert!(note(["2603:c020::8", "2603:c020::9"]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the outside says about this instance, as far as it is known: the last good answer stays when a source fails, and
 //! its age is reported. Pure: answers and the time are handed in.
 
+mod addresses;
 #[cfg(test)]
 mod tests;
 
@@ -154,7 +155,7 @@ impl World {
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
     /// kept for ever, and first: were a list without it believed, the operating system's own VNIC would be taken for one of
     /// ours. One whose entry cannot be used is listed: what was known of it stays. A family that the entry of a VNIC lacks is
-    /// kept as a VNIC that the list lacks.
+    /// kept as a VNIC that the list lacks. Addresses that an entry has in another order than before are no news.
     pub fn absorb_vnics(
         &mut self,
         answer: Result<VnicList, String>,
@@ -165,6 +166,7 @@ impl World {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
             let before = self.vnics.value.take().unwrap_or_default();
+            addresses::keep_order(&mut listed, before.iter().chain(&self.remembered));
             let mut before = if std::mem::take(&mut self.recalled) { Vec::new() } else { before };
             self.keep_families(&mut listed, &before, (grace, now), &is_held);
             // What was remembered may be of another year.

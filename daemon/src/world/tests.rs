@@ -260,3 +260,41 @@ fn a_family_that_an_agent_before_knew_is_known_again_when_it_is_held() {
         assert_eq!(world.vnics()[1].addressing.ipv6.is_some(), later);
     }
 }
+
+/// The VNICs; the second has these IPv6 addresses.
+fn with_addresses(lasts: &[&str]) -> Vec<Vnic> {
+    let mut vnics = with_ipv6();
+    let at = vnics[1].addressing.ipv6.as_mut().unwrap();
+    let mut addresses = lasts.iter().map(|last| format!("2603:c020::{last}").parse().unwrap());
+    at.address = addresses.next().unwrap();
+    at.others = addresses.collect();
+    vnics
+}
+
+#[test]
+fn addresses_in_another_order_are_no_news_and_other_ones_are() {
+    let (mut world, now) = (World::default(), Instant::now());
+    world.absorb_vnics(listed(with_addresses(&["7", "8", "9"])), GRACE, now, |_| false);
+    let before = world.clone();
+    for permuted in [["9", "8", "7"], ["8", "7", "9"]] {
+        world.absorb_vnics(listed(with_addresses(&permuted)), GRACE, now, |_| false);
+        assert!(world.says_the_same(&before), "{permuted:?}");
+    }
+    let mut moved = with_addresses(&["9", "8", "7"]);
+    moved[1].addressing.ipv6.as_mut().unwrap().subnet = "2603:c020::/56".parse().unwrap();
+    for other in [with_addresses(&["9", "8", "7", "6"]), moved] {
+        let mut world = before.clone();
+        world.absorb_vnics(listed(other.clone()), GRACE, now, |_| false);
+        assert_eq!(world.vnics(), other);
+    }
+}
+
+#[test]
+fn the_order_that_an_agent_before_knew_stays() {
+    let (now, known) = (Instant::now(), with_addresses(&["7", "8"]));
+    let recalling = World::recalling(None, known.clone(), Duration::ZERO, now);
+    for mut world in [recalling, World::remembering(known[1..].to_vec())] {
+        world.absorb_vnics(listed(with_addresses(&["8", "7"])), GRACE, now, |_| false);
+        assert_eq!(world.vnics(), known);
+    }
+}
