@@ -57,7 +57,7 @@ pub use identity::{Identity, Snapshot};
 use observed::Observed;
 pub use observed::{ConfFile, Contents, Gives};
 pub use occupants::Occupants;
-pub use plan::{Leaving, Note, Purpose, Replaced, Step, Writing};
+pub use plan::{Leaving, Note, Purpose, Replaced, Step, Taken, Writing};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{Conflist, Report, Status};
 pub use run::run;

@@ -7,6 +7,7 @@ mod conf_file;
 mod conf_text;
 mod leftover;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -41,8 +42,8 @@ pub(crate) struct Observed {
     pub(crate) hosts: Vec<(String, At)>,
     /// What the plugin answers that is chained into them.
     pub(crate) guest: Option<Answer>,
-    /// Plugins without a binary of the first usable configuration before ours, which the runtime takes.
-    pub(crate) missing_before: Vec<String>,
+    /// Plugins without a binary of each usable configuration before ours, by its name, up to the first that has all.
+    pub(crate) missing_before: BTreeMap<String, Vec<String>>,
     /// Our configuration, where nothing is to be installed.
     pub(crate) leftover: Option<Leftover>,
     /// Temporary files of installers that were killed.
@@ -75,7 +76,7 @@ impl Observed {
             chain: Vec::new(),
             hosts: Vec::new(),
             guest: None,
-            missing_before: Vec::new(),
+            missing_before: BTreeMap::new(),
             leftover: None,
             stale: Vec::new(),
             failures: Vec::new(),
@@ -113,7 +114,7 @@ impl Observed {
             let chain = binaries::chain(settings, conflist.file(), scope.answers);
             (conflist, chain, binaries::missing_before(settings, &conf_files))
         } else {
-            (At::Nothing, Vec::new(), Vec::new())
+            (At::Nothing, Vec::new(), BTreeMap::new())
         };
         let guest = guest_wanted.then(|| binaries::guest(settings, scope.answers));
         Self {

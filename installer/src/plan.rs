@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 
 pub(crate) use hosts::unchain;
-pub use note::Note;
+pub use note::{Note, Taken};
 pub use step::{Leaving, Purpose, Replaced, Step, Writing};
 
 use crate::observed::{Binary, Found};
@@ -133,15 +133,15 @@ fn contention(binary: &Binary, (difference, without_it_no_network): (String, boo
 fn before_ours(observed: &Observed) -> impl Iterator<Item = Note> {
     let before = observed.conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
     // The runtime reads no further than to the first that it can use; CRI-O cannot use one that lacks a binary.
-    let (mut used, mut found) = (false, false);
+    let mut taken = Taken::First;
     before.filter_map(move |file| match &file.contents {
         Contents::Plugins(_) => {
-            let missing = if used { Vec::new() } else { observed.missing_before.clone() };
-            let taken = !found;
-            (used, found) = (true, found || missing.is_empty());
+            let missing = observed.missing_before.get(&file.name).cloned().unwrap_or_default();
+            let next = if missing.is_empty() || taken == Taken::Never { Taken::Never } else { Taken::Next };
+            let taken = std::mem::replace(&mut taken, next);
             Some(Note::SortsBefore { file: file.name.clone(), gives: file.gives(), taken, missing })
         }
-        _ if used => None,
+        _ if taken != Taken::First => None,
         Contents::Malformed(reason) | Contents::Refused(_, reason) => {
             Some(Note::MalformedBefore { file: file.name.clone(), reason: reason.clone() })
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use installer::{Answers, Conflist, Decision, Gives, Note, Report, Signal, Signals, Snapshot};
+use installer::{Answers, Conflist, Decision, Gives, Note, Report, Signal, Signals, Snapshot, Taken};
 use ipam::{BootId, Pools};
 use resident::logging::chain;
 
@@ -240,11 +240,11 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
 
 /// How bad a configuration before ours is whose plugins are there. What calls others' networks may call ours, or one that sorts
 /// before it.
-fn preceded(gives: Gives, taken: bool) -> Option<fn(Reason, String) -> Condition> {
+fn preceded(gives: Gives, taken: Taken) -> Option<fn(Reason, String) -> Condition> {
     match (gives, taken) {
         (Gives::Others | Gives::Unknown, _) => None,
-        (Gives::Nothing, true) => Some(Condition::blocking),
-        (Gives::Network, _) | (Gives::Nothing, false) => Some(Condition::degraded),
+        (Gives::Nothing, Taken::First | Taken::Next) => Some(Condition::blocking),
+        (Gives::Network, _) | (Gives::Nothing, Taken::Never) => Some(Condition::degraded),
     }
 }
 

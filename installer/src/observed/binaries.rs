@@ -1,5 +1,6 @@
 //! The binaries: ours, where they come from and where they belong, and what every one of a chain answers.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -92,15 +93,18 @@ pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, answers: &
     members.map(binary).collect()
 }
 
-/// Plugins without a binary of the first usable configuration before ours.
-pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> Vec<String> {
-    let mut before = conf_files.iter().take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE);
-    let first = before.find_map(|file| match &file.contents {
-        Contents::Plugins(kinds) => Some(kinds),
-        Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => None,
-    });
+/// Plugins without a binary of the usable configurations before ours, up to the first that has all: no runtime reads further.
+pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BTreeMap<String, Vec<String>> {
     let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
-    first.into_iter().flatten().filter(missing).cloned().collect()
+    conf_files
+        .iter()
+        .take_while(|file| file.name.as_str() < vcn::CONFLIST_FILE)
+        .filter_map(|file| match &file.contents {
+            Contents::Plugins(kinds) => Some((file.name.clone(), kinds.iter().filter(missing).cloned().collect())),
+            Contents::Refused(..) | Contents::Malformed(_) | Contents::Unread(_) => None,
+        })
+        .take_while(|(_, missing): &(String, Vec<String>)| !missing.is_empty())
+        .collect()
 }
 
 /// Why a link says nothing: a container has files of its own.

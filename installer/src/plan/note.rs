@@ -60,8 +60,8 @@ pub enum Note {
         file: String,
         /// What pods get by it.
         gives: Gives,
-        /// Whether a runtime takes it: none that it can use sorts before it.
-        taken: bool,
+        /// Which runtime takes it, by what sorts before it.
+        taken: Taken,
         /// Those of its plugins that have no binary.
         missing: Vec<String>,
     },
@@ -107,6 +107,17 @@ pub enum Note {
         /// Why it stays.
         reason: String,
     },
+}
+
+/// Which runtime takes a configuration, if it has all its plugins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Every one: none that could be used sorts before it.
+    First,
+    /// One that passes over what lacks a binary (CRI-O), as all do that sort before it.
+    Next,
+    /// None.
+    Never,
 }
 
 impl Note {
@@ -159,15 +170,22 @@ impl fmt::Display for Note {
             }
             Self::SortsBefore { file, gives, taken, missing } => {
                 match taken {
-                    true => write!(f, "{file} sorts before ours: the runtime uses that one")?,
-                    false => write!(f, "{file} sorts before ours, too")?,
+                    Taken::First => write!(f, "{file} sorts before ours: the runtime uses that one")?,
+                    Taken::Next if missing.is_empty() => {
+                        write!(
+                            f,
+                            "{file} sorts before ours, too: CRI-O uses that one, for what comes before lacks plugins"
+                        )?;
+                    }
+                    Taken::Next | Taken::Never => write!(f, "{file} sorts before ours, too")?,
                 }
                 if *gives == Gives::Nothing {
                     f.write_str(", which gives pods a loopback link and no network")?;
                 }
+                let lacks = if *taken == Taken::First { "although it" } else { "and" };
                 match missing.as_slice() {
                     [] => Ok(()),
-                    missing => write!(f, ", although it names plugins without a binary: {}", missing.join(", ")),
+                    missing => write!(f, ", {lacks} names plugins without a binary: {}", missing.join(", ")),
                 }
             }
             Self::MalformedBefore { file, reason } => {

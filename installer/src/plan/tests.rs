@@ -330,13 +330,45 @@ fn plugins_without_a_binary_are_told_of_the_configuration_that_names_them_alone(
         let contents = Contents::Plugins(vec!["bridge".into()]);
         observed.conf_files.insert(at, ConfFile { name: name.into(), contents, called: Gives::Others });
     }
-    observed.missing_before = vec!["bridge".into()];
-    let notes: Vec<String> = before_ours(&observed).map(|note| note.to_string()).collect();
+    observed.missing_before = [("00-lacks.conflist".into(), vec!["bridge".into()])].into();
+    let told = |observed: &Observed| before_ours(observed).map(|note| note.to_string()).collect::<Vec<_>>();
+    let notes = told(&observed);
     let wanted = [
         "00-lacks.conflist sorts before ours: the runtime uses that one, although it names plugins without a binary: bridge",
-        "01-sound.conflist sorts before ours: the runtime uses that one",
+        "01-sound.conflist sorts before ours, too: CRI-O uses that one, for what comes before lacks plugins",
     ];
     assert_eq!(notes, wanted);
+    // CRI-O passes over both and comes to the third.
+    let contents = Contents::Plugins(vec!["loopback".into()]);
+    let loopback = ConfFile { name: "01-loopback.conf".into(), contents, called: Gives::Others };
+    observed.conf_files.insert(1, loopback);
+    observed.missing_before.insert("01-loopback.conf".into(), vec!["loopback".into()]);
+    let lacks = "01-loopback.conf sorts before ours, too, which gives pods a loopback link and no network, and names plugins \
+                 without a binary: loopback";
+    assert_eq!(told(&observed), [wanted[0], lacks, wanted[1]]);
+}
+
+#[test]
+fn plugins_are_looked_for_up_to_the_configuration_that_has_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = fixture::settings_in(directory.path());
+    std::fs::create_dir_all(&settings.cni_bin_dir).unwrap();
+    std::fs::write(settings.cni_bin_dir.join("bridge"), "").unwrap();
+    let files = [
+        ("00-a.conflist", &["bridge", "gone"][..]),
+        ("01-loopback.conf", &["loopback"]),
+        ("02-sound.conflist", &["bridge"]),
+        ("03-behind.conflist", &["gone"]),
+    ];
+    let files = files.map(|(name, kinds)| {
+        let contents = Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect());
+        ConfFile { name: name.into(), contents, called: Gives::Others }
+    });
+    let (record, answers) = (Record::default(), crate::Answers::waited_for());
+    let scope = crate::observed::Scope { install: true, alone: false, record: &record, answers: &answers };
+    let found = Observed::look(&settings, files.into(), scope).missing_before;
+    let lacking = [("00-a.conflist", "gone"), ("01-loopback.conf", "loopback")];
+    assert_eq!(found, lacking.map(|(file, kind)| (file.to_owned(), vec![kind.to_owned()])).into());
 }
 
 #[test]

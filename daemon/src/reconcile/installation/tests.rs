@@ -116,11 +116,13 @@ fn told(runtime: ContainerRuntime, notes: Vec<Note>) -> Vec<(Reason, bool, Strin
 #[test]
 fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_everywhere() {
     let file = || "00-x.conflist".to_owned();
-    let second = |gives| Note::SortsBefore { file: file(), gives, taken: false, missing: vec![] };
-    let before = |gives, missing: &[&str]| {
+    let second = |gives| Note::SortsBefore { file: file(), gives, taken: Taken::Never, missing: vec![] };
+    let noted = |gives, taken, missing: &[&str]| {
         let missing = missing.iter().map(|kind| (*kind).to_owned()).collect();
-        Note::SortsBefore { file: file(), gives, taken: true, missing }
+        Note::SortsBefore { file: file(), gives, taken, missing }
     };
+    let before = |gives, missing: &[&str]| noted(gives, Taken::First, missing);
+    let next = |gives, missing: &[&str]| noted(gives, Taken::Next, missing);
     let (blocked, preceded) = (Reason::RuntimeConfigurationBlocked, Reason::RuntimeConfigurationPreceded);
     for runtime in [ContainerRuntime::CriO, ContainerRuntime::Unknown] {
         let refuses = runtime == ContainerRuntime::Unknown;
@@ -134,6 +136,10 @@ fn what_cri_o_passes_over_stops_no_pods_there_and_what_it_does_not_stops_them_ev
             (before(Gives::Others, &[]), vec![]),
             (before(Gives::Unknown, &[]), vec![]),
             (before(Gives::Nothing, &[]), vec![(preceded, true, file())]),
+            // What sorts before it lacks a binary.
+            (next(Gives::Nothing, &["loopback"]), vec![(preceded, refuses, file())]),
+            (next(Gives::Nothing, &[]), vec![(preceded, true, file())]),
+            (next(Gives::Network, &[]), vec![(preceded, false, file())]),
             (second(Gives::Network), vec![(preceded, false, file())]),
             (second(Gives::Others), vec![]),
             (second(Gives::Nothing), vec![(preceded, false, file())]),
