@@ -131,6 +131,19 @@ impl Host {
         Ok(ours.filter_map(|rule| Some((rule.table, rule.from?.ip()))).collect())
     }
 
+    /// The addresses that our routes lead to pods.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn pods(&self) -> Result<HashSet<IpAddr>, netlink::Error> {
+        let (mut socket, mut pods) = (Socket::open()?, HashSet::new());
+        for family in Family::ALL {
+            let to_pods = RouteFilter { family, table: Some(PODS_TABLE), protocol: Some(PROTOCOL), oif: None };
+            pods.extend(socket.routes(&to_pods)?.into_iter().map(|route| route.destination.ip()));
+        }
+        Ok(pods)
+    }
+
     /// What refers to tables of ours: every route and rule, whoever made it, because a table that somebody else uses is
     /// not free either. Tables of VNICs are told by the rule about the VNIC's own address.
     ///

@@ -298,11 +298,13 @@ pub(super) fn referred(host: &Host, state_dir: &Path, boot: &BootId, vnics: &[Vn
     Ok(referred)
 }
 
-/// The host's own addresses until now, with their VNICs' tables, and those that somebody has. Who cannot be asked is told of
+/// The host's own addresses until now, with their VNICs' tables, and those that somebody has. An index that cannot be read, is
+/// a later version's or is lost says of nobody: then those count that routes lead to pods. Who cannot be asked is told of
 /// elsewhere: the plan asks the kernel, too, and what becomes of pods is looked at by their records.
 pub(super) fn addresses(host: &Host, state_dir: &Path, boot: &BootId) -> (Vec<(TableId, IpAddr)>, HashSet<IpAddr>) {
-    let held = Store::new(state_dir, boot.clone()).held();
-    (host.own().unwrap_or_default(), held.unwrap_or_default())
+    let held = Store::new(state_dir, boot.clone()).held().ok().filter(|held| !held.is_empty());
+    let held = held.unwrap_or_else(|| host.pods().unwrap_or_default());
+    (host.own().unwrap_or_default(), held)
 }
 
 /// The writing of pools.json in words.

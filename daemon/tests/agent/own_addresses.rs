@@ -79,6 +79,39 @@ fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
     assert_eq!(node.conditions(), [""; 0], "{}", agent.log());
 }
 
+/// There it is told only by the kernel whom the only address listed belongs to.
+#[test]
+fn a_pods_address_is_not_given_to_the_host_where_the_index_is_a_later_versions_or_lost() {
+    for index in [Some(r#"{"version":99}"#), None] {
+        let node = dual_stack_node();
+        let mut agent = node.agent(&[]);
+        node.wait_ready(&mut agent);
+        let pod = Pod::add(&node, "a");
+        pod.wait_connected();
+        drop(agent);
+        node.publish_dual_stack(&[("pods", 33)]);
+        node.on(|socket| {
+            let index = socket.index_of(&name("ens5")).unwrap();
+            socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
+        });
+        node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
+        list(&node, &[&ipv6(&pod)]);
+        let path = node.path("run/allocations.json");
+        match index {
+            Some(text) => std::fs::write(path, text).unwrap(),
+            None => std::fs::remove_file(path).unwrap(),
+        }
+        let mut agent = node.agent(&[]);
+        node.wait_ready(&mut agent);
+        // Of the VNIC's it comes last.
+        let from = format!("1537 {}/128 ", ipv6(&pod));
+        let configured = || node.rules(Family::Ipv6).iter().any(|rule| rule.starts_with(&from));
+        wait_for("the VNIC to be configured", configured, || agent.log());
+        assert_eq!(hosts(&node), [""; 0], "{index:?} {}", agent.log());
+        assert!(pod.is_connected(), "{index:?}");
+    }
+}
+
 /// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
 #[test]
 fn a_pods_address_that_the_host_was_given_is_taken_back_at_once() {
