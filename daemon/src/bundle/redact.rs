@@ -1,6 +1,7 @@
 //! Takes secrets out of texts: by the names of JSON members and of `name=value`, and by what gives itself away (private
 //! keys, bearer tokens, JSON web tokens, passwords in URLs). In doubt it takes more: a bundle is read by strangers.
 
+mod object;
 mod pairs;
 
 use serde_json::Value;
@@ -29,7 +30,7 @@ const SECRETS: [&str; 14] = [
 /// Ends of such names. They are words of other meanings, too, of whole objects above all.
 const ENDS: [&str; 4] = ["pass", "pwd", "psk", "auth"];
 
-/// Members whose value may be the name of what [`VALUE`] beside them holds.
+/// Members whose value may be the name of what [`VALUE`] beside them holds, by their letters.
 const NAMES: [&str; 2] = ["name", "key"];
 const VALUE: &str = "value";
 
@@ -59,11 +60,11 @@ pub(super) fn redact(text: &str) -> Redacted {
 fn members(value: &mut Value, count: &mut usize) {
     match value {
         Value::Object(members_of) => {
-            let named =
-                NAMES.iter().any(|name| members_of.get(*name).and_then(Value::as_str).is_some_and(names_secret));
+            let mut names = members_of.iter().filter(|(name, _)| is_name(name));
+            let named = names.any(|(_, name)| name.as_str().is_some_and(names_secret));
             for (name, member) in members_of {
                 let secret =
-                    is_secret(name) || is_perhaps_secret(name) && !member.is_object() || named && name == VALUE;
+                    is_secret(name) || is_perhaps_secret(name) && !member.is_object() || named && is_value(name);
                 if secret && !matches!(member, Value::Null | Value::Bool(_)) {
                     *member = REDACTED.into();
                     *count += 1;
@@ -106,6 +107,15 @@ fn is_secret(name: &str) -> bool {
 fn is_perhaps_secret(name: &str) -> bool {
     let name = letters(name);
     ENDS.iter().any(|secret| name.ends_with(secret))
+}
+
+/// Whether a member's value may be the name of what the member beside it holds that [`is_value`].
+fn is_name(name: &str) -> bool {
+    NAMES.contains(&letters(name).as_str())
+}
+
+fn is_value(name: &str) -> bool {
+    letters(name) == VALUE
 }
 
 fn names_secret(name: &str) -> bool {
@@ -224,6 +234,8 @@ mod tests {
                 r#"[{"name":"DB_PASSWORD","value":"S"},{"value":["S"],"key":"api-token"},{"name":"A","value":"b"}]"#,
                 r#"[{"name":"DB_PASSWORD","value":"REDACTED"},{"value":"REDACTED","key":"api-token"},{"name":"A","value":"b"}]"#,
             ),
+            (r#"{"Name":"DB_PASSWORD","Value":"S"}"#, r#"{"Name":"DB_PASSWORD","Value":"REDACTED"}"#),
+            (r#"{"VALUE":"S","Key":"DB_PASSWORD"}"#, r#"{"VALUE":"REDACTED","Key":"DB_PASSWORD"}"#),
             (r#"{"env":["AWS_ACCESS_KEY_ID=S"]}"#, r#"{"env":["AWS_ACCESS_KEY_ID=REDACTED"]}"#),
             (r#"{"url":"https://S@host"}"#, r#"{"url":"https://REDACTED@host"}"#),
             (r#"["Authorization: Digest username=a, response=S"]"#, r#"["Authorization: REDACTED"]"#),
@@ -246,6 +258,14 @@ mod tests {
             ("netroot=iscsi:user:S@10.0.0.1::3260::iqn", "netroot=iscsi:REDACTED@10.0.0.1::3260::iqn"),
             ("run x --token S --pass 'S S' -v", "run x --token REDACTED --pass 'REDACTED' -v"),
             ("MII\n-----END RSA PRIVATE KEY-----\nb", "REDACTED\nb"),
+            (
+                r#"{"name":"DB_PASSWORD","note":"a}b","value":"S",}"#,
+                r#"{"name":"DB_PASSWORD","note":"a}b","value":"REDACTED",}"#,
+            ),
+            (
+                "- name: DB_PASSWORD\n  tags:\n    - a\n  value: S\n",
+                "- name: DB_PASSWORD\n  tags:\n    - a\n  value: REDACTED\n",
+            ),
             ("said Bearer abc", "said Bearer REDACTED"),
             ("password=hunter2 user=me", "password=REDACTED user=me"),
             ("token: abc\nnext", "token: REDACTED\nnext"),

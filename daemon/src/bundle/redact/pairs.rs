@@ -1,7 +1,8 @@
 //! Secrets by the name that stands before them, in any text: `name=value`, `name: value`, and JSON that is none because it is
 //! half written, has a comma too many, or only Go takes it. So are the values of `name: PASSWORD`, `value: …` of one object.
 
-use super::{NAMES, REDACTED, VALUE, is_perhaps_secret, is_secret, letters, names_secret};
+use super::object::{Line, Object};
+use super::{REDACTED, is_name, is_perhaps_secret, is_secret, is_value, letters, names_secret};
 
 /// What stands in a value's place without being a secret.
 const NOTHING: [&str; 3] = ["null", "true", "false"];
@@ -13,24 +14,34 @@ const SCHEMES: [&str; 2] = ["bearer", "basic"];
 /// be read anew from each of them.
 const LOOK_AHEAD: usize = 16 << 10;
 
-/// What begins the next of a list, in YAML.
-const ITEM: &str = "-";
+/// How many others are passed over meanwhile, of objects in its own or in strings, for the same reason. Then it counts as a secret's.
+const MOST_PASSED: usize = 16;
 
 /// Takes the values out of a text.
 pub(super) fn take_out(text: &str, count: &mut usize) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
-    // The object that we are in has said the name of a secret, and not its value yet.
-    let mut named = false;
+    // An object that has said the name of a secret, and not its value yet; and from where on it was not gone through.
+    let mut object: Option<Object> = None;
+    let (mut unseen, mut line) = (text, Line::new(text));
     while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
         let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
         kept.push_str(before);
         let in_path = kept.ends_with('/');
         kept.push_str(name);
         rest = after;
-        named = named && !before.contains('}') && name != ITEM;
-        named |= NAMES.contains(&name) && says_secret(after);
-        let is_value = name == VALUE && (std::mem::take(&mut named) || is_named_behind(after));
+        line.reach(from);
+        let piece = split(unseen, unseen.len().saturating_sub(from.len())).0;
+        object = object.and_then(|mut it| (it.goes_on(piece) && !it.is_next(name, &line)).then_some(it));
+        unseen = from;
+        if is_name(name) && says_secret(after) {
+            object.get_or_insert_with(|| Object::new(line.column())).again(line.column());
+            unseen = value_after(after, false).unwrap_or(after);
+        }
+        let is_value = is_value(name) && (object.is_some() || is_named_behind(after, line.column()));
+        if is_value && value_after(after, false).is_some() {
+            object = object.filter(|it| !it.is_key(after));
+        }
         let perhaps = is_perhaps_secret(name);
         if !perhaps && !is_secret(name) && !is_value {
             continue;
@@ -65,19 +76,30 @@ fn says_secret(after: &str) -> bool {
     names_secret(split(value.get(open..).unwrap_or_default(), length).0)
 }
 
-/// Whether the object that a `value` is in says only behind it that it is a secret's.
-fn is_named_behind(after: &str) -> bool {
+/// Whether the object that a `value` is in, which begins at that column, says only behind it that it is a secret's.
+fn is_named_behind(after: &str, column: usize) -> bool {
     let Some(value) = value_after(ahead(after), false) else { return false };
     let (open, length) = measure(value);
-    let mut rest = value.get(open + length..).unwrap_or_default();
+    // What opens it closes it.
+    let mut rest = value.get(open + length + open..).unwrap_or_default();
+    let (mut object, mut line) = (Object::new(column), Line::new(rest));
+    let mut passed = 0;
     while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
         let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
-        if before.contains('}') || [ITEM, VALUE].contains(&name) {
+        line.reach(from);
+        if !object.goes_on(before) || object.is_next(name, &line) {
             return false;
         }
-        if NAMES.contains(&name) && says_secret(after) {
+        if is_value(name) {
+            if value_after(after, false).is_some() && object.is_key(after) {
+                return false;
+            }
+            passed += 1;
+        }
+        if passed > MOST_PASSED || is_name(name) && says_secret(after) {
             return true;
         }
+        object.goes_on(name);
         rest = after;
     }
     false
@@ -207,6 +229,23 @@ mod tests {
                 r#"[{"name":"A","value":"b"},{"name":"DB_PASSWORD","x":1,"value":"S"},{"name":"B","value":"c"},]"#,
                 r#"[{"name":"A","value":"b"},{"name":"DB_PASSWORD","x":1,"value":"REDACTED"},{"name":"B","value":"c"},]"#,
             ),
+            (
+                r#"{"name":"DB_PASSWORD","note":"a}b","value":"S",}"#,
+                r#"{"name":"DB_PASSWORD","note":"a}b","value":"REDACTED",}"#,
+            ),
+            (
+                r#"{"name":"DB_PASSWORD","note":"the \"value\" a}b","x":{"y":1},"value":"S",}"#,
+                r#"{"name":"DB_PASSWORD","note":"the \"value\" a}b","x":{"y":1},"value":"REDACTED",}"#,
+            ),
+            (r#"{"Name":"DB_PASSWORD","Value":"S",}"#, r#"{"Name":"DB_PASSWORD","Value":"REDACTED",}"#),
+            (
+                r#"{"Value":"S","note":"a} value","Key":"DB_PASSWORD",}"#,
+                r#"{"Value":"REDACTED","note":"a} value","Key":"DB_PASSWORD",}"#,
+            ),
+            (
+                r#""inner": "{\"name\":\"DB_PASSWORD\",\"note\":\"a}b\",\"value\":\"S\"},{\"name\":\"A\",\"value\":\"b\"}","#,
+                r#""inner": "{\"name\":\"DB_PASSWORD\",\"note\":\"a}b\",\"value\":\"REDACTED\"},{\"name\":\"A\",\"value\":\"b\"}","#,
+            ),
             (r#"{"value":"S", "x":1, "key":"api-token",}"#, r#"{"value":"REDACTED", "x":1, "key":"api-token",}"#),
             ("{\"token\":\n  \"abc\",}", "{\"token\":\n  \"REDACTED\",}"),
             (
@@ -232,10 +271,26 @@ mod tests {
                 "- name: A\n  value: b\n- name: DB_PASSWORD\n  value: S\n- name: B\n  value: c\n",
                 "- name: A\n  value: b\n- name: DB_PASSWORD\n  value: REDACTED\n- name: B\n  value: c\n",
             ),
+            (
+                "- name: DB_PASSWORD\n  tags:\n    - a\n  value: S\n- name: B\n  value: c\n",
+                "- name: DB_PASSWORD\n  tags:\n    - a\n  value: REDACTED\n- name: B\n  value: c\n",
+            ),
+            (
+                "- \"name\": DB_PASSWORD\n  tags:\n  - it's - a\n  value: S\n- name: B\n  value: c\n",
+                "- \"name\": DB_PASSWORD\n  tags:\n  - it's - a\n  value: REDACTED\n- name: B\n  value: c\n",
+            ),
+            (
+                "- Value: S\n  tags:\n  - a\n  Name: DB_PASSWORD\n- name: B\n  value: c\n",
+                "- Value: REDACTED\n  tags:\n  - a\n  Name: DB_PASSWORD\n- name: B\n  value: c\n",
+            ),
+            ("- name: DB_PASSWORD\n- value: c\n  password: S", "- name: DB_PASSWORD\n- value: c\n  password: REDACTED"),
             ("secret => abc, x", "secret => REDACTED, x"),
         ] {
             assert_eq!(taken(text), (left.to_owned(), 1), "{text}");
         }
+        let values = |count| format!("{{{},}}", r#""x":{"value":1},"#.repeat(count));
+        assert_eq!(taken(&values(MOST_PASSED).replacen('{', r#"{"value":"b","#, 1)).1, 0);
+        assert_eq!(taken(&values(MOST_PASSED + 1).replacen('{', r#"{"value":"b","#, 1)).1, 1);
         for text in [
             "a token that is late; the password, too",
             "reading /var/run/secrets/token: No such file",
