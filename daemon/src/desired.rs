@@ -12,9 +12,10 @@ use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
-use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, TableId, Vnic, vnic_mark};
+use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
 
 use crate::condition::{Condition, Reason};
+use crate::host::Own;
 use crate::pass::LeftAlone;
 use crate::settings::Ports;
 use crate::slots::Slots;
@@ -30,8 +31,8 @@ pub struct Facts<'a> {
     pub links: &'a [netlink::Link],
     /// Whether the kernel speaks IPv6.
     pub ipv6: bool,
-    /// Addresses that the host has for its own by rules of ours, and the tables of their VNICs.
-    pub own: &'a [(TableId, IpAddr)],
+    /// Addresses that rules of ours tell to be the host's; those that it has come first.
+    pub own: &'a [Own],
     /// Addresses that somebody holds.
     pub held: &'a HashSet<IpAddr>,
 }

@@ -58,6 +58,18 @@ pub struct Planned {
     pub conditions: Vec<Condition>,
 }
 
+/// An address that a rule of ours tells to be the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The table of its VNIC.
+    pub table: TableId,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether the host has it. One that somebody held when the rule was made it never got; others go with a link that is
+    /// lowered.
+    pub had: bool,
+}
+
 /// A batch that was tried.
 #[derive(Debug)]
 pub struct Tried {
@@ -121,14 +133,20 @@ impl Host {
         self.sysctl_root.join("net/ipv6").exists()
     }
 
-    /// The IPv6 addresses that the host has for its own by rules of ours, and the tables of their VNICs.
+    /// The host's own IPv6 addresses, as rules of ours tell them; those that it has come first.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn own(&self) -> Result<Vec<(TableId, IpAddr)>, netlink::Error> {
-        let rules = Socket::open()?.rules(Family::Ipv6)?;
+    pub fn own(&self) -> Result<Vec<Own>, netlink::Error> {
+        let mut socket = Socket::open()?;
+        let rules = socket.rules(Family::Ipv6)?;
+        let had: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
         let ours = rules.iter().filter(|it| it.protocol == PROTOCOL && it.priority == RulePriorities::FROM_VNIC);
-        Ok(ours.filter_map(|rule| Some((rule.table, rule.from?.ip()))).collect())
+        let own = ours.filter_map(|rule| Some((rule.table, rule.from?.ip())));
+        let mut own: Vec<Own> =
+            own.map(|(table, address)| Own { table, address, had: had.contains(&address) }).collect();
+        own.sort_by_key(|own| !own.had);
+        Ok(own)
     }
 
     /// The addresses that our routes lead to pods.

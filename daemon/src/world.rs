@@ -37,6 +37,8 @@ pub struct World {
     lacked: BTreeMap<(Ocid, Family), Instant>,
     /// Those of them that are kept beyond the grace.
     held_families: BTreeSet<(Ocid, Family)>,
+    /// IPv6 addresses that are kept although their VNICs' entries lack them.
+    lacked_addresses: addresses::Lacked,
     /// Secondary VNICs that an agent before this one knew, and that this one has not seen yet.
     remembered: Vec<Vnic>,
     /// The VNICs are as an agent before this one knew them: no list has come yet.
@@ -155,7 +157,8 @@ impl World {
     /// `held`, for a list may be short for long, too. Its order is the service's; those kept come last. The primary VNIC is
     /// kept for ever, and first: were a list without it believed, the operating system's own VNIC would be taken for one of
     /// ours. One whose entry cannot be used is listed: what was known of it stays. A family that the entry of a VNIC lacks is
-    /// kept as a VNIC that the list lacks. Addresses that an entry has in another order than before are no news.
+    /// kept as a VNIC that the list lacks. An IPv6 address that it lacks beside others is kept for the
+    /// grace, and those that it has in another order than before are no news.
     pub fn absorb_vnics(
         &mut self,
         answer: Result<VnicList, String>,
@@ -166,6 +169,9 @@ impl World {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
             let before = self.vnics.value.take().unwrap_or_default();
+            if !self.recalled {
+                self.lacked_addresses.keep(&mut listed, &before, grace, now);
+            }
             addresses::keep_order(&mut listed, before.iter().chain(&self.remembered));
             let mut before = if std::mem::take(&mut self.recalled) { Vec::new() } else { before };
             self.keep_families(&mut listed, &before, (grace, now), &is_held);
@@ -273,6 +279,7 @@ impl World {
         errors.iter().all(|error| error.is_none())
             && self.missing.is_empty()
             && self.lacked.is_empty()
+            && self.lacked_addresses.is_empty()
             && self.unusable.is_empty()
             && self
                 .npn()

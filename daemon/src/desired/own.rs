@@ -12,6 +12,7 @@ use ipnetwork::IpNetwork;
 use vcn::{SubnetAddressing, TableId};
 
 use super::Facts;
+use crate::host::Own;
 
 /// What speaks for an address, and against it.
 #[derive(Clone, Debug)]
@@ -30,21 +31,24 @@ impl<'a> Signs<'a> {
     /// About a VNIC, by its entry in the NativePodNetwork and its table.
     pub(super) fn of(facts: Facts<'a>, entry: Option<&NpnVnic>, table: TableId) -> Self {
         let vnics = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
-        Self {
-            host: entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host),
-            before: facts.own.iter().filter(|(of, _)| *of == table).map(|(_, address)| *address).collect(),
-            pods: vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.clone()).collect(),
-            held: facts.held,
-        }
+        let pods: Vec<IpNetwork> =
+            vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.clone()).collect();
+        // A rule alone may be one of a pod's address, which the host did not get.
+        let counts = |own: &&Own| own.table == table && (own.had || !is_in(&pods, own.address));
+        let before = facts.own.iter().filter(counts).map(|own| own.address).collect();
+        let host = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
+        Self { host, before, pods, held: facts.held }
     }
 }
 
-/// The host's own: as OKE made it, as it was, or the first that is no pod's. One that is not listed only where nothing else that
+/// The host's own: as OKE made it, as it was, or the first that is no pod's. Of several that it was, one that is for no pod comes
+/// first: another may have taken its place for want of it. One that is not listed only where nothing else that
 /// is could be the host's; one that somebody holds only where there is no other: it is then not given to the host.
 pub(super) fn choose(at: &SubnetAddressing, Signs { host, before, pods, held }: &Signs<'_>) -> IpAddr {
     let free = |address: &IpAddr| !held.contains(address);
-    let for_pods = |address: IpAddr| pods.iter().any(|range| range.contains(address));
-    let known = || host.iter().chain(before).copied().filter(free);
+    let for_pods = |address| is_in(pods, address);
+    let was = |pods: bool| before.iter().filter(move |address| for_pods(**address) == pods);
+    let known = || host.iter().chain(was(false)).chain(was(true)).copied().filter(free);
     let mut listed_and_known = known().filter(|known| at.listed().any(|address| address == *known));
     listed_and_known
         .next()
@@ -52,4 +56,8 @@ pub(super) fn choose(at: &SubnetAddressing, Signs { host, before, pods, held }: 
         .or_else(|| known().next())
         .or_else(|| at.listed().find(free))
         .unwrap_or(at.address)
+}
+
+fn is_in(pods: &[IpNetwork], address: IpAddr) -> bool {
+    pods.iter().any(|range| range.contains(address))
 }

@@ -120,17 +120,24 @@ fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_
         others: vec![ip("9"), ip("8"), ip("7")],
     });
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
-    let of = |npn: Option<&NativePodNetwork>, own: &[(TableId, IpAddr)]| {
+    let of = |npn: Option<&NativePodNetwork>, own: &[Own]| {
         let held = HashSet::from([ip("20")]);
         let facts = Facts { own, held: &held, ..facts(&vnics, npn, &links) };
         let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
         network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
     };
     assert_eq!(of(None, &[]), [ip("9")]);
-    assert_eq!(of(None, &[(TableId(1001), ip("8")), (TableId(1000), ip("7"))]), [ip("7")]);
+    let own = |table, last| Own { table: TableId(table), address: ip(last), had: true };
+    assert_eq!(of(None, &[own(1001, "8"), own(1000, "7")]), [ip("7")]);
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { host: Some(ip("8")), ..Default::default() });
-    assert_eq!(of(Some(&npn), &[(TableId(1000), ip("7"))]), [ip("8")]);
+    assert_eq!(of(Some(&npn), &[own(1000, "7")]), [ip("8")]);
+    let pods = vec!["2603:c020::9/128".parse().unwrap()];
+    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { pods, ..Default::default() });
+    assert_eq!(of(Some(&npn), &[own(1000, "9")]), [ip("9")]);
+    let lost = |last| Own { had: false, ..own(1000, last) };
+    assert_eq!(of(Some(&npn), &[lost("9")]), [ip("8")], "the host never had it");
+    assert_eq!(of(Some(&npn), &[lost("7")]), [ip("7")], "it went with a link that was lowered");
 }
 
 #[test]

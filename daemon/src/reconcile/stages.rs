@@ -14,12 +14,12 @@ use imds::Unusable;
 use installer::SettingChange;
 use ipam::{BootId, Pools, Store};
 use resident::logging::chain;
-use vcn::{Family, IfName, Ocid, TableId, Vnic};
+use vcn::{Family, IfName, Ocid, Vnic};
 
 use super::Findings;
 use super::installation::Whose;
 use crate::condition::{Condition, Reason};
-use crate::host::{Batch, Host, Part, Tried};
+use crate::host::{Batch, Host, Own, Part, Tried};
 use crate::pass::{Cause, Changed, LeftAlone, VnicState};
 use crate::pools;
 use crate::settings::Settings;
@@ -301,7 +301,7 @@ pub(super) fn referred(host: &Host, state_dir: &Path, boot: &BootId, vnics: &[Vn
 /// The host's own addresses until now, with their VNICs' tables, and those that somebody has. An index that cannot be read, is
 /// a later version's or is lost says of nobody: then those count that routes lead to pods. Who cannot be asked is told of
 /// elsewhere: the plan asks the kernel, too, and what becomes of pods is looked at by their records.
-pub(super) fn addresses(host: &Host, state_dir: &Path, boot: &BootId) -> (Vec<(TableId, IpAddr)>, HashSet<IpAddr>) {
+pub(super) fn addresses(host: &Host, state_dir: &Path, boot: &BootId) -> (Vec<Own>, HashSet<IpAddr>) {
     let held = Store::new(state_dir, boot.clone()).held().ok().filter(|held| !held.is_empty());
     let held = held.unwrap_or_else(|| host.pods().unwrap_or_default());
     (host.own().unwrap_or_default(), held)

@@ -298,3 +298,25 @@ fn the_order_that_an_agent_before_knew_stays() {
         assert_eq!(world.vnics(), known);
     }
 }
+
+#[test]
+fn an_address_that_one_answer_lacks_stays_for_its_grace_and_then_goes() {
+    let (mut world, start) = (World::default(), Instant::now());
+    world.npn.absorb(Ok(Some(fixture::npn("SUCCESS"))), start);
+    world.instance.absorb(Ok(fixture::instance()), start);
+    let (both, one) = (with_addresses(&["7", "8"]), with_addresses(&["8"]));
+    world.absorb_vnics(listed(both.clone()), GRACE, start, |_| false);
+    let whole = world.clone();
+    let mut at = |second: u64, list: &[Vnic]| {
+        world.absorb_vnics(listed(list.to_vec()), GRACE, start + Duration::from_secs(second), |_| false);
+        (world.vnics().to_vec(), world.says_the_same(&whole), world.is_settled())
+    };
+    for second in [10, 20, 39] {
+        assert_eq!(at(second, &one), (both.clone(), true, false), "{second}: the next answer may have it again");
+    }
+    assert_eq!(at(39, &both), (both.clone(), true, true));
+    for second in [40, 69] {
+        assert_eq!(at(second, &one), (both.clone(), true, false), "{second}: with its full grace again");
+    }
+    assert_eq!(at(70, &one), (one.clone(), false, true));
+}

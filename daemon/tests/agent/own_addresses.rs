@@ -112,6 +112,19 @@ fn a_pods_address_is_not_given_to_the_host_where_the_index_is_a_later_versions_o
     }
 }
 
+/// As it is made while the pod has it and nothing else is listed.
+#[test]
+fn a_rule_of_a_pods_address_that_the_host_has_not_makes_it_none_of_the_hosts() {
+    let node = dual_stack_node();
+    let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
+    let from: IpAddr = FOR_PODS.parse().unwrap();
+    node.on(|socket| socket.add_rule(&Rule { from: Some(from.into()), ..rule }).unwrap());
+    list(&node, &[FOR_PODS, OWN]);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    wait_for("the host's own", || hosts(&node) == [format!("{OWN}/128")], || agent.log());
+}
+
 /// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
 #[test]
 fn a_pods_address_that_the_host_was_given_is_taken_back_at_once() {

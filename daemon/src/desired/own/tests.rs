@@ -53,3 +53,9 @@ fn one_that_was_before_stays_in_a_block_that_is_for_pods_and_a_single_one_is_the
     assert_eq!(chosen(&["20"], None, &[], &[]), ip("20"));
     assert_eq!(chosen(&["20"], None, &[], &["20"]), ip("20"));
 }
+
+#[test]
+fn of_two_that_were_before_the_one_that_is_for_no_pod_is_the_hosts() {
+    assert_eq!(chosen(&["22", "7"], None, &["22", "7"], &[]), ip("7"));
+    assert_eq!(chosen(&["22", "20"], None, &["20", "22"], &[]), ip("20"));
+}
