@@ -28,7 +28,6 @@ use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen, SeenVnic};
 use super::setback::{Rest, Setback};
 use super::step::{Action, Step};
-use super::tidings;
 use super::verdict::{Facts, Said, Verdict};
 use case::Case;
 pub use remembered::{Refused, Remembered};
@@ -268,14 +267,23 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
     Verdict { attached, ready: None, facts: case.facts_of(live) }
 }
 
-/// It is attached, and the cloud is not done with the VNIC itself: nothing is asked for of it, and nobody is told that it is there.
+/// It is attached, and the cloud is not done with the VNIC itself: nothing is asked for of it, and nobody is told
+/// that it is there who was not told before.
 fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> Verdict {
     plan.waits = true;
-    // What was there is not made anew.
-    if case.is_told_of(live) && tidings::is_settled(case.object, case.object.status.as_ref()) {
-        return case.as_told();
+    // A VNIC is named from its making on; one that is told as attached is not made anew, but changed.
+    if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
+        return attaching(case, live);
     }
-    attaching(case, live)
+    let told = case.as_told();
+    if case.is_told_in_this_generation() {
+        return told;
+    }
+    // That it is as the spec was says nothing of what that is now.
+    Verdict {
+        ready: Some(Said::new(Reason::ChangePending, "the cloud is not done with the VNIC's last change")),
+        ..told
+    }
 }
 
 fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {

@@ -136,6 +136,12 @@ impl<'a> Case<'a> {
         self.is_leaving() && is_seen && self.is_listed_gone()
     }
 
+    /// Whether what they were told is about the spec as it is now.
+    pub(super) fn is_told_in_this_generation(&self) -> bool {
+        let told = self.object.status.as_ref();
+        told.is_some_and(|told| told.observed_generation == self.object.metadata.generation)
+    }
+
     /// What people were told last.
     pub(super) fn as_told(&self) -> Verdict {
         let said = |told: &condition::Condition| {

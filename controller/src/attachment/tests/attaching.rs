@@ -246,6 +246,21 @@ async fn a_vnic_is_there_when_it_is_available_and_not_when_its_attachment_is() {
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Provisioning);
     assert!(matches!(scene.look().await, Next::Soon(_)));
     assert_eq!(scene.statuses(), written);
+    // As it does while it is changed: it is there, and nobody takes its addresses away.
+    let told = scene.status("a");
+    scene.change("a", |object| object.spec.vnic.display_name = Some("other".to_owned()));
+    let asked = scene.calls();
+    for _ in 0..2 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.told("a"), ["True Attached", "False ChangePending"]);
+        let now = scene.status("a");
+        assert_eq!((now.vnic_id, now.own_addresses), (told.vnic_id.clone(), told.own_addresses.clone()));
+    }
+    assert_eq!((scene.calls(), scene.statuses()), (asked, written + 1));
+    scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Available);
+    scene.settle().await;
+    assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
+    assert_eq!(scene.vnic().await.display_name.as_deref(), Some("other"));
     // On its way out, it is said to be so before its attachment is.
     scene.cloud.change_vnic(&vnic, |vnic| vnic.lifecycle_state = VnicState::Terminating);
     let asked = scene.calls();
