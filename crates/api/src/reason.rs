@@ -83,14 +83,14 @@ reasons! {
         "Something else is being done with the instance: another VNIC of it is being attached or detached, or it is starting or stopping.",
         "Wait: an instance takes one VNIC after another. If it stays: the instance's state in the console.";
     PodNetworkPending False on OnAttached OnReady:
-        "OKE is still making the node's pod network: the instance's NativePodNetwork is there and not SUCCESS. OKE takes every VNIC that is on the instance by then for one of the pods', and fails where one comes meanwhile. The VNIC is asked for when it has finished, looked for after pauses from 15 seconds to two minutes.",
+        "OKE is still making the node's pod network: the instance's NativePodNetwork is there and not SUCCESS. OKE takes every VNIC that is on the instance by then for one of the pods', and fails where one comes meanwhile. The VNIC is asked for when it has finished, looked for after pauses that double, from 15 seconds up to RETRY_MOST_SECONDS (two minutes unless it is set).",
         "Wait: a new node takes a minute or two. If it stays, the message has OKE's own reason: most often free addresses in the pod subnet, a limit of VNICs, or a missing policy.";
     PodNetworkUnknown Unknown on OnAttached OnReady:
         "The controller cannot read the instance's NativePodNetwork. Until it can, it attaches and detaches no VNIC of the instance: it might be in OKE's way, or take pods' network.",
         "The message has the API server's answer. 403: apply manifests/controller.yaml, whose ClusterRole has the right. Else `kubectl get npn -o yaml`, and the controller's log (`npn.unread`).";
     UsedByPods False on OnAttached OnReady:
-        "The VnicAttachment is being deleted, and its VNIC is the pods' by the instance's NativePodNetwork, or may be in a moment: pods would lose their network. It is detached when it is listed there no longer, or that is gone; looked for after pauses from 15 seconds to two minutes.",
-        "Drain the node and delete the Node: its NativePodNetwork goes with it. Or terminate the instance. To leave the VNIC to OKE, set spec.onDelete to Orphan.";
+        "The VnicAttachment is being deleted, and the instance's NativePodNetwork names its VNIC: pods would lose their network. It is detached when it is named there no longer, or that is gone; looked for after pauses that double, from 15 seconds up to RETRY_MOST_SECONDS (two minutes unless it is set).",
+        "Drain the node; then `kubectl delete npn …`, the name is in the message, or terminate the instance. To leave the VNIC to OKE, set spec.onDelete to Orphan.";
     Detaching False on OnAttached OnReady:
         "The VNIC is being taken off the instance.",
         "Wait. A VNIC that somebody else detached is attached again when it is gone.";

@@ -19,15 +19,14 @@ pub(super) fn before_attach(observed: &Observed, plan: &mut Plan) -> Option<Said
 /// Why this one may not be detached now, if so.
 pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut Plan) -> Option<Said> {
     hold(observed, plan, |npn| {
-        let of = what(npn);
-        let message = if vnic.is_some_and(|vnic| npn.names(vnic)) {
-            format!("{of} lists the VNIC for pods; it is detached when that does so no longer, or is gone")
-        } else if npn.state == NpnState::InProgress {
-            // It lists them when all is done, and has counted them long before.
-            format!("{of} is IN_PROGRESS and may come to list the VNIC for pods; it is detached if it does not")
-        } else {
+        // One that it may come to name is not waited for: some stay IN_PROGRESS for ever.
+        if !vnic.is_some_and(|vnic| npn.names(vnic)) {
             return None;
-        };
+        }
+        let name = name(npn);
+        let message = format!(
+            "NativePodNetwork {name} lists the VNIC for pods; drain the node, then `kubectl delete npn {name}` or terminate the instance; or set spec.onDelete to Orphan"
+        );
         Some(Said::new(Reason::UsedByPods, message))
     })
 }
@@ -56,7 +55,11 @@ fn pending(npn: &NativePodNetwork) -> Said {
 }
 
 fn what(npn: &NativePodNetwork) -> String {
-    format!("NativePodNetwork {}", npn.name.as_deref().unwrap_or_else(|| npn.instance.unique_id()))
+    format!("NativePodNetwork {}", name(npn))
+}
+
+fn name(npn: &NativePodNetwork) -> &str {
+    npn.name.as_deref().unwrap_or_else(|| npn.instance.unique_id())
 }
 
 #[cfg(test)]
@@ -86,15 +89,12 @@ mod tests {
         };
         let pending = |words: &str| Some((Reason::PodNetworkPending, format!("NativePodNetwork x is {words}")));
         let used = |words: &str| Some((Reason::UsedByPods, format!("NativePodNetwork x {words}")));
-        let listed = "lists the VNIC for pods; it is detached when that does so no longer, or is gone";
-        let may_be = "is IN_PROGRESS and may come to list the VNIC for pods; it is detached if it does not";
+        let listed = "lists the VNIC for pods; drain the node, then `kubectl delete npn x` or terminate the instance; or set spec.onDelete to Orphan";
         for (status, comes, goes) in [
             (String::new(), pending("unreported"), None),
-            (
-                r#""state":"IN_PROGRESS","reason":"IN_PROGRESS""#.to_owned(),
-                pending("IN_PROGRESS: IN_PROGRESS"),
-                used(may_be),
-            ),
+            (r#""state":"IN_PROGRESS","reason":"IN_PROGRESS""#.to_owned(), pending("IN_PROGRESS: IN_PROGRESS"), None),
+            (format!(r#""state":"IN_PROGRESS",{}"#, entry("b")), pending("IN_PROGRESS"), None),
+            (format!(r#""state":"IN_PROGRESS",{}"#, entry("a")), pending("IN_PROGRESS"), used(listed)),
             (
                 r#""state":"BACKOFF","reason":"FailedToAttachVNIC""#.to_owned(),
                 pending("BACKOFF: FailedToAttachVNIC"),

@@ -117,7 +117,7 @@ async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
     assert_eq!(scene.told("a"), ["False UsedByPods", "False UsedByPods"]);
     assert_eq!(
         scene.message("a"),
-        "NativePodNetwork x lists the VNIC for pods; it is detached when that does so no longer, or is gone"
+        "NativePodNetwork x lists the VNIC for pods; drain the node, then `kubectl delete npn x` or terminate the instance; or set spec.onDelete to Orphan"
     );
     let written = scene.statuses();
     scene.restart();
@@ -128,6 +128,17 @@ async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
     says(&scene, PodNetwork::Absent);
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_is_not_named_goes_with_its_object_although_oke_never_finishes() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &["ocid1.vnic.oc1.iad.pods"]));
+    scene.delete("a");
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.live().len(), scene.count("DetachVnic")), (false, 0, 1));
 }
 
 #[tokio::test(start_paused = true)]
