@@ -202,7 +202,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         None
     };
     let hindered = match (hindered, subnet) {
-        (None, Some(_)) => pod_network::before_attach(observed, plan),
+        (None, Some(_)) => pod_network::before_attach(observed, case.told(ConditionType::Ready), plan),
         (hindered, _) => hindered,
     };
     let verdict = match (hindered, subnet) {

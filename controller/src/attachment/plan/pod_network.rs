@@ -2,8 +2,9 @@
 //! not go. A plan that comes to such a step without knowing it asks for it, and does not have the step.
 
 use api::AttachmentReason as Reason;
-use api::NativePodNetwork;
+use api::condition::Condition;
 use api::npn::NpnState;
+use api::{NativePodNetwork, Reason as _};
 use vcn::Ocid;
 
 use super::Plan;
@@ -11,9 +12,9 @@ use crate::attachment::observed::Observed;
 use crate::attachment::pod_network::PodNetwork;
 use crate::attachment::verdict::Said;
 
-/// Why none may be attached now, if so.
-pub(super) fn before_attach(observed: &Observed, plan: &mut Plan) -> Option<Said> {
-    hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn)))
+/// Why none may be attached now, if so. What was told last is why it was not ready.
+pub(super) fn before_attach(observed: &Observed, told: Option<&Condition>, plan: &mut Plan) -> Option<Said> {
+    hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn, told)))
 }
 
 /// Why this one may not be detached now, if so.
@@ -45,8 +46,15 @@ fn hold(observed: &Observed, plan: &mut Plan, judge: impl FnOnce(&NativePodNetwo
     said
 }
 
-fn pending(npn: &NativePodNetwork) -> Said {
+fn pending(npn: &NativePodNetwork, told: Option<&Condition>) -> Said {
     let of = what(npn);
+    // While it fails OKE goes to and fro between the two, and why it fails is what helps.
+    let failed = format!("{of} is {}", NpnState::Backoff);
+    let is_kept =
+        |told: &&Condition| told.reason == Reason::PodNetworkPending.as_str() && told.message.starts_with(&failed);
+    if let Some(told) = told.filter(is_kept).filter(|_| npn.state == NpnState::InProgress) {
+        return Said::new(Reason::PodNetworkPending, told.message.clone());
+    }
     let message = match &npn.reason {
         Some(reason) => format!("{of} is {}: {reason}", npn.state),
         None => format!("{of} is {}", npn.state),
@@ -78,7 +86,7 @@ mod tests {
         let observed = Observed { pod_network, ..Observed::not_seen() };
         let mut plan = Plan::default();
         let vnic: Ocid = "ocid1.vnic.oc1.iad.a".parse().unwrap();
-        let said = [before_attach(&observed, &mut plan), before_detach(&observed, Some(&vnic), &mut plan)];
+        let said = [before_attach(&observed, None, &mut plan), before_detach(&observed, Some(&vnic), &mut plan)];
         (said.map(|said| said.map(|said| (said.reason, said.message))), plan.held, plan.asks_pod_network)
     }
 

@@ -54,6 +54,23 @@ async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn why_oke_fails_stays_told_while_it_tries_again() {
+    let scene = Scene::with(4);
+    says(&scene, npn("IN_PROGRESS", "IN_PROGRESS", &[]));
+    scene.wants("a");
+    scene.look().await;
+    let written = scene.statuses();
+    for _ in 0..5 {
+        for (state, reason) in [("BACKOFF", "FailedToAttachVNIC"), ("IN_PROGRESS", "IN_PROGRESS")] {
+            says(&scene, npn(state, reason, &[]));
+            scene.look().await;
+            assert_eq!(scene.message("a"), "NativePodNetwork x is BACKOFF: FailedToAttachVNIC");
+        }
+    }
+    assert_eq!(scene.statuses(), written + 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_is_asked_for_once_before_each_attach_and_detach_and_never_at_rest() {
     let scene = Scene::with(4);
     scene.wants("a");
