@@ -41,6 +41,16 @@ pub(super) struct Dead {
 struct Absent {
     since: Instant,
     allocation: Allocation,
+    /// What resisted when it was to be ended.
+    resists: Option<String>,
+}
+
+/// What came of ending an attachment.
+enum Ended {
+    /// These addresses are free; none where it is not dead, or not any more.
+    Freed(Vec<IpAddr>),
+    /// A verb is at it at this moment.
+    Busy,
 }
 
 impl Dead {
@@ -58,11 +68,11 @@ impl Dead {
     pub(super) fn stage(&mut self, vnics: &[HostVnic], findings: &mut Findings) -> Vec<IpAddr> {
         self.settle(findings);
         let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Vec::new() };
-        let before = std::mem::take(&mut self.absent);
         let overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
         let settled: Vec<Allocation> =
             held.allocations.into_iter().filter(|it| it.tentative_until.is_none() || overdue(it)).collect();
         if settled.is_empty() {
+            self.absent.clear();
             return Vec::new();
         }
         let mut places = match self.places() {
@@ -79,6 +89,8 @@ impl Dead {
                 return Vec::new();
             }
         };
+        // What could not be looked at is as it was.
+        let before = std::mem::take(&mut self.absent);
         let mut freed = Vec::new();
         for allocation in settled.into_iter().filter(|allocation| overdue(allocation) || !links.has(allocation)) {
             let key = allocation.key.to_string();
@@ -86,16 +98,21 @@ impl Dead {
             let since = known.map_or_else(Instant::now, |known| known.since);
             // The ADD of a lease that ran out has had longer than that already.
             if known.is_some_and(|known| known.since.elapsed() >= self.apart) || overdue(&allocation) {
-                match self.end(&allocation, vnics, &mut places, findings) {
-                    Ok(addresses) => freed.extend(addresses),
-                    Err(message) => {
-                        let condition = Condition::degraded(Reason::AttachmentLeftOver, message);
-                        findings.conditions.push(condition.about(holder(&allocation)));
-                        self.absent.insert(key, Absent { since, allocation });
+                let resists = match self.end(&allocation, vnics, &mut places, findings) {
+                    Ok(Ended::Freed(addresses)) => {
+                        freed.extend(addresses);
+                        continue;
                     }
+                    Ok(Ended::Busy) => known.and_then(|known| known.resists.clone()),
+                    Err(message) => Some(message),
+                };
+                if let Some(message) = &resists {
+                    let condition = Condition::degraded(Reason::AttachmentLeftOver, message.clone());
+                    findings.conditions.push(condition.about(holder(&allocation)));
                 }
+                self.absent.insert(key, Absent { since, allocation, resists });
             } else {
-                self.absent.insert(key, Absent { since, allocation });
+                self.absent.insert(key, Absent { since, allocation, resists: None });
             }
         }
         freed
@@ -153,19 +170,19 @@ impl Dead {
         vnics: &[HostVnic],
         places: &mut Places,
         findings: &mut Findings,
-    ) -> Result<Vec<IpAddr>, String> {
-        // A verb is at it at this moment.
+    ) -> Result<Ended, String> {
+        let nothing = || Ok(Ended::Freed(Vec::new()));
         let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
-        let Some(_lock) = lock else { return Ok(Vec::new()) };
+        let Some(_lock) = lock else { return Ok(Ended::Busy) };
         if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
-            return Ok(Vec::new());
+            return nothing();
         }
         let network = pods::network(allocation, |id| pods::link_of(vnics, id));
         let recorded = pod::recorded(&network, places).map_err(|error| chain(&error))?;
         // An ADD of the same attachment was faster than we. (One that was killed may have made its link.)
         let lasts = allocation.tentative_until.is_none();
         if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
-            return Ok(Vec::new());
+            return nothing();
         }
         let steps = plan(&[], &recorded);
         let failures = dismantle(&steps, places);
@@ -178,10 +195,10 @@ impl Dead {
             Ok::<_, ipam::Error>(if same { held.release(&allocation.key, now) } else { None })
         };
         let released = self.store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
-        let Some(released) = released else { return Ok(Vec::new()) };
+        let Some(released) = released else { return nothing() };
         let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
         findings.changes.push(ended(allocation, &addresses));
-        Ok(addresses)
+        Ok(Ended::Freed(addresses))
     }
 
     fn places(&self) -> Result<Places, netlink::Error> {

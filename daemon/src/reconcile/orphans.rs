@@ -45,7 +45,6 @@ impl Orphans {
 
     /// Removes what has been nobody's for long enough, notes what seems so.
     pub(super) fn stage(&mut self, findings: &mut Findings) {
-        let before = std::mem::take(&mut self.since);
         let unknown = |error: &(dyn std::error::Error + 'static)| {
             Condition::degraded(Reason::HostNetworkFailed, chain(error)).about("what is about no pod")
         };
@@ -59,6 +58,8 @@ impl Orphans {
         };
         // Read after the kernel: what an ADD has made was on record before. Of a damaged record another stage tells.
         let Ok(held) = self.store.held() else { return };
+        // What could not be looked at is as old as it was.
+        let before = std::mem::take(&mut self.since);
         for stray in found.iter().filter(|it| !held.contains(&it.address)) {
             let words = stray.step.to_string();
             let since = before.get(&words).copied().unwrap_or_else(Instant::now);

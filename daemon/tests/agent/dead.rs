@@ -155,6 +155,13 @@ fn what_resists_when_a_pod_has_gone_is_told_by_every_pass_until_it_is_gone() {
     for cause in [Cause::Retry, Cause::Kernel, Cause::Preview, Cause::Kernel, Cause::Timer, Cause::Kernel] {
         assert_eq!(resist(cause), told, "{cause:?}");
     }
+    // A verb that is at it meanwhile.
+    let store = store(&node);
+    let keys: Vec<_> = store.read().unwrap().allocations.into_iter().map(|it| it.key).collect();
+    let locks: Vec<_> = keys.iter().map(|key| store.try_attachment(key).unwrap().expect("nobody has it")).collect();
+    assert_eq!((locks.len(), resist(Cause::Timer)), (1, told.clone()));
+    drop(locks);
+    assert_eq!(resist(Cause::Kernel), told);
     for cause in [Cause::Retry, Cause::Kernel] {
         assert_eq!(of_pods_gone(node.pass(&mut reconciler.borrow_mut(), &world, cause)), [""; 0], "{cause:?}");
     }
