@@ -31,10 +31,20 @@ pub enum Next {
     Failed,
     /// It is not as it should be, and others have to mend it: after this pause, in turn with all that failed.
     Stuck(Duration),
-    /// What it asked for came to nothing, and it is asked for again after this pause at least, in turn with all that failed.
-    Rests(Duration),
+    /// What it asked for came to nothing, or has to wait for what nobody tells of: again after this pause at least, and after a while
+    /// in turn with all that failed.
+    Rests(Pause),
     /// There is nothing left to look after.
     Gone,
+}
+
+/// A pause that grows each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// How much of it is left.
+    pub left: Duration,
+    /// Its number in the row; 1 is the first.
+    pub number: u32,
 }
 
 /// When a key is to be looked at.
@@ -91,6 +101,15 @@ pub struct Work<K>(Arc<Shared<K>>);
 struct Shared<K> {
     queue: Mutex<Queue<K>>,
     news: Notify,
+}
+
+impl Pause {
+    /// Until the first of two has ended, as early in its row as the earlier one: who begins to wait is not looked at in turn
+    /// because another has waited for long.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { left: self.left.min(other.left), number: self.number.min(other.number) }
+    }
 }
 
 impl<K> Clone for Work<K> {

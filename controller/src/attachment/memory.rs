@@ -22,6 +22,7 @@ use super::setback::{Setback, Setbacks};
 use super::step::{Action, Step};
 use super::taken::Taken;
 use super::verdict::Said;
+use crate::work::Pause;
 
 /// For so long the status that was written is believed rather than the watch, which may be behind.
 const WATCH_BEHIND: Duration = Duration::from_secs(10);
@@ -178,9 +179,9 @@ impl Memory {
     }
 
     /// Whether something has to wait for the pod network. Returns for how long, if so. Whole: the queue spreads it.
-    pub(super) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Duration> {
+    pub(super) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Pause> {
         self.held = if is_held { self.held.saturating_add(1) } else { 0 };
-        is_held.then(|| pauses.pause(self.held, 1.0))
+        is_held.then(|| Pause { left: pauses.pause(self.held, 1.0), number: self.held })
     }
 
     /// Nothing could be read: that something is missing is to be proven anew.

@@ -29,6 +29,7 @@ use super::observed::{Machine, Observed, Owner, Seen, SeenVnic};
 use super::setback::{Rest, Setback};
 use super::step::{Action, Step};
 use super::verdict::{Facts, Said, Verdict};
+use crate::work::Pause;
 use case::Case;
 pub use remembered::{Refused, Remembered};
 use slot::Slot;
@@ -70,7 +71,7 @@ pub struct Plan {
     /// Those of them that were not refused in a turn of their own.
     pub in_line: BTreeSet<String>,
     /// When the first of those that rest has rested enough: what they asked for came to nothing.
-    pub rests: Option<Duration>,
+    pub rests: Option<Pause>,
     /// Whether a step would be among them, or not, by the instance's pod network, which was not asked for: ask, and plan anew.
     pub asks_pod_network: bool,
     /// Whether something has to wait until that is another, which nobody tells of.
@@ -193,7 +194,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         let message = "assignPublicIp is true, and the subnet allows no public address (prohibitPublicIpOnVnic)";
         Some(said(Reason::InvalidSpec, message.to_owned()))
     } else if let Some(rest) = rest {
-        plan.rest(rest.left);
+        plan.rest(rest.pause);
         Some(rest.after.said())
     } else if let Some(said) = slot.busy(case, plan) {
         plan.waits = true;
@@ -322,8 +323,8 @@ impl Plan {
         self.steps.push(Step { object: case.name.clone(), action });
     }
 
-    fn rest(&mut self, left: Duration) {
-        self.rests = Some(self.rests.map_or(left, |first| first.min(left)));
+    fn rest(&mut self, pause: Pause) {
+        self.rests = Some(self.rests.map_or(pause, |first| first.and(pause)));
     }
 
     /// Whether there is nothing to be done for any of the objects, now or later.

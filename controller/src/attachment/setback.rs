@@ -19,6 +19,7 @@ use vcn::Ocid;
 use super::memory::Moments;
 use super::observed::Seen;
 use super::verdict::Said;
+use crate::work::Pause;
 
 /// For so long a record that no list has any more is known: a list may be behind, or of an instance that is on its way out.
 const KNOWN_FOR: Duration = Duration::from_hours(24);
@@ -39,8 +40,8 @@ pub enum Setback {
 pub struct Rest {
     /// After what.
     pub after: Setback,
-    /// How much of it is left.
-    pub left: Duration,
+    /// How long, and after how many of them.
+    pub pause: Pause,
 }
 
 /// Of one object.
@@ -210,7 +211,7 @@ impl Setbacks {
         // Whole: the queue spreads what comes after pauses.
         let pause = pauses.pause(last.number, 1.0);
         let left = pause.saturating_sub(now.saturating_duration_since(last.at));
-        (!left.is_zero()).then_some(Rest { after: last.after, left })
+        (!left.is_zero()).then_some(Rest { after: last.after, pause: Pause { left, number: last.number } })
     }
 }
 

@@ -2,11 +2,12 @@
 //! pauses that grow, until it is seen to be done or something else is asked for. Pure.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
+
+use crate::work::Pause;
 
 /// Of one object: by VNIC or address what was taken of it, and is not seen to be done yet.
 #[derive(Debug, Default)]
@@ -35,18 +36,21 @@ impl Taken {
     }
 
     /// The pauses that are not over yet.
-    pub(super) fn rests(&self, generation: Option<i64>, now: Instant, pauses: &Backoff) -> HashMap<Ocid, Duration> {
-        let left = |last: &Last| {
+    pub(super) fn rests(&self, generation: Option<i64>, now: Instant, pauses: &Backoff) -> HashMap<Ocid, Pause> {
+        let rest = |last: &Last| {
             // Whole: the queue spreads what comes after pauses.
-            pauses.pause(last.number, 1.0).saturating_sub(now.saturating_duration_since(last.at))
+            let left = pauses.pause(last.number, 1.0).saturating_sub(now.saturating_duration_since(last.at));
+            Pause { left, number: last.number }
         };
         let same = self.0.iter().filter(|(_, last)| last.generation == generation);
-        same.map(|(of, last)| (of.clone(), left(last))).filter(|(_, left)| !left.is_zero()).collect()
+        same.map(|(of, last)| (of.clone(), rest(last))).filter(|(_, rest)| !rest.left.is_zero()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -54,15 +58,16 @@ mod tests {
         let pauses = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(5) };
         let (now, vnic): (_, Ocid) = (Instant::now(), "ocid1.vnic.oc1.iad.v".parse().unwrap());
         let mut taken = Taken::default();
-        for seconds in [1, 2, 4, 5] {
+        let rest = |seconds, number| Pause { left: Duration::from_secs(seconds), number };
+        for (seconds, number) in [(1, 1), (2, 2), (4, 3), (5, 4)] {
             taken.took(&vnic, Some(1), now);
-            let rests = HashMap::from([(vnic.clone(), Duration::from_secs(seconds))]);
+            let rests = HashMap::from([(vnic.clone(), rest(seconds, number))]);
             assert_eq!(taken.rests(Some(1), now, &pauses), rests);
         }
         assert_eq!(taken.rests(Some(1), now + Duration::from_secs(5), &pauses), HashMap::new());
         assert_eq!(taken.rests(Some(2), now, &pauses), HashMap::new(), "it asks for something else");
         taken.took(&vnic, Some(2), now);
-        assert_eq!(taken.rests(Some(2), now, &pauses), HashMap::from([(vnic, Duration::from_secs(1))]));
+        assert_eq!(taken.rests(Some(2), now, &pauses), HashMap::from([(vnic, rest(1, 1))]));
         taken.keep(|_| false);
         assert_eq!(taken.rests(Some(2), now, &pauses), HashMap::new());
     }

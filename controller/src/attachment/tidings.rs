@@ -45,8 +45,10 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         // On its way, or as soon as something else has ended.
         Reason::Attaching | Reason::InstanceBusy | Reason::Detaching | Reason::DetachedOutOfBand => false,
         Reason::AddressesPending | Reason::ChangePending => false,
+        // OKE ends it in a minute or two.
+        Reason::PodNetworkPending => false,
         Reason::AttachFailed | Reason::DetachFailed => true,
-        Reason::PodNetworkPending | Reason::PodNetworkUnknown | Reason::UsedByPods => true,
+        Reason::PodNetworkUnknown | Reason::UsedByPods => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
         Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,
@@ -87,10 +89,13 @@ pub fn stays_unread(object: &VnicAttachment, status: Option<&VnicAttachmentStatu
     is_settled(object, status) || is_gone(status) || stays || (answer != Answer::Given && is_forgotten)
 }
 
-/// Whether an object tells, in its present generation, what keeps it from being as asked, and the cloud's answers say so.
+/// Whether an object tells, in its present generation, what keeps it from being as asked, and the cloud's or OKE's answers say so.
 #[must_use]
 pub fn is_answered(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) -> bool {
-    told_now(object, status).is_some_and(|reason| is_tried(object, status) && !refusal::is_no_answer(reason))
+    told_now(object, status).is_some_and(|reason| {
+        let is_known = reason == Reason::PodNetworkPending || is_tried(object, status);
+        is_known && !refusal::is_no_answer(reason)
+    })
 }
 
 /// Whether anything but that all is well is told of an object in its present generation.

@@ -35,7 +35,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::{Pace, Settings};
 use crate::store::Store;
-use crate::work::{Longest, Next, Retries, Worker};
+use crate::work::{Longest, Next, Pause, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
 /// see that all is well.
@@ -172,8 +172,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             Next::Soon(self.between_polls(instance))
         } else if planned.unseen {
             Next::Failed
-        } else if let Some(left) = planned.rests.into_iter().chain(held).min() {
-            Next::Rests(left)
+        } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
+            Next::Rests(pause)
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {

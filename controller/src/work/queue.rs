@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Longest, Next, Retries};
+use super::{Longest, Next, Pause, Retries};
 
 /// So many keys of a lane are given out in a row when others behind it are due, too: however many are wanted, the others have
 /// their part.
 const IN_A_ROW: u32 = 3;
 
 /// So often a key is tried again at its own pace; from then on it is one of many that wait for their turn. With pauses that
-/// double from a second, that is a minute, in which what passes has passed: somebody else's attach, a lost connection.
+/// double from a second, that is a minute, in which what passes has passed: somebody else's attach, a lost connection. OKE, which
+/// makes a pod network in a minute or two, is waited for with longer ones.
 const OWN_PACE: u32 = 6;
 
 /// How many times as far off as is needed something must be before it is brought nearer.
@@ -186,17 +187,21 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
         entry.working = false;
         let asked = mem::take(&mut entry.due);
         entry.failures = if next == Next::Failed { entry.failures.saturating_add(1) } else { 0 };
+        // What rests did not fail, whatever it did before: another row of pauses has begun.
         entry.in_turn &= next == Next::Failed;
-        let after_failure = if entry.in_turn || entry.failures > OWN_PACE { Lane::Again } else { Lane::Regular };
+        let in_turn = entry.in_turn;
+        let after = |number| if in_turn || number > OWN_PACE { Lane::Again } else { Lane::Regular };
         // Between nine tenths and all of it, so that what was read together is not looked at together for ever.
         let spread = |pause: Duration| pause.mul_f64(0.9 + chance.clamp(0.0, 1.0) / 10.0);
         let own = match next {
             Next::Settled(pause) => Some((Lane::Regular, spread(pause))),
             Next::Soon(pause) => Some((Lane::Wanted, pause)),
-            Next::Failed => Some((after_failure, self.retries.pauses.pause(entry.failures, chance))),
+            Next::Failed => Some((after(entry.failures), self.retries.pauses.pause(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
             // Before its end nothing would be asked for.
-            Next::Rests(pause) => Some((Lane::Again, pause.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0))),
+            Next::Rests(Pause { left, number }) => {
+                Some((after(number), left.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0)))
+            }
             Next::Gone => None,
         };
         if asked.is_empty() && own.is_none() {
@@ -228,4 +233,34 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
 /// What is first, but for one of those behind it after so many in a row.
 fn in_turn<T>((first, in_a_row): (Option<T>, u32), behind: Option<T>) -> Option<T> {
     if in_a_row >= IN_A_ROW { behind.or(first) } else { first.or(behind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use patience::Backoff;
+
+    use super::*;
+
+    /// When a key is due again that rested like this and was given out in this lane, where one that failed has just had its turn.
+    fn due_after(number: u32, lane: Lane) -> Duration {
+        let now = Instant::now();
+        let pauses = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(120) };
+        let mut queue = Queue::new(Retries { pauses, apart: Duration::from_hours(1) });
+        if lane != Lane::Again {
+            queue.add("other", Lane::Again, now);
+            assert_eq!(queue.take(now), Some("other"));
+        }
+        queue.add("a", lane, now);
+        assert_eq!(queue.take(now), Some("a"));
+        queue.done(&"a", Next::Rests(Pause { left: Duration::from_secs(15), number }), now, 0.0);
+        queue.next_due().unwrap() - now
+    }
+
+    #[test]
+    fn who_begins_to_rest_does_so_at_its_own_pace_and_after_a_while_in_turn() {
+        let (own, turn) = (Duration::from_secs(15), Duration::from_hours(1));
+        for lane in [Lane::Wanted, Lane::Rollout, Lane::Regular, Lane::Again] {
+            assert_eq!([1, OWN_PACE, OWN_PACE + 1, 100].map(|number| due_after(number, lane)), [own, own, turn, turn]);
+        }
+    }
 }

@@ -66,7 +66,7 @@ pub(super) fn plan(
             (AttachmentState::Attached, None) if orphan => Said::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT),
             (AttachmentState::Attached, _) => match rest {
                 Some(rest) => {
-                    plan.rest(rest.left);
+                    plan.rest(rest.pause);
                     rest.after.said()
                 }
                 None => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),

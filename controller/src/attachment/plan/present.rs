@@ -36,8 +36,8 @@ pub(super) fn plan(
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
         ready = Some(match case.remembered.taken.get(&version.id) {
-            Some(left) => {
-                plan.rest(*left);
+            Some(pause) => {
+                plan.rest(*pause);
                 Said::new(Reason::ChangePending, NOT_CHANGED)
             }
             None => {
@@ -138,9 +138,9 @@ fn addresses(
     for own in &released {
         let (id, address) = (own.id.clone(), own.ip_address);
         match case.remembered.taken.get(&id) {
-            Some(left) => {
+            Some(pause) => {
                 rests = true;
-                plan.rest(*left);
+                plan.rest(*pause);
             }
             None => plan.push(case, Action::DeleteAddress { family, id, address }),
         }

@@ -8,6 +8,7 @@ use vcn::{Family, Ocid};
 use crate::attachment::forgotten::{Doubt, Known};
 use crate::attachment::setback::Rest;
 use crate::attachment::verdict::Said;
+use crate::work::Pause;
 
 /// What one process remembers of an object. None of it is needed: it makes things quicker, and errors clearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Remembered {
     /// The pause after something that came to nothing.
     pub rest: Option<Rest>,
     /// The pauses before a VNIC is changed again, or an address released again, that the cloud took a request for and shows as before.
-    pub taken: HashMap<Ocid, Duration>,
+    pub taken: HashMap<Ocid, Pause>,
     /// The attachment whose detach was accepted, as long as it may be carried out.
     pub detaches: Option<Ocid>,
     /// Families of which several addresses were asked for at once that are still coming.

@@ -1,4 +1,4 @@
-//! Many who are refused, and few requests: who is new, who goes and who is polled is served all the same.
+//! Many who are refused, and few requests: who is new, who goes, who is polled and who waits for a moment is served all the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,11 @@ use api::VnicAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use oci::{Budget, FakeCloud, Rates};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::objects::FakeObjects;
+use super::pod_networks::npn;
 use super::scene::{Scene, compartment};
 use crate::attachment::sample::{attachment, instance};
 use crate::attachment::tidings::is_settled;
@@ -52,32 +54,49 @@ async fn until(cloud: &FakeCloud, what: &str, mut is_so: impl FnMut() -> bool) -
     began.elapsed()
 }
 
+fn is_ready(store: &Store, name: &str) -> bool {
+    let object = store.attachments().get(name).cloned();
+    object.is_some_and(|object| is_settled(&object, object.status.as_ref()))
+}
+
+/// A queue, and a hundred in it who have been refused for half an hour.
+struct Crowd {
+    cloud: FakeCloud,
+    store: Arc<Store>,
+    objects: FakeObjects,
+    work: Work<vcn::Ocid>,
+    running: JoinHandle<()>,
+}
+
+impl Crowd {
+    async fn of_refused(mut scene: Scene) -> Self {
+        let (full, nodes) = (scene.full_subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap());
+        scene.worker.budget = Budget::new(Rates { most: 2.0, ..Rates::default() });
+        for number in 2..=REFUSED + 2 {
+            scene.add_machine(number, &nodes);
+        }
+        let Scene { cloud, store, objects, worker, .. } = scene;
+        let work = Work::default();
+        for number in 2..REFUSED + 2 {
+            wants(&store, &format!("refused-{number}"), number, &full);
+            work.now(instance(number));
+        }
+        let running = tokio::spawn(work::run(work.clone(), Arc::new(Slow(worker)), 1, || 0.5));
+        sleep(Duration::from_mins(30)).await;
+        assert_eq!(work.depth().failing, REFUSED as usize);
+        Self { cloud, store, objects, work, running }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hundred_who_are_refused_keep_nobody_waiting() {
-    let mut scene = Scene::with(4);
-    let (full, nodes) = (scene.full_subnet(), "ocid1.subnet.oc1.iad.nodes".parse().unwrap());
-    scene.worker.budget = Budget::new(Rates { most: 2.0, ..Rates::default() });
+    let scene = Scene::with(4);
     scene.wants("old");
     scene.settle().await;
-    for number in 2..=REFUSED + 2 {
-        scene.add_machine(number, &nodes);
-    }
-    let Scene { cloud, store, worker, .. } = scene;
-    let work = Work::default();
-    for number in 2..REFUSED + 2 {
-        wants(&store, &format!("refused-{number}"), number, &full);
-        work.now(instance(number));
-    }
-    let running = tokio::spawn(work::run(work.clone(), Arc::new(Slow(worker)), 1, || 0.5));
-    sleep(Duration::from_mins(30)).await;
-    assert_eq!(work.depth().failing, REFUSED as usize);
-    let ready = |name: &str| {
-        let object = store.attachments().get(name).cloned();
-        object.is_some_and(|object| is_settled(&object, object.status.as_ref()))
-    };
+    let Crowd { cloud, store, work, running, .. } = Crowd::of_refused(scene).await;
     wants(&store, "new", REFUSED + 2, &crate::attachment::sample::subnet());
     work.now(instance(REFUSED + 2));
-    let attached = until(&cloud, "the new one is ready", || ready("new")).await;
+    let attached = until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
     let mut object = VnicAttachment::clone(store.attachments().get("old").unwrap());
     object.metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1_000_000).unwrap()));
     store.attachments_mut().apply(object);
@@ -86,6 +105,34 @@ async fn a_hundred_who_are_refused_keep_nobody_waiting() {
     running.abort();
     // Two or three looks each and the polls' pauses; behind all that are refused, one look alone would wait for 150 s.
     assert!(attached < Duration::from_secs(30) && gone < Duration::from_secs(30), "{attached:?}, {gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_oke_or_for_a_change_does_not_wait_for_a_hundred_who_are_refused() {
+    let Crowd { cloud, store, objects, work, running } = Crowd::of_refused(Scene::with(4)).await;
+    let says = |state: &str| objects.pod_network.lock().unwrap().0 = npn(state, state, &[]);
+    let began = Instant::now();
+    says("IN_PROGRESS");
+    wants(&store, "new", 1, &crate::attachment::sample::subnet());
+    work.now(instance(1));
+    sleep(Duration::from_secs(30)).await;
+    says("SUCCESS");
+    until(&cloud, "the new one is ready", || is_ready(&store, "new")).await;
+    let attached = began.elapsed();
+    // The cloud takes a change, and has to be asked once more.
+    cloud.take_in_vain("UpdateVnic");
+    let mut object = VnicAttachment::clone(store.attachments().get("new").unwrap());
+    object.metadata.generation = Some(object.metadata.generation.unwrap_or_default() + 1);
+    object.spec.vnic.skip_source_dest_check = true;
+    store.attachments_mut().apply(object);
+    work.now(instance(1));
+    let asked = || cloud.calls().iter().filter(|(operation, _)| *operation == "UpdateVnic").count();
+    until(&cloud, "it is asked for the change", || asked() == 1).await;
+    cloud.carry_out("UpdateVnic");
+    let changed = until(&cloud, "the new one is changed", || is_ready(&store, "new")).await;
+    running.abort();
+    // Looks after 0, 15 and 45 s, and polls. In turn with all that are refused, one look alone would wait for 450 s.
+    assert!(attached < Duration::from_secs(75) && changed < Duration::from_secs(15), "{attached:?}, {changed:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! When an instance is to be looked at of which the API server told something.
 
+use super::pod_networks::npn;
 use super::scene::Scene;
+use crate::attachment::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance};
 use crate::store::NodeView;
 use crate::work::When;
@@ -40,6 +42,26 @@ async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.look().await;
     assert_eq!((scene.told("a")[1].as_str(), scene.worker.due(&instance(1), 1.0)), ("False Attaching", When::Now));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_oke_is_new_still_and_its_reason_outlasts_a_cloud_that_does_not_answer() {
+    let mut scene = Scene::with(4);
+    scene.objects.pod_network.lock().unwrap().0 = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
+    scene.wants("a");
+    scene.look().await;
+    assert_eq!(scene.told("a")[1], "False PodNetworkPending");
+    scene.restart();
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
+    for _ in 0..3 {
+        scene.cloud.fail_next("GetInstance", (503, "ServiceUnavailable"), false);
+        scene.look().await;
+    }
+    assert_eq!(scene.told("a")[1], "False PodNetworkPending");
+    scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread("403".to_owned());
+    scene.look().await;
+    assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
+    assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn, "somebody has to mend that");
 }
 
 #[tokio::test(start_paused = true)]

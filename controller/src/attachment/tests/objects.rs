@@ -26,7 +26,7 @@ pub(super) struct FakeObjects {
     pub(super) halt: Arc<Mutex<Option<(usize, bool)>>>,
     /// Which writes are refused.
     pub(super) refuse: Arc<Mutex<Option<Refusals>>>,
-    /// What is said of the pod network of every instance, and how often it was asked for.
+    /// What is said of the pod network of every instance, or of the one that it names; and how often it was asked for.
     pub(super) pod_network: Arc<Mutex<(PodNetwork, usize)>>,
 }
 
@@ -142,10 +142,13 @@ impl Objects for FakeObjects {
 }
 
 impl PodNetworks for FakeObjects {
-    async fn pod_network(&self, _instance: &Ocid) -> PodNetwork {
+    async fn pod_network(&self, instance: &Ocid) -> PodNetwork {
         let mut pod_network = self.pod_network.lock().unwrap();
         pod_network.1 += 1;
-        pod_network.0.clone()
+        match &pod_network.0 {
+            PodNetwork::There(npn) if npn.instance != *instance => PodNetwork::Absent,
+            said => said.clone(),
+        }
     }
 }
 

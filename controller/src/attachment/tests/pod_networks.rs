@@ -11,7 +11,7 @@ use crate::attachment::sample::instance;
 use crate::work::Next;
 
 /// The instance's, in this state, which lists these VNICs.
-fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
+pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     let entries: Vec<_> =
         vnics.iter().map(|vnic| json!({ "vnicId": vnic, "macAddress": "02:00:17:00:00:01" })).collect();
     let document = json!({ "metadata": { "name": "x" }, "spec": { "id": instance(1) },
@@ -39,11 +39,11 @@ async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         match scene.look().await {
-            Next::Rests(pause) => pauses.push(pause.as_secs()),
+            Next::Rests(pause) => pauses.push((pause.left.as_secs(), pause.number)),
             next => panic!("{next:?}"),
         }
     }
-    assert_eq!(pauses, [30, 60, 120, 120, 120]);
+    assert_eq!(pauses, [(30, 2), (60, 3), (120, 4), (120, 5), (120, 6)]);
     assert_eq!((asked(&scene) - before, scene.statuses(), scene.count("AttachVnic")), (5, written, 0));
     says(&scene, npn("BACKOFF", "FailedToAttachVNIC", &[]));
     scene.look().await;

@@ -36,7 +36,8 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
                 failed += 1;
                 Duration::from_secs(1 << failed.min(7))
             }
-            Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) | Next::Rests(pause) => pause,
+            Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
+            Next::Rests(pause) => pause.left,
             Next::Gone => most,
         };
         all.push(scene.count(operation) - before);

@@ -26,7 +26,8 @@ async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -
 
 fn pause(next: Next) -> Duration {
     match next {
-        Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) | Next::Rests(pause) => pause,
+        Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
+        Next::Rests(pause) => pause.left,
         Next::Failed => Duration::from_secs(60),
         Next::Gone => HOUR,
     }
@@ -105,7 +106,10 @@ async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does
     scene.look().await;
     assert_eq!(scene.count("AttachVnic"), asked + 2, "a process that did not see it try tries");
     gives_up(&scene, "a");
-    assert!(matches!(scene.look().await, Next::Rests(pause) if pause > Duration::from_mins(1)), "it counts records");
+    assert!(
+        matches!(scene.look().await, Next::Rests(pause) if pause.left > Duration::from_mins(1)),
+        "it counts records"
+    );
     assert_eq!(reason(&scene, "a"), "False AttachFailed");
 }
 
@@ -262,6 +266,7 @@ async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
         go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
         assert_eq!(of(&scene, "a").len(), 5);
         let Next::Rests(rest) = scene.look().await else { panic!("it rests") };
+        assert_eq!(rest.number, 5, "at its own pace still");
         let undone = r#"undone_total{kind="attach"} 5"#;
         assert!(counted(&scene, undone));
         match lacks {
