@@ -14,6 +14,7 @@ use vcn::Ocid;
 
 use crate::attachment::mark::Mark;
 use crate::attachment::objects::KubeObjects;
+use crate::attachment::pod_network::KubePodNetworks;
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
 use crate::board::{Board, Role};
 use crate::events::Events;
@@ -76,7 +77,8 @@ pub async fn run(leader: Leader) -> anyhow::Result<()> {
         configurations,
         budget: budget.clone(),
     };
-    let worker = Arc::new(AttachmentWorker::new(cloud, KubeObjects::new(patient.clone()), surroundings));
+    let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
+    let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
     metrics.ask({
         let (work, store, watches) = (work.clone(), store.clone(), board.watches.clone());
         move || Now {

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// When something cannot be read, or not in time. What could be is said all the same.
 pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
-    let reader = Reader::new(kubernetes::patient(&kubernetes::client().await?, Arc::default(), PATIENCE));
+    let reader = Reader::new(&kubernetes::client().await?, PATIENCE);
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));
@@ -109,5 +109,5 @@ async fn in_the_cloud(settings: &Settings, reader: &Reader, objects: &Objects) -
         None => reader.cluster().await?,
     });
     let oci = connect(&settings.oci, Arc::new(Metrics::default())).await.map_err(NoClient::into_error)?;
-    Ok(cloud::look((&oci, &reader.pod_networks()), &mark, objects, Instant::now() + DEADLINE).await)
+    Ok(cloud::look((&oci, reader.pod_networks()), &mark, objects, Instant::now() + DEADLINE).await)
 }

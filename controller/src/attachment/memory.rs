@@ -66,6 +66,10 @@ pub(super) struct Memory {
     refusals: u64,
     /// In how many looks in turn something had to wait for the pod network.
     held: u32,
+    /// Why the pod network could not be read when it was asked for last.
+    pub(super) unread_pod_network: Option<String>,
+    /// Whether something waited at the last look for an answer about it.
+    pub(super) unanswered_pod_network: bool,
     /// How many VNICs were ours and nobody's at the last look.
     pub(super) unclaimed: usize,
 }
@@ -182,6 +186,13 @@ impl Memory {
     pub(super) fn held(&mut self, is_held: bool, pauses: &Backoff) -> Option<Pause> {
         self.held = if is_held { self.held.saturating_add(1) } else { 0 };
         is_held.then(|| Pause { left: pauses.pause(self.held, 1.0), number: self.held })
+    }
+
+    /// Whether something waits for an answer about the pod network, and did so at the last look.
+    pub(super) fn is_unanswered_again(&mut self, planned: &Plan) -> bool {
+        let is_unanswered =
+            planned.verdicts.values().any(|verdict| verdict.attached.reason == AttachmentReason::PodNetworkUnanswered);
+        mem::replace(&mut self.unanswered_pod_network, is_unanswered) && is_unanswered
     }
 
     /// Nothing could be read: that something is missing is to be proven anew.

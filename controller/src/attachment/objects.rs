@@ -88,10 +88,10 @@ impl ObjectError {
 pub struct KubeObjects(Api<VnicAttachment>, KubePodNetworks);
 
 impl KubeObjects {
-    /// Those that this client sees.
+    /// Those that this client sees, and these pod networks.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        Self(Api::all(client.clone()), KubePodNetworks::new(client))
+    pub fn new(client: Client, pod_networks: KubePodNetworks) -> Self {
+        Self(Api::all(client), pod_networks)
     }
 }
 

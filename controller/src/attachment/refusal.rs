@@ -76,10 +76,13 @@ pub const fn is_its_own(reason: Reason) -> bool {
     matches!(reason, LimitReached | SubnetFull | InvalidSpec | Forbidden | NotAuthorizedOrNotFound)
 }
 
-/// Whether the cloud said nothing of what it was asked: it was busy, away, or did not let us in.
+/// Whether nothing was said of what was asked: the cloud was busy, away, or did not let us in; or the API server was.
 #[must_use]
 pub const fn is_no_answer(reason: Reason) -> bool {
-    matches!(reason, Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated)
+    matches!(
+        reason,
+        Reason::Throttled | Reason::OciUnavailable | Reason::NotAuthenticated | Reason::PodNetworkUnanswered
+    )
 }
 
 /// Whether a retry token is refused.

@@ -48,7 +48,7 @@ pub fn is_tried(object: &VnicAttachment, status: Option<&VnicAttachmentStatus>) 
         // OKE ends it in a minute or two.
         Reason::PodNetworkPending => false,
         Reason::AttachFailed | Reason::DetachFailed => true,
-        Reason::PodNetworkUnknown | Reason::UsedByPods => true,
+        Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered | Reason::UsedByPods => true,
         Reason::ShapeCapacity | Reason::LimitReached | Reason::SubnetFull | Reason::AddressTaken => true,
         Reason::InvalidSpec | Reason::NameTaken | Reason::NodeGone | Reason::InstanceForgotten => true,
         Reason::Forbidden | Reason::NotAuthorizedOrNotFound | Reason::NotAuthenticated => true,

@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod pacing;
+mod pod_network;
 mod telling;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -137,7 +138,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             }
             planned = self.plan(&objects, &observed, memory, (pace, asked));
             if planned.asks_pod_network {
-                observed.pod_network = Some(self.objects.pod_network(instance).await);
+                observed.pod_network = Some(self.ask_pod_network(instance, memory).await);
                 planned = self.plan(&objects, &observed, memory, (pace, asked));
             }
             outcome = self.apply(&planned, &mut objects, memory).await;
@@ -148,6 +149,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                 break;
             }
         }
+        let is_silent_again = memory.is_unanswered_again(&planned);
         let held = memory.held(planned.held, &self.pauses_of_held());
         let mut failed = !outcome.failed.is_empty();
         for object in &objects {
@@ -160,6 +162,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
                     tidings::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
+                None if self.is_left_unanswered(object, verdict, (is_silent_again, memory)) => continue,
                 None => telling::in_line(object, verdict.clone(), (&planned, &outcome)),
             };
             failed |= !self.tell(object, &verdict, memory).await;

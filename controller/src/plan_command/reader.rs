@@ -1,6 +1,8 @@
 //! Reads the API server, and can do nothing else: the client stays in here.
 
 use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::Namespace;
@@ -10,6 +12,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::attachment::pod_network::KubePodNetworks;
+use crate::kubernetes::patient;
 use crate::lead::SYSTEM;
 use crate::store::{NodeObject, NodeView, Store, readable};
 
@@ -17,24 +20,30 @@ use crate::store::{NodeObject, NodeView, Store, readable};
 const PAGE: u32 = 500;
 
 /// Lists.
-pub(super) struct Reader(Client);
+pub(super) struct Reader {
+    /// Asks again for what is refused for want of time.
+    client: Client,
+    pod_networks: KubePodNetworks,
+}
 
 impl Reader {
-    pub(super) const fn new(client: Client) -> Self {
-        Self(client)
+    /// By this client, which tells at once what is refused; what is, is asked for again for so long.
+    pub(super) fn new(client: &Client, patience: Duration) -> Self {
+        let pod_networks = KubePodNetworks::new(client, Arc::default());
+        Self { client: patient(client, Arc::default(), patience), pod_networks }
     }
 
     /// All that the controller watches.
     pub(super) async fn all(&self) -> anyhow::Result<Store> {
         let store = Store::default();
-        let profiles = self.list(Api::all(self.0.clone())).await.context("listing VnicProfiles")?;
+        let profiles = self.list(Api::all(self.client.clone())).await.context("listing VnicProfiles")?;
         store.profiles_mut().replace(profiles);
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
         let nodes: Vec<NodeObject> =
-            self.list(Api::all_with(self.0.clone(), &resource)).await.context("listing Nodes")?;
+            self.list(Api::all_with(self.client.clone(), &resource)).await.context("listing Nodes")?;
         store.nodes_mut().replace(nodes.into_iter().map(NodeView::of).collect());
         let attachments: Vec<DeserializeGuard<_>> =
-            self.list(Api::all(self.0.clone())).await.context("listing VnicAttachments")?;
+            self.list(Api::all(self.client.clone())).await.context("listing VnicAttachments")?;
         let mut all = store.attachments_mut();
         for object in attachments {
             match readable(object) {
@@ -47,13 +56,13 @@ impl Reader {
     }
 
     /// What OKE says of instances.
-    pub(super) fn pod_networks(&self) -> KubePodNetworks {
-        KubePodNetworks::new(self.0.clone())
+    pub(super) const fn pod_networks(&self) -> &KubePodNetworks {
+        &self.pod_networks
     }
 
     /// What the cluster is called in tags: the uid of kube-system.
     pub(super) async fn cluster(&self) -> anyhow::Result<String> {
-        let api: Api<Namespace> = Api::all(self.0.clone());
+        let api: Api<Namespace> = Api::all(self.client.clone());
         let namespace =
             api.get(SYSTEM).await.with_context(|| format!("reading the namespace {SYSTEM} (or set CLUSTER_ID)"))?;
         namespace.metadata.uid.with_context(|| format!("the namespace {SYSTEM} has no uid"))

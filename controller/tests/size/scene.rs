@@ -1,6 +1,7 @@
 //! Objects as large as they get, the API server that keeps them, and the hands that write them.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::condition::MESSAGE_MAX;
 use api::{AttachmentReason as Reason, NODE_NAME_MAX, VnicAttachment};
@@ -9,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
 use oke_node_controller::attachment::objects::{KubeObjects, Objects};
+use oke_node_controller::attachment::pod_network::KubePodNetworks;
 use oke_node_controller::attachment::tell::Teller;
 use oke_node_controller::attachment::verdict::{Facts, Said, Verdict};
 use oke_node_controller::attachment::writers::compact;
@@ -71,9 +73,15 @@ pub(crate) async fn stored(name: &str) -> String {
     String::from_utf8(ApiServer::shared().unwrap().stored(&key).await.unwrap().unwrap()).unwrap()
 }
 
+/// What it writes with.
+pub(crate) fn as_the_controller(client: Client) -> KubeObjects {
+    let pod_networks = KubePodNetworks::new(&client, Arc::default());
+    KubeObjects::new(client, pod_networks)
+}
+
 /// The controller finds the object and says this of it; how many bytes etcd holds then.
 pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &Verdict) -> usize {
-    let worker = KubeObjects::new(objects.clone().into_client());
+    let worker = as_the_controller(objects.clone().into_client());
     let mut object = objects.get(name).await.unwrap();
     compact(&mut object);
     if object.finalizers().is_empty() {

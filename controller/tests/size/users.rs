@@ -3,11 +3,11 @@
 use api::{AttachmentReason as Reason, OBJECT_MAX, VnicAttachment, VnicAttachmentStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use oke_node_controller::attachment::objects::{KubeObjects, Objects};
+use oke_node_controller::attachment::objects::Objects;
 use oke_node_controller::attachment::verdict::{Facts, Verdict};
 use serde_json::{Value, json};
 
-use crate::scene::{bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
+use crate::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -200,7 +200,7 @@ async fn a_status_is_written_whole_and_only_to_the_very_object() {
     apply(&objects, "whole", &spec).await.unwrap();
     bytes(&objects, "whole", &in_order()).await;
     let mut old = objects.get("whole").await.unwrap();
-    let worker = KubeObjects::new(client);
+    let worker = as_the_controller(client);
     let less = VnicAttachmentStatus { observed_generation: Some(1), ..VnicAttachmentStatus::default() };
     worker.write_status(&old, &less).await.unwrap();
     assert_eq!(objects.get("whole").await.unwrap().status, Some(less.clone()));

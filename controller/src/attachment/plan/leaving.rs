@@ -77,7 +77,8 @@ pub(super) fn plan(
         };
         let is_left = orphan && seen.vnic.is_some();
         let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
-        let is_held = matches!(said.reason, Reason::UsedByPods | Reason::PodNetworkUnknown);
+        let is_held =
+            matches!(said.reason, Reason::UsedByPods | Reason::PodNetworkUnknown | Reason::PodNetworkUnanswered);
         plan.waits |= !is_left && !rests && !is_held;
         left &= is_left;
         verdict.get_or_insert(said);

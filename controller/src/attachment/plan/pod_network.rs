@@ -40,7 +40,8 @@ fn hold(observed: &Observed, plan: &mut Plan, judge: impl FnOnce(&NativePodNetwo
         }
         Some(PodNetwork::Absent) => None,
         Some(PodNetwork::There(npn)) => judge(npn),
-        Some(PodNetwork::Unread(why)) => Some(Said::new(Reason::PodNetworkUnknown, why.clone())),
+        Some(PodNetwork::Unread(why)) => Some(Said::new(Reason::PodNetworkUnknown, why.words.clone())),
+        Some(PodNetwork::Silent(why)) => Some(Said::new(Reason::PodNetworkUnanswered, why.words.clone())),
     };
     plan.held |= said.is_some();
     said
@@ -73,6 +74,7 @@ fn name(npn: &NativePodNetwork) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attachment::pod_network::Why;
 
     fn npn(status: &str) -> PodNetwork {
         let document = format!(
@@ -122,8 +124,11 @@ mod tests {
     fn what_is_not_known_holds_both_and_where_there_is_none_nothing_does() {
         let unknown = |words: &str| Some((Reason::PodNetworkUnknown, words.to_owned()));
         assert_eq!(told(Some(PodNetwork::Absent)), ([None, None], false, false));
-        let unread = told(Some(PodNetwork::Unread("403".to_owned())));
+        let why = |words: &str| Why { words: words.to_owned(), error: String::new() };
+        let unread = told(Some(PodNetwork::Unread(why("403"))));
         assert_eq!(unread, ([unknown("403"), unknown("403")], true, false));
+        let unanswered = || Some((Reason::PodNetworkUnanswered, "429".to_owned()));
+        assert_eq!(told(Some(PodNetwork::Silent(why("429")))), ([unanswered(), unanswered()], true, false));
         assert_eq!(told(None), ([unknown("it is asked for"), unknown("it is asked for")], true, true));
     }
 }

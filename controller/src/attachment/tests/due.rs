@@ -1,6 +1,6 @@
 //! When an instance is to be looked at of which the API server told something.
 
-use super::pod_networks::npn;
+use super::pod_networks::{npn, why};
 use super::scene::Scene;
 use crate::attachment::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance};
@@ -58,7 +58,7 @@ async fn what_waits_for_oke_is_new_still_and_its_reason_outlasts_a_cloud_that_do
         scene.look().await;
     }
     assert_eq!(scene.told("a")[1], "False PodNetworkPending");
-    scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread("403".to_owned());
+    scene.objects.pod_network.lock().unwrap().0 = PodNetwork::Unread(why("403"));
     scene.look().await;
     assert_eq!(scene.told("a")[1], "Unknown PodNetworkUnknown");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn, "somebody has to mend that");

@@ -6,8 +6,9 @@ use api::{NativePodNetwork, OnDelete};
 use serde_json::json;
 
 use super::scene::Scene;
-use crate::attachment::pod_network::PodNetwork;
+use crate::attachment::pod_network::{PodNetwork, Why};
 use crate::attachment::sample::instance;
+use crate::profile::state::State;
 use crate::work::Next;
 
 /// The instance's, in this state, which lists these VNICs.
@@ -17,6 +18,10 @@ pub(super) fn npn(state: &str, reason: &str, vnics: &[&str]) -> PodNetwork {
     let document = json!({ "metadata": { "name": "x" }, "spec": { "id": instance(1) },
         "status": { "state": state, "reason": reason, "vnics": entries } });
     PodNetwork::There(NativePodNetwork::parse(document.to_string().as_bytes()).unwrap())
+}
+
+pub(super) fn why(words: &str) -> Why {
+    Why { words: words.to_owned(), error: words.to_owned() }
 }
 
 fn says(scene: &Scene, pod_network: PodNetwork) {
@@ -101,7 +106,7 @@ async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_
     scene.wants("there");
     scene.settle().await;
     let refusal = "the API server answers 403 for NativePodNetwork x";
-    says(&scene, PodNetwork::Unread(refusal.to_owned()));
+    says(&scene, PodNetwork::Unread(why(refusal)));
     scene.wants("a");
     scene.delete("there");
     for _ in 0..3 {
@@ -115,6 +120,55 @@ async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_
     says(&scene, PodNetwork::Absent);
     scene.settle().await;
     assert_eq!((scene.exists("there"), scene.told("a")[1].as_str()), (false, "True Ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_is_not_told_in_place_of_one_nor_the_first_time() {
+    let scene = Scene::with(4);
+    let pending = npn("IN_PROGRESS", "IN_PROGRESS", &[]);
+    says(&scene, pending.clone());
+    scene.wants("a");
+    scene.look().await;
+    let written = scene.statuses();
+    for pod_network in [PodNetwork::Silent(why("429")), PodNetwork::Silent(why("429")), pending] {
+        says(&scene, pod_network);
+        assert!(matches!(scene.look().await, Next::Rests(_)));
+    }
+    assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written, "False PodNetworkPending"));
+    scene.wants("b");
+    says(&scene, PodNetwork::Silent(why("429")));
+    scene.look().await;
+    assert_eq!((scene.statuses(), scene.told("b")), (written, [const { String::new() }; 2]));
+    for words in ["429", "503", "429"] {
+        says(&scene, PodNetwork::Silent(why(words)));
+        scene.look().await;
+    }
+    assert_eq!((scene.statuses(), scene.message("b").as_str()), (written + 1, "429"));
+    assert_eq!(scene.told("b"), ["Unknown PodNetworkUnanswered", "Unknown PodNetworkUnanswered"]);
+    let trouble = |name: &str| State::of(scene.store.attachments().get(name).unwrap()).trouble;
+    assert_eq!([trouble("a"), trouble("b")], [None, None], "no profile fails by it");
+    assert_eq!(scene.count("AttachVnic"), 0);
+    says(&scene, PodNetwork::Absent);
+    scene.settle().await;
+    assert_eq!([scene.told("a"), scene.told("b")].concat().concat(), "True AttachedTrue Ready".repeat(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vnic_that_is_to_go_rests_while_there_is_no_answer_and_stays_told_of() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let (before, id) = (scene.statuses(), scene.status("a").vnic_id);
+    says(&scene, PodNetwork::Silent(why("429")));
+    scene.delete("a");
+    for (more, told) in [(0, "True Ready"), (1, "Unknown PodNetworkUnanswered"), (1, "Unknown PodNetworkUnanswered")] {
+        assert!(matches!(scene.look().await, Next::Rests(_)));
+        assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (more, told));
+    }
+    assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
+    says(&scene, PodNetwork::Absent);
+    scene.settle().await;
+    assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,54 @@
+//! The instance's pod network is asked for, and no answer is not told in place of one.
+
+use api::condition::{ConditionType, find};
+use api::{AttachmentReason, Reason as _, VnicAttachment};
+use kube::ResourceExt;
+use oci::Cloud;
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use super::AttachmentWorker;
+use crate::attachment::memory::Memory;
+use crate::attachment::objects::Objects;
+use crate::attachment::pod_network::{PodNetwork, PodNetworks};
+use crate::attachment::tidings::{self, Answer};
+use crate::attachment::verdict::Verdict;
+
+impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
+    /// What is known of it now. That nothing is goes into the log when it is new: an outage is ten thousand instances', every
+    /// two minutes.
+    pub(super) async fn ask_pod_network(&self, instance: &Ocid, memory: &mut Memory) -> PodNetwork {
+        let known = self.objects.pod_network(instance).await;
+        match &known {
+            PodNetwork::Absent | PodNetwork::There(_) => memory.unread_pod_network = None,
+            PodNetwork::Unread(why) | PodNetwork::Silent(why) => {
+                if memory.unread_pod_network.as_ref() != Some(&why.words) {
+                    tracing::warn!(event = "npn.unread", %instance, why = why.words, error = why.error);
+                }
+                memory.unread_pod_network = Some(why.words.clone());
+            }
+        }
+        known
+    }
+
+    /// Whether a status stays as it is because the API server did not answer: the first time, and as long as an answer is told, or
+    /// that there is none. Else each such word would be written, and taken back at the next look.
+    pub(super) fn is_left_unanswered(
+        &self,
+        object: &VnicAttachment,
+        verdict: &Verdict,
+        (is_again, memory): (bool, &Memory),
+    ) -> bool {
+        let reason = AttachmentReason::PodNetworkUnanswered;
+        if verdict.attached.reason != reason {
+            return false;
+        }
+        let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+        let is_told = known.is_some_and(|known| {
+            let ready = find(&known.conditions, ConditionType::Ready);
+            known.observed_generation == object.metadata.generation
+                && ready.is_some_and(|ready| ready.reason == reason.as_str())
+        });
+        !is_again || is_told || tidings::stays_unread(object, known, Answer::MissingAgain)
+    }
+}
