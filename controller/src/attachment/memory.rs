@@ -1,6 +1,6 @@
 //! What one process remembers of an instance between two looks. Losing it costs a call or some seconds, nothing else.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ struct Object {
     asked: Option<Instant>,
     written: Option<(Instant, VnicAttachmentStatus)>,
     /// Addresses asked for at once: how many there were then, and how many looks ago.
-    bulks: HashMap<Family, (usize, u32)>,
+    bulks: BTreeMap<Family, (usize, u32)>,
     /// Whether that was refused.
     bulk_refused: bool,
 }

@@ -64,7 +64,8 @@ pub struct AttachmentWorker<C, O> {
     pub budget: Budget,
     /// What many instances share.
     pub cache: Cache,
-    pub(super) memories: Mutex<HashMap<Ocid, Memory>>,
+    /// Boxed, as they are large: a table has more places than entries, and twice as many while it grows.
+    pub(super) memories: Mutex<HashMap<Ocid, Box<Memory>>>,
     /// Instances of which something is on its way.
     waiting: Mutex<HashSet<Ocid>>,
     /// Those that instances were seen in.
@@ -316,7 +317,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
 
     fn memory(&self, instance: &Ocid) -> Memory {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        memories.get_mut(instance).map(Memory::lend).unwrap_or_default()
+        memories.get_mut(instance).map(|memory| memory.lend()).unwrap_or_default()
     }
 
     fn remember(&self, instance: &Ocid, memory: Memory, next: Next) {
@@ -327,12 +328,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         if next == Next::Gone {
             memories.remove(instance);
         } else {
-            memories.insert(instance.clone(), memory);
+            memories.insert(instance.clone(), Box::new(memory));
         }
         self.count_unclaimed(&memories);
     }
 
-    pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Memory>) {
+    pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Box<Memory>>) {
         let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
         self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
     }
