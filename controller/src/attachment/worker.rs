@@ -328,7 +328,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         if next == Next::Gone {
             memories.remove(instance);
         } else {
-            memories.insert(instance.clone(), Box::new(memory));
+            **memories.entry(instance.clone()).or_default() = memory;
         }
         self.count_unclaimed(&memories);
     }
