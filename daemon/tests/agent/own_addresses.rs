@@ -47,6 +47,15 @@ fn wait_passes(node: &Node, agent: &Agent) {
     wait_for("answers and passes", looked, || agent.log());
 }
 
+/// The kernel no longer tells which address is the host's.
+fn forget_own(node: &Node) {
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
+    });
+    node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
+}
+
 #[test]
 fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
     let node = dual_stack_node();
@@ -65,11 +74,7 @@ fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
     drop(agent);
     std::fs::remove_dir_all(node.path("lib")).unwrap();
     node.publish_dual_stack(&[("pods", 33)]);
-    node.on(|socket| {
-        let index = socket.index_of(&name("ens5")).unwrap();
-        socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
-    });
-    node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
+    forget_own(&node);
     list(&node, &[&ipv6(&pod)]);
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -90,11 +95,7 @@ fn a_pods_address_is_not_given_to_the_host_where_the_index_is_a_later_versions_o
         pod.wait_connected();
         drop(agent);
         node.publish_dual_stack(&[("pods", 33)]);
-        node.on(|socket| {
-            let index = socket.index_of(&name("ens5")).unwrap();
-            socket.delete_address(&Address::new(index, format!("{OWN}/128").parse().unwrap())).unwrap();
-        });
-        node.delete_rule(Family::Ipv6, RulePriorities::FROM_VNIC.0);
+        forget_own(&node);
         list(&node, &[&ipv6(&pod)]);
         let path = node.path("run/allocations.json");
         match index {

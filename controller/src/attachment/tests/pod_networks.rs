@@ -28,6 +28,18 @@ fn says(scene: &Scene, pod_network: PodNetwork) {
     scene.objects.pod_network.lock().unwrap().0 = pod_network;
 }
 
+/// Pods live by `a`'s VNIC, and `a` is deleted.
+async fn of_a_vnic_of_the_pods_that_is_to_go() -> Scene {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    let id = scene.status("a").vnic_id.unwrap();
+    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
+    scene.delete("a");
+    scene.look().await;
+    scene
+}
+
 fn asked(scene: &Scene) -> usize {
     scene.objects.pod_network.lock().unwrap().1
 }
@@ -214,13 +226,7 @@ async fn a_vnic_that_is_not_named_goes_with_its_object_although_oke_never_finish
 
 #[tokio::test(start_paused = true)]
 async fn a_vnic_of_the_pods_that_is_to_be_left_is_left_to_them() {
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let id = scene.status("a").vnic_id.unwrap();
-    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
-    scene.delete("a");
-    scene.look().await;
+    let scene = of_a_vnic_of_the_pods_that_is_to_go().await;
     assert_eq!(scene.told("a")[0], "False UsedByPods");
     scene.change("a", |object| object.spec.vnic.on_delete = OnDelete::Orphan);
     scene.look().await;
@@ -230,13 +236,7 @@ async fn a_vnic_of_the_pods_that_is_to_be_left_is_left_to_them() {
 #[tokio::test(start_paused = true)]
 async fn a_vnic_of_the_pods_goes_with_its_instance() {
     use oci::InstanceState::Terminated;
-    let scene = Scene::with(4);
-    scene.wants("a");
-    scene.settle().await;
-    let id = scene.status("a").vnic_id.unwrap();
-    says(&scene, npn("SUCCESS", "COMPLETED", &[id.as_str()]));
-    scene.delete("a");
-    scene.look().await;
+    let scene = of_a_vnic_of_the_pods_that_is_to_go().await;
     scene.cloud.change_instance(&instance(1), |machine| machine.lifecycle_state = Terminated);
     scene.look().await;
     assert_eq!((scene.exists("a"), scene.count("DetachVnic")), (false, 0));
