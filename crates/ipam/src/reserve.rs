@@ -199,17 +199,15 @@ impl Allocations {
         self.cool(&unheld, now);
     }
 
-    /// Lets addresses rest that a pod turned out to have without anything on record. The record was lost, and with it who had
-    /// the others until when.
+    /// Lets addresses rest that a pod turned out to have had until now, though nothing here says so. The record was lost, and
+    /// with it who had the others until when; not where it says that they were freed: then somebody was faster, or it is old.
     pub fn lose(&mut self, addresses: &[IpAddr], now: BootTime) {
         let freed: AddressSet = self.freed.iter().map(|freed| freed.address).collect();
         let held: AddressSet = self.in_use().collect();
-        let unknown = |address: &&IpAddr| !freed.contains(*address) && !held.contains(*address);
-        let unknown: Vec<IpAddr> = addresses.iter().filter(unknown).copied().collect();
-        if !unknown.is_empty() {
-            self.cool(&unknown, now);
+        if addresses.iter().any(|address| !freed.contains(address) && !held.contains(address)) {
             self.anew = Some(now);
         }
+        self.rest(addresses, now);
     }
 
     /// Drops freed addresses that are not worth remembering.

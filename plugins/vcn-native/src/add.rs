@@ -240,10 +240,11 @@ fn give_up(
     allocation: &Allocation,
     report: &mut Report,
 ) -> Error {
-    if let Err(left) = del::take_down(&request.key, Some(allocation), node, report) {
-        return error.with_details(left);
-    }
-    match node.release(&request.key, &[], report) {
+    let had = match del::take_down(&request.key, Some(allocation), node, report) {
+        Ok(had) => had,
+        Err(left) => return error.with_details(left),
+    };
+    match node.release(&request.key, &had, report) {
         Ok(_) => error,
         Err(release) => error.with_details("the address could not be given back").caused_by(&release),
     }

@@ -20,12 +20,12 @@ pub(crate) fn del(request: &DelRequest<Conf>, conf: &Conf, report: &mut Report) 
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let known = recorded(request, &node, report);
     report.mark("record");
-    let found = take_down(&request.key, known.as_ref(), &node, report)?;
-    let released = node.release(&request.key, &found, report).map_err(|error| failure::of_ipam(&error))?;
+    let had = take_down(&request.key, known.as_ref(), &node, report)?;
+    let released = node.release(&request.key, &had, report).map_err(|error| failure::of_ipam(&error))?;
     report.mark("ipam");
     match released.or(known) {
         Some(allocation) => report.addresses(&allocation.addresses),
-        None => report.found(&found),
+        None => report.found(&had),
     }
     Ok(())
 }
@@ -47,7 +47,7 @@ fn recorded(request: &DelRequest<Conf>, node: &Node<'_>, report: &mut Report) ->
 }
 
 /// Removes an attachment's network. Fails only when something is demonstrably still there, so that trying again helps.
-/// Answers the addresses that no record told of, but routes.
+/// Answers the addresses that it had: by its record, or without one by routes.
 pub(crate) fn take_down(
     key: &AttachmentKey,
     allocation: Option<&Allocation>,
@@ -72,7 +72,8 @@ pub(crate) fn take_down(
     let failures = dismantle(&plan(&[], &observed), &mut places);
     report.mark("network");
     let Some((first, others)) = failures.split_first() else {
-        return Ok(if allocation.is_none() { routed(&observed) } else { Vec::new() });
+        let recorded = |known: &Allocation| known.addresses.iter().map(|held| held.address).collect();
+        return Ok(allocation.map_or_else(|| routed(&observed), recorded));
     };
     let error = Error::new(code::LEFT_OVER, format!("{key} is not wholly taken down; the next DEL tries again"));
     Err(others.iter().fold(error.caused_by(first), |error, failure| error.caused_by(failure)))

@@ -53,8 +53,8 @@ fn free(
     let wrap = |error| failure::of_ipam(&error);
     let _lock = node.store.attachment(key).map_err(wrap)?;
     let Some(allocation) = node.store.find(key).map_err(wrap)?.filter(|found| dead(&found)) else { return Ok(()) };
-    del::take_down(key, Some(&allocation), node, report)?;
-    node.release(key, &[], report).map_err(wrap)?;
+    let had = del::take_down(key, Some(&allocation), node, report)?;
+    node.release(key, &had, report).map_err(wrap)?;
     report.addresses(&allocation.addresses);
     Ok(())
 }

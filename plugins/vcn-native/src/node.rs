@@ -35,15 +35,16 @@ impl<'a> Node<'a> {
         Pools::read(self.state_dir, &self.boot)
     }
 
-    /// Frees what an attachment holds, and what else it was `found` to have; whoever calls this holds the attachment's lock. A
-    /// damaged index is made anew for that: what is damaged frees nothing.
+    /// Frees what an attachment holds, and what it `had` though the index does not say so; whoever calls this holds the
+    /// attachment's lock, and has taken its network down. A damaged index is made anew for that: what is damaged frees
+    /// nothing.
     ///
     /// # Errors
     /// The files' own troubles.
     pub(crate) fn release(
         &self,
         key: &AttachmentKey,
-        found: &[IpAddr],
+        had: &[IpAddr],
         report: &mut Report,
     ) -> Result<Option<Allocation>, ipam::Error> {
         // Now, not when the verb began: taking a network down takes its time.
@@ -51,8 +52,10 @@ impl<'a> Node<'a> {
         let release = || {
             self.store.update_for(key, |held| {
                 let released = held.release(key, now);
-                held.lose(found, now);
-                Ok(released)
+                if released.is_none() && !had.is_empty() {
+                    held.lose(had, now);
+                }
+                Ok::<_, ipam::Error>(released)
             })
         };
         match release() {
@@ -101,8 +104,8 @@ impl<'a> Node<'a> {
         let Some(_lock) = self.store.try_attachment(key).map_err(wrap)? else { return Ok(false) };
         let left = self.store.find(key).map_err(wrap)?;
         let Some(left) = left.filter(|it| it.tentative_until.is_some()) else { return Ok(false) };
-        del::take_down(key, Some(&left), self, report)?;
-        self.release(key, &[], report).map_err(wrap)?;
+        let had = del::take_down(key, Some(&left), self, report)?;
+        self.release(key, &had, report).map_err(wrap)?;
         Ok(true)
     }
 

@@ -164,6 +164,26 @@ fn a_pod_that_goes_without_any_record_leaves_an_address_that_rests() {
     assert!(add.message.contains("had rested only"), "the others may have been somebody's: {}", add.message);
 }
 
+/// An index of before, which lacks the pod, or has it that its address has rested for long.
+#[test]
+fn an_address_of_which_an_old_index_knows_nothing_rests_when_its_pod_goes() {
+    for freed in ["", "10.0.0.9@1"] {
+        let node = node_with(&["10.0.0.8/30"]);
+        let [stays, goes, next] = ["stays", "goes", "next"].map(Pod::new);
+        node.add(&stays);
+        let before = fs::read_to_string(index(&node)).unwrap();
+        node.add(&goes);
+        let old = before.replace("\"freed\":\"\"", &format!("\"freed\":\"{freed}\""));
+        assert_eq!(old.contains("@1"), !freed.is_empty());
+        fs::write(index(&node), old).unwrap();
+        node.del(&goes);
+        let rests: Vec<_> = store(&node).freed().unwrap().iter().map(|it| it.address.to_string()).collect();
+        assert_eq!(rests, ["10.0.0.9"]);
+        assert!(store(&node).freed().unwrap().iter().all(|it| it.at > ipam::BootTime(1)), "from now on");
+        assert_eq!(address(&node.add(&next)), "10.0.0.10/32");
+    }
+}
+
 /// As after an index of before, when the old pod's sandbox is taken down late.
 #[test]
 fn a_late_del_of_an_old_sandbox_takes_nothing_from_who_has_its_address_now() {
