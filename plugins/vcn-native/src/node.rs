@@ -37,7 +37,7 @@ impl<'a> Node<'a> {
 
     /// Frees what an attachment holds, and what it `had` though the index does not say so; whoever calls this holds the
     /// attachment's lock, and has taken its network down. A damaged index is made anew for that: what is damaged frees
-    /// nothing.
+    /// nothing. Where that or the change itself finds no room, the record goes alone, if no address is free too early by it.
     ///
     /// # Errors
     /// The files' own troubles.
@@ -58,14 +58,22 @@ impl<'a> Node<'a> {
                 Ok::<_, ipam::Error>(released)
             })
         };
-        match release() {
-            Err(error @ ipam::Error::Damaged { .. }) => {
-                match self.rebuild_record(self.pools().ok().as_ref(), Some(key), report) {
-                    Ok(()) => release(),
-                    Err(_) => Err(error),
-                }
+        let error = match release() {
+            Err(error) if error.is_no_space() || matches!(error, ipam::Error::Damaged { .. }) => error,
+            answer => return answer,
+        };
+        // First of all, so that an index made anew is of a time when nobody had them any more.
+        let gone = self.store.let_go(key, had)?;
+        let again = match &error {
+            ipam::Error::Damaged { .. } => self.rebuild_record(self.pools().ok().as_ref(), Some(key), report).is_ok(),
+            _ => false,
+        };
+        match if again { release() } else { Err(error) } {
+            Err(error) if gone => {
+                report.note(format!("{error}: what {key} had is free only when that is mended, and has rested"));
+                Ok(None)
             }
-            released => released,
+            answer => answer,
         }
     }
 

@@ -1,8 +1,10 @@
 //! What was lost, damaged or left is put right, as far as the files themselves can tell; the rest the kernel knows.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use cni::AttachmentKey;
 use serde::de::Error as _;
 
 use super::{Opened, Store};
@@ -53,6 +55,31 @@ impl Store {
             }
         }
         Ok(aside)
+    }
+
+    /// Lets an attachment go whose network is gone while the index cannot be read, or there is no room to write it: its record
+    /// goes, and what it `had` stays taken until [`Self::settle`] or a rebuilt index lets it rest, from then on. Answers whether
+    /// that is sure, and changes nothing where it is not. A sound index must still hold all of it; a damaged one gives nothing
+    /// out, and made anew lets rest whatever it does not know. A lost one says nothing.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; those of the record and of the lock.
+    pub fn let_go(&self, key: &AttachmentKey, had: &[IpAddr]) -> Result<bool, Error> {
+        let _lock = self.lock()?;
+        let sure = match self.index() {
+            Ok(Some((_, means))) => had.iter().all(|address| means.in_use().any(|held| held == *address)),
+            Ok(None) => false,
+            Err(Error::Damaged { .. }) => true,
+            Err(other) => return Err(other),
+        };
+        let name = name_of(key);
+        match if sure { self.records.read(&name) } else { Ok(None) } {
+            Ok(Some(record)) if record.key == *key => self.records.remove(&name)?,
+            Err(Error::Damaged { .. }) => drop(self.records.set_aside(&name)?),
+            Err(other) => return Err(other),
+            Ok(_) => {}
+        }
+        Ok(sure)
     }
 
     /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers

@@ -79,6 +79,31 @@ fn on_a_full_disk_nobody_comes_everybody_may_go_and_what_fails_leaves_everything
     });
 }
 
+/// As on a full disk, where it cannot be written.
+#[test]
+fn a_pod_goes_without_a_word_in_the_index_where_its_address_stays_taken_and_only_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, index) = (Store::new(dir.path(), boot()), dir.path().join("allocations.json"));
+    reserve(&store, &pools("10.9.1.0/26"), "a").unwrap();
+    let (sound, records) = (fs::read_to_string(&index).unwrap(), everything(&dir.path().join("allocations")));
+    let (key, had) = (request("a").key, ["10.9.1.0".parse().unwrap()]);
+    let freed = r#"{"version":1,"bootId":"this","held":"","freed":"10.9.1.0@1"}"#;
+    let none = r#"{"version":1,"bootId":"this","held":"","freed":""}"#;
+    for (text, goes) in [(sound.as_str(), true), ("{", true), ("", true), (freed, false), (none, false)] {
+        fs::write(&index, text).unwrap();
+        assert_eq!(store.let_go(&key, &had).unwrap(), goes, "{text}");
+        assert_eq!(everything(&dir.path().join("allocations")).is_empty(), goes, "{text}");
+        assert_eq!(fs::read_to_string(&index).unwrap(), text);
+        records.iter().for_each(|(path, record)| fs::write(path, record).unwrap());
+    }
+    fs::remove_file(&index).unwrap();
+    assert!(!store.let_go(&key, &had).unwrap(), "who finds none knows nothing of an address that rests");
+    assert_eq!(everything(&dir.path().join("allocations")), records);
+    fs::write(&index, r#"{"version":2}"#).unwrap();
+    assert!(matches!(store.let_go(&key, &had), Err(Error::TooNew { .. })));
+    assert_eq!(everything(&dir.path().join("allocations")), records);
+}
+
 #[test]
 fn on_a_read_only_disk_the_record_is_read_and_every_change_fails_by_name() {
     on_a_small_disk(|dir| {

@@ -14,6 +14,7 @@ mod connections;
 mod crossed;
 mod deletion;
 mod faults;
+mod full;
 mod gc;
 mod lost;
 mod node;
