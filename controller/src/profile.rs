@@ -26,3 +26,4 @@ pub mod selection;
 pub mod stamp;
 pub mod state;
 pub mod status;
+pub mod step;

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use vcn::Ocid;
 
 use crate::profile::observed::Observed;
-use crate::profile::plan::Step;
+use crate::profile::step::Step;
 
 /// The uid of an object that is not there yet: no VNIC has it in its tags.
 const NOT_MADE_YET: &str = "not-made-yet";

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::cloud::Line;
 
-use crate::profile::plan::Step;
 use crate::profile::run::GRACE;
 use crate::profile::selection::NodeProblem;
+use crate::profile::step::Step;
 
 /// All of it.
 #[derive(Debug, Serialize)]

@@ -11,7 +11,7 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
-use super::plan::{Profile, Step, Target};
+use super::step::{Profile, Step, Target};
 use crate::attachment::objects::{is, params, put};
 
 /// Requests at once.

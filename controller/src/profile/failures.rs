@@ -8,7 +8,7 @@ use resident::logging::chain;
 use tokio::time::Instant;
 
 use super::apply::ApplyError;
-use super::plan::Step;
+use super::step::Step;
 
 /// Between two events about one profile and one answer: failures of many objects come with every look, and their number is
 /// another each time.
@@ -88,7 +88,7 @@ impl Quiet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Profile;
+    use super::super::step::Profile;
     use super::*;
 
     fn guard(name: &str) -> Step {
@@ -96,8 +96,8 @@ mod tests {
     }
 
     fn remove(object: &str, profile: &str) -> Step {
-        use super::super::plan::Target;
         use super::super::removal::Why;
+        use super::super::step::Target;
         let object = Target { name: object.to_owned(), uid: None, version: None };
         Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
     }

@@ -2,7 +2,6 @@
 //! the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
@@ -16,63 +15,7 @@ use super::rollout::{Course, Rollout};
 use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections};
 use super::stamp::{Difference, Stamp, profile_of};
 use super::state::{State, Trouble};
-
-/// One write. Done in the order they stand in, or in any other: each is about another object.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Deletes an object.
-    Remove {
-        /// Which.
-        object: Target,
-        /// Why.
-        why: Why,
-    },
-    /// Deletes an object that is to be made anew: what changed in its template cannot be changed.
-    Replace {
-        /// Which.
-        object: Target,
-        /// What changed.
-        fields: Vec<&'static str>,
-        /// What it is to be.
-        stamp: Stamp,
-    },
-    /// Brings an object in line.
-    Change {
-        /// What it is to be.
-        stamp: Stamp,
-        /// What differs.
-        fields: Vec<&'static str>,
-    },
-    /// Makes an object.
-    Make(Stamp),
-    /// Keeps a profile until what is made from it is gone: before anything is.
-    Guard(Profile),
-    /// Lets a profile go that is being deleted.
-    LetGo(Profile),
-}
-
-/// The one object that a deletion is about, as it was read: another one of its name is not meant, nor one that somebody has
-/// made his own since.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: Option<String>,
-    /// Its version.
-    pub version: Option<String>,
-}
-
-/// A profile in the version that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Profile {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: Option<String>,
-    /// Its finalizers.
-    pub finalizers: Vec<String>,
-}
+use super::step::{Profile, Step, Target};
 
 /// What is to be done, and how things stand.
 #[derive(Debug)]
@@ -241,90 +184,5 @@ impl<'a> Plan<'a> {
             let note = format!("VnicProfile {}: {by}", stamp.profile);
             self.problems.push(NodeProblem { node, reason: NAME_CONFLICT, note });
         }
-    }
-}
-
-impl Step {
-    /// The name of the object.
-    #[must_use]
-    pub fn object(&self) -> &str {
-        match self {
-            Self::Make(stamp) | Self::Change { stamp, .. } => &stamp.name,
-            Self::Remove { object, .. } | Self::Replace { object, .. } => &object.name,
-            Self::Guard(profile) | Self::LetGo(profile) => &profile.name,
-        }
-    }
-
-    /// What it does, as metrics say it.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Make(_) => "make",
-            Self::Change { .. } => "change",
-            Self::Replace { .. } => "replace",
-            Self::Remove { .. } => "remove",
-            Self::Guard(_) => "guard",
-            Self::LetGo(_) => "let_go",
-        }
-    }
-
-    /// The profile that it is for, where it is for one.
-    #[must_use]
-    pub fn profile(&self) -> Option<&str> {
-        match self {
-            Self::Make(stamp) | Self::Change { stamp, .. } | Self::Replace { stamp, .. } => Some(&stamp.profile),
-            Self::Remove { why: Why::NotInProfile(profile) | Why::NotForNode { profile, .. }, .. } => Some(profile),
-            Self::Guard(profile) | Self::LetGo(profile) => Some(&profile.name),
-            Self::Remove { why: Why::ProfileDeleted(profile), .. } => Some(profile),
-            Self::Remove { why: Why::InstanceTerminated, .. } => None,
-        }
-    }
-}
-
-impl Profile {
-    fn of(profile: &VnicProfile) -> Self {
-        Self {
-            name: profile.name_any(),
-            version: profile.resource_version(),
-            finalizers: profile.finalizers().to_vec(),
-        }
-    }
-}
-
-impl Target {
-    fn of(object: &VnicAttachment) -> Self {
-        Self { name: object.name_any(), uid: object.uid(), version: object.resource_version() }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Remove { object, why } => write!(f, "delete VnicAttachment {}: {why}", object.name),
-            Self::Replace { object, fields, stamp } => write!(
-                f,
-                "replace VnicAttachment {}: {} cannot be changed ({})",
-                object.name,
-                fields.join(", "),
-                Origin(stamp)
-            ),
-            Self::Change { stamp, fields } => {
-                write!(f, "change VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
-            }
-            Self::Make(stamp) => write!(f, "make VnicAttachment {} ({})", stamp.name, Origin(stamp)),
-            Self::Guard(profile) => write!(f, "add the finalizer to VnicProfile {}", profile.name),
-            Self::LetGo(profile) => {
-                write!(f, "remove the finalizer from VnicProfile {}: nothing made from it is left", profile.name)
-            }
-        }
-    }
-}
-
-/// Where a stamp comes from, and for whom.
-struct Origin<'a>(&'a Stamp);
-
-impl fmt::Display for Origin<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VnicProfile {}, VNIC {} of node {}", self.0.profile, self.0.template.name, self.0.node)
     }
 }

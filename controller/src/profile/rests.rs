@@ -11,7 +11,7 @@ use std::time::Duration;
 use patience::Backoff;
 use tokio::time::Instant;
 
-use super::plan::Step;
+use super::step::Step;
 
 /// Between failures of the same object.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
@@ -165,8 +165,8 @@ fn profile_of(step: &Step) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Target;
     use super::super::removal::Why;
+    use super::super::step::Target;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! Replacing what cannot be changed: one VNIC of a profile at a time. The next one goes only when every other one of the
 //! profile that is as the template says is ready, so that a template that does not work costs one VNIC, not all. Pure.
 
-use super::plan::Step;
 use super::stamp::Stamp;
+use super::step::Step;
 
 /// How far a VNIC is with its template.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::apply::{apply, write_status};
 use super::decide::{Decided, Look, Memory};
 use super::failures::{Failure, failures};
-use super::plan::Step;
+use super::step::Step;
 use crate::events::{Events, Level, News};
 use crate::metrics::Metrics;
 use crate::store::Store;

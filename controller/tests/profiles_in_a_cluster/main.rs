@@ -12,8 +12,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::plan::{Step, Target};
 use oke_node_controller::profile::removal::Why;
+use oke_node_controller::profile::step::{Step, Target};
 use scene::{GRACE, Scene, WITHIN, ocid};
 
 #[tokio::test]

@@ -8,8 +8,8 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use oke_node_controller::attachment::verdict::{Facts, Verdict};
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::plan::Step;
 use oke_node_controller::profile::stamp::Stamp;
+use oke_node_controller::profile::step::Step;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::super::plan::Profile;
 use super::super::sample::store;
+use super::super::step::Profile;
 use super::*;
 use crate::kubernetes::offline;
 
