@@ -7,20 +7,10 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
-use super::observed::Observed;
+use super::observed::There;
 use super::removal::{Fate, fate};
-use super::selection::Selections;
+use super::selection::{Selections, is_leaving};
 use super::stamp::{Stamp, profile_of};
-
-/// The attachments that are there.
-#[derive(Debug, Default)]
-pub struct There<'a> {
-    /// By name.
-    pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
-    /// Names of those that cannot be read: a later version wrote them.
-    pub unreadable: BTreeSet<&'a str>,
-    vnics: BTreeMap<(&'a Ocid, &'a VnicName), Vec<&'a VnicAttachment>>,
-}
 
 /// What becomes of a stamp.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,23 +23,6 @@ pub enum Claim<'a> {
     Waits,
     /// Somebody else has it, and why that is so.
     Taken(String),
-}
-
-impl<'a> There<'a> {
-    /// Sorts them.
-    #[must_use]
-    pub fn of(observed: &'a Observed) -> Self {
-        let mut there = Self::default();
-        for object in &observed.attachments {
-            there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
-        }
-        // By name: of several that have a place, a conflict always names the same one.
-        for object in there.objects.values() {
-            there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
-        }
-        there.unreadable = observed.unreadable_attachments.iter().map(String::as_str).collect();
-        there
-    }
 }
 
 /// All stamps of all profiles, in the order in which they are served.
@@ -68,11 +41,6 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
         })
     });
     all.collect()
-}
-
-/// Whether a profile is being deleted.
-pub(super) fn is_leaving(profile: &api::VnicProfile) -> bool {
-    profile.metadata.deletion_timestamp.is_some()
 }
 
 /// Decides for each stamp, in the same order.
@@ -113,7 +81,7 @@ fn claim<'a, 's>(
     if let Some(holder) = holders.get(&stamp.place()) {
         return Claim::Taken(taken(stamp, holder));
     }
-    let others = there.vnics.get(&stamp.place()).map(Vec::as_slice).unwrap_or_default();
+    let others = there.in_place(stamp.place());
     let mut stay = others.iter().map(|other| (other, other.metadata.name.as_deref().unwrap_or_default()));
     let stays = stay.find(|(other, name)| {
         let goes = !wanted.contains(name) && will_go(other, selections);
@@ -121,7 +89,7 @@ fn claim<'a, 's>(
     });
     match stays {
         Some((_, holder)) => Claim::Taken(taken(stamp, holder)),
-        None if !others.is_empty() || is_held(&stamp.profile, selections) => Claim::Waits,
+        None if !others.is_empty() || selections.is_held(&stamp.profile) => Claim::Waits,
         None => {
             holders.insert(stamp.place(), name);
             Claim::Free
@@ -136,12 +104,6 @@ fn taken(stamp: &Stamp, holder: &str) -> String {
 /// Whether an object that no profile wants is going to be removed.
 fn will_go<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> bool {
     matches!(fate(object, selections), Fate::Goes(_) | Fate::GoesLater(_))
-}
-
-/// Whether nothing is done for a profile.
-pub(super) fn is_held(profile: &str, selections: &Selections<'_>) -> bool {
-    let held = selections.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
-    held || selections.unreadable.contains(profile)
 }
 
 /// Whether the object of a stamp's name is the profile's. The same name for another instance is a hash that met another.
@@ -160,6 +122,7 @@ mod tests {
     use api::VnicProfile;
     use serde_json::json;
 
+    use super::super::observed::Observed;
     use super::super::selection::select;
     use super::*;
     use crate::store::NodeView;

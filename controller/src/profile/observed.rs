@@ -1,9 +1,10 @@
 //! What is there: profiles, nodes, attachments, as the API server last told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::{VnicAttachment, VnicProfile};
+use api::{VnicAttachment, VnicName, VnicProfile};
+use vcn::Ocid;
 
 use crate::store::{NodeView, Store};
 
@@ -22,6 +23,16 @@ pub struct Observed {
     pub unreadable_attachments: BTreeSet<String>,
 }
 
+/// The attachments that are there, to be found by name and by place.
+#[derive(Debug, Default)]
+pub struct There<'a> {
+    /// By name.
+    pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
+    /// Names of those that cannot be read: a later version wrote them.
+    pub unreadable: BTreeSet<&'a str>,
+    vnics: BTreeMap<(&'a Ocid, &'a VnicName), Vec<&'a VnicAttachment>>,
+}
+
 impl Observed {
     /// As the store has it now.
     #[must_use]
@@ -34,5 +45,27 @@ impl Observed {
             attachments: attachments.iter().cloned().collect(),
             unreadable_attachments: attachments.unreadable().clone(),
         }
+    }
+}
+
+impl<'a> There<'a> {
+    /// Sorts them.
+    #[must_use]
+    pub fn of(observed: &'a Observed) -> Self {
+        let mut there = Self::default();
+        for object in &observed.attachments {
+            there.objects.insert(object.metadata.name.as_deref().unwrap_or_default(), object);
+        }
+        // By name: of several that have a place, a conflict always names the same one.
+        for object in there.objects.values() {
+            there.vnics.entry((&object.spec.instance_id, &object.spec.vnic.name)).or_default().push(object);
+        }
+        there.unreadable = observed.unreadable_attachments.iter().map(String::as_str).collect();
+        there
+    }
+
+    /// Those that are for the VNIC of this name of this instance.
+    pub(super) fn in_place(&self, place: (&'a Ocid, &'a VnicName)) -> &[&'a VnicAttachment] {
+        self.vnics.get(&place).map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -8,11 +8,11 @@ use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use super::claims::{Claim, There, claims, is_held, is_leaving, stamps};
-use super::observed::Observed;
+use super::claims::{Claim, claims, stamps};
+use super::observed::{Observed, There};
 use super::removal::{Unwanted, Why, removals};
 use super::rollout::{Course, Rollout};
-use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections};
+use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
 use super::stamp::{Difference, Stamp, profile_of};
 use super::state::{State, Trouble};
 use super::step::{Profile, Step, Target};
@@ -79,13 +79,13 @@ pub fn plan<'a>(
         }
         plan.tell(stamp, &part.state, selections);
         rollouts.entry(&stamp.profile).or_default().add(stamp, part.course);
-        plan.steps.extend(part.step.filter(|_| !is_held(&stamp.profile, selections)));
+        plan.steps.extend(part.step.filter(|_| !selections.is_held(&stamp.profile)));
     }
     for (profile, rollout) in rollouts {
         if let Some(report) = plan.reports.get_mut(profile) {
             report.replacing = rollout.standing();
         }
-        plan.steps.extend(rollout.next().filter(|_| !is_held(profile, selections)));
+        plan.steps.extend(rollout.next().filter(|_| !selections.is_held(profile)));
     }
     plan.problems.sort();
     plan

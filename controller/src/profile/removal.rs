@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::VnicAttachment;
 use tokio::time::Instant;
 
-use super::claims::{There, is_held, is_leaving};
-use super::selection::{MADE_ANEW, NodeProblem, Selections};
+use super::observed::There;
+use super::selection::{MADE_ANEW, NodeProblem, Selections, is_leaving};
 use super::stamp::profile_of;
 use super::state::is_terminated;
 use crate::store::NodeView;
@@ -116,7 +116,7 @@ pub(super) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) 
     if is_leaving(selection.profile) {
         return Fate::Goes(Why::ProfileDeleted(profile.to_owned()));
     }
-    if is_held(profile, selections) {
+    if selections.is_held(profile) {
         return Fate::Stays;
     }
     let mut templates = selection.profile.spec.attachments.iter();

@@ -103,11 +103,22 @@ pub fn select(observed: &Observed) -> Selections<'_> {
     all
 }
 
+/// Whether a profile is being deleted.
+pub(super) fn is_leaving(profile: &VnicProfile) -> bool {
+    profile.metadata.deletion_timestamp.is_some()
+}
+
 impl<'a> Selections<'a> {
     /// The node that a profile has for an instance.
     #[must_use]
     pub fn node_of(&self, profile: &str, instance: &Ocid) -> Option<&'a str> {
         Some(self.profiles.get(profile)?.nodes.get(instance)?.name.as_str())
+    }
+
+    /// Whether nothing is done for a profile.
+    pub(super) fn is_held(&self, profile: &str) -> bool {
+        let held = self.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
+        held || self.unreadable.contains(profile)
     }
 
     fn add(&mut self, node: &'a NodeView, selectors: &BTreeMap<&str, Selector>) {

@@ -5,9 +5,8 @@ use api::condition::set;
 use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::claims::is_leaving;
 use super::plan::Report;
-use super::selection::Hold;
+use super::selection::{Hold, is_leaving};
 use super::state::{State, Trouble};
 
 /// The most names in a status.
