@@ -14,6 +14,7 @@ pub mod cache;
 pub mod forgotten;
 pub mod mark;
 mod memory;
+mod moments;
 pub mod objects;
 pub mod observed;
 pub mod pace;

@@ -15,6 +15,7 @@ use vcn::{Family, Ocid};
 use super::apply::Outcome;
 use super::forgotten::{Doubt, Known};
 use super::mark::Uid;
+use super::moments::Moments;
 use super::observed::{Listed, Machine, Observed, Seen, SeenVnic};
 use super::plan::{Plan, Refused, Remembered};
 use super::refusal::is_no_answer;
@@ -28,17 +29,6 @@ use crate::work::Pause;
 const WATCH_BEHIND: Duration = Duration::from_secs(10);
 /// Addresses that were asked for at once and have not come in so many looks will not come.
 const BULK_LOOKS: u32 = 5;
-
-/// When something was read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moments {
-    /// When it was asked for: what it lacks may have come since.
-    pub(super) asked: Instant,
-    /// When it was there.
-    pub(super) now: Instant,
-    /// For how long something must have been missing from lists until it is certain that it is not there.
-    pub(super) proof: Duration,
-}
 
 /// What a list tells that was not known.
 #[derive(Debug, Default)]

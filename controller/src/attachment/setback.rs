@@ -16,7 +16,7 @@ use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::memory::Moments;
+use super::moments::Moments;
 use super::observed::Seen;
 use super::verdict::Said;
 use crate::work::Pause;
