@@ -9,7 +9,7 @@ use oci::{CloudView, Error, Shape, Subnet};
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::observed::visible;
+use super::refusal::visible;
 
 /// A subnet gets another block once in its life.
 const SUBNETS: Duration = Duration::from_mins(10);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::VnicAttachment as Object;
+use api::{AttachmentReason as Reason, VnicAttachment as Object};
 use oci::{
     AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Kind, Subnet, Tagged, Vnic, VnicAttachment,
     VnicState,
@@ -15,7 +15,7 @@ use vcn::{Family, Ocid};
 use super::cache::Cache;
 use super::mark::{Mark, Uid};
 use super::pod_network::PodNetwork;
-use super::refusal;
+use super::refusal::{self, visible};
 use super::verdict::Said;
 
 /// An instance and its VNICs.
@@ -121,6 +121,14 @@ impl Observed {
 }
 
 impl Unread {
+    /// What it means to people.
+    pub(super) fn said(&self) -> Said {
+        match self {
+            Self::Cloud(error) => refusal::said(error, None),
+            Self::NotWhole(_) => Said::new(Reason::OciUnavailable, format!("{self}: asked again")),
+        }
+    }
+
     /// The number that Oracle's support asks for.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
@@ -356,13 +364,4 @@ const fn is_there(state: VnicState) -> bool {
 const fn has_primary(state: InstanceState) -> bool {
     use InstanceState::{CreatingImage, Moving, Running, Starting, Stopped, Stopping};
     matches!(state, Moving | Running | Starting | Stopping | Stopped | CreatingImage)
-}
-
-/// 404 is an answer: it is gone or not to be seen.
-pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_not_found_or_forbidden() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

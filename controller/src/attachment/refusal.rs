@@ -1,9 +1,9 @@
-//! What a failed call to the cloud means to people: a reason and words that stay the same while nothing changes.
+//! What a failed call to the cloud means: whether it is an answer, and to people a reason and words that stay the same while
+//! nothing changes.
 
 use api::AttachmentReason as Reason;
 use oci::{Error, Kind, Refusal};
 
-use super::observed::Unread;
 use super::step::Action;
 use super::verdict::Said;
 
@@ -60,12 +60,12 @@ fn words(refusal: &Refusal) -> String {
     }
 }
 
-/// Nothing could be read.
-#[must_use]
-pub fn unread(error: &Unread) -> Said {
-    match error {
-        Unread::Cloud(error) => said(error, None),
-        Unread::NotWhole(_) => Said::new(Reason::OciUnavailable, format!("{error}: asked again")),
+/// 404 is an answer: it is gone or not to be seen.
+pub(super) fn visible<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found_or_forbidden() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

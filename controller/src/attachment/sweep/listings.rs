@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::{Compartment, Swept};
-use crate::attachment::observed::visible;
+use crate::attachment::refusal::visible;
 
 /// For so long it is believed that a compartment may not be listed: for those who ask together. Somebody may be mending it.
 const REFUSED: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use vcn::Ocid;
 
 use super::{Named, Swept};
 use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observed::visible;
+use crate::attachment::refusal::visible;
 use crate::store::Store;
 
 /// So many VNICs are asked for in one sweep: other clusters' attachments have such names, too.

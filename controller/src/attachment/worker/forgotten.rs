@@ -12,7 +12,7 @@ use vcn::Ocid;
 use super::{AttachmentWorker, Memory};
 use crate::attachment::forgotten::Evidence;
 use crate::attachment::objects::Objects;
-use crate::attachment::observed::visible;
+use crate::attachment::refusal::visible;
 use crate::attachment::sweep::Swept;
 use crate::attachment::tidings;
 

@@ -65,7 +65,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, the day of what is
     /// forgotten goes on, and what was refused stays so; the others are told why.
     pub(super) async fn tell_unreadable(&self, objects: &[Arc<VnicAttachment>], error: &Unread, memory: &mut Memory) {
-        let said = refusal::unread(error);
+        let said = error.said();
         // Two lists with one between that is none are not two in turn.
         memory.forget_absences();
         // An outage is ten thousand instances' every two minutes: each tells once.
