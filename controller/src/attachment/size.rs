@@ -3,15 +3,21 @@
 
 use std::net::IpAddr;
 
-use api::{NAME_AND_SPEC_MAX, OBJECT_MAX, OnDelete, VnicAttachment, VnicAttachmentStatus};
+use api::{FIELD_MANAGER, NAME_AND_SPEC_MAX, OBJECT_MAX, OnDelete, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::Serialize;
 
-use super::writers;
+use super::writers::{entries, text};
 use crate::profile::stamp::profile_of;
 
 /// The longest text of an IPv6 address; of a network, with its prefix.
 const LONGEST_ADDRESS: usize = 39;
 const LONGEST_NETWORK: usize = 43;
+/// What the API server notes of the write of a status, as it will be.
+const STATUS: &str = concat!(
+    r#"{"apiVersion":"oke.oraclecloud.com/v1alpha1","fieldsType":"FieldsV1","fieldsV1":{"f:status":{}},"#,
+    r#""manager":"oke-node-controller","operation":"Update","subresource":"status","time":"2026-11-22T03:30:50Z"},"#
+);
 
 /// How many bytes too many it would take.
 #[must_use]
@@ -25,11 +31,30 @@ pub fn excess(object: &VnicAttachment, status: &VnicAttachmentStatus) -> usize {
     let name_and_spec = object.metadata.name.as_ref().map_or(0, String::len) + stored(&object.spec);
     let unseen = unseen(object).min(NAME_AND_SPEC_MAX.saturating_sub(name_and_spec));
     // A line ends it.
-    (stored(&whole) + 1 + writers::bytes(object) + unseen).saturating_sub(OBJECT_MAX)
+    (stored(&whole) + 1 + of_writers(object) + unseen).saturating_sub(OBJECT_MAX)
+}
+
+/// How many bytes the list of writers takes once a status is written.
+fn of_writers(object: &VnicAttachment) -> usize {
+    let all = entries(object);
+    if all.is_empty() {
+        return 0;
+    }
+    let to_come = if all.iter().any(is_status) { 0 } else { STATUS.len() };
+    let each = all.iter().map(|entry| {
+        let fields = entry.fields_v1.as_ref().map_or(0, |fields| text(fields).len() + r#""fieldsV1":,"#.len());
+        let rest = ManagedFieldsEntry { fields_v1: None, ..entry.clone() };
+        stored(&rest) + fields + 1
+    });
+    each.sum::<usize>() + to_come + r#""managedFields":[],"#.len()
+}
+
+fn is_status(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.subresource.as_deref() == Some("status")
 }
 
 /// The bytes of something in etcd, as the API server writes JSON.
-pub(super) fn stored(value: &impl Serialize) -> usize {
+fn stored(value: &impl Serialize) -> usize {
     // What was read as JSON is written as such.
     let text = serde_json::to_string(value).unwrap_or_default();
     let escaped = |char: char| match char {
@@ -62,4 +87,25 @@ fn unseen(object: &VnicAttachment) -> usize {
     silent.sum::<usize>()
         + addresses.map(|it| LONGEST_ADDRESS.saturating_sub(it.to_string().len())).sum::<usize>()
         + networks.map(|it| LONGEST_NETWORK.saturating_sub(it.to_string().len())).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::attachment::sample::attachment;
+    use crate::attachment::writers::compact;
+
+    #[test]
+    fn what_is_kept_of_the_list_of_writers_counts_as_the_list() {
+        let mut whole = attachment("a", 1);
+        let spec = json!({ "manager": "kubectl", "operation": "Apply", "fieldsV1": { "f:spec": { "f:vnic": {} } } });
+        whole.metadata.managed_fields = serde_json::from_value(json!([spec])).unwrap();
+        let mut kept = whole.clone();
+        compact(&mut kept);
+        assert_ne!(kept, whole);
+        let bytes = format!("\"managedFields\":[{spec},],").len() + STATUS.len();
+        assert_eq!((of_writers(&whole), of_writers(&kept)), (bytes, bytes));
+    }
 }

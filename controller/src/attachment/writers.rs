@@ -8,7 +8,6 @@ use api::{FIELD_MANAGER, VnicAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::Value;
 
-use super::size::stored;
 use crate::profile::stamp::profile_of;
 
 /// What the API server notes of the write that adds our finalizer: to none, or to others'.
@@ -16,11 +15,6 @@ const FINALIZER: [&str; 2] = [
     r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"oke.oraclecloud.com/vnic\"":{}}}}"#,
     r#"{"f:metadata":{"f:finalizers":{"v:\"oke.oraclecloud.com/vnic\"":{}}}}"#,
 ];
-/// What it notes of a status, as it will be.
-const STATUS: &str = concat!(
-    r#"{"apiVersion":"oke.oraclecloud.com/v1alpha1","fieldsType":"FieldsV1","fieldsV1":{"f:status":{}},"#,
-    r#""manager":"oke-node-controller","operation":"Update","subresource":"status","time":"2026-11-22T03:30:50Z"},"#
-);
 
 /// Keeps of the list what is asked for here: fields as texts, for as maps they take twenty times the memory. Nothing of what
 /// a profile made.
@@ -52,32 +46,12 @@ pub fn finalizer_note(object: &VnicAttachment) -> Option<(usize, &'static str)> 
     })
 }
 
-/// How many bytes the list takes in etcd once a status is written.
-#[must_use]
-pub fn bytes(object: &VnicAttachment) -> usize {
-    let all = entries(object);
-    if all.is_empty() {
-        return 0;
-    }
-    let to_come = if all.iter().any(is_status) { 0 } else { STATUS.len() };
-    let each = all.iter().map(|entry| {
-        let fields = entry.fields_v1.as_ref().map_or(0, |fields| text(fields).len() + r#""fieldsV1":,"#.len());
-        let rest = ManagedFieldsEntry { fields_v1: None, ..entry.clone() };
-        stored(&rest) + fields + 1
-    });
-    each.sum::<usize>() + to_come + r#""managedFields":[],"#.len()
-}
-
-fn is_status(entry: &ManagedFieldsEntry) -> bool {
-    entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.subresource.as_deref() == Some("status")
-}
-
-fn entries(object: &VnicAttachment) -> &[ManagedFieldsEntry] {
+pub(super) fn entries(object: &VnicAttachment) -> &[ManagedFieldsEntry] {
     object.metadata.managed_fields.as_deref().unwrap_or_default()
 }
 
 /// As the API server sent them, or as kept.
-fn text(fields: &FieldsV1) -> String {
+pub(super) fn text(fields: &FieldsV1) -> String {
     match &fields.0 {
         Value::String(text) => text.clone(),
         fields => fields.to_string(),
@@ -119,8 +93,7 @@ mod tests {
         compact(&mut kept);
         assert_ne!(kept, whole);
         for object in [&whole, &kept] {
-            let told = (is_applied(object), finalizer_note(object), bytes(object));
-            assert_eq!(told, (true, Some((1, FINALIZER[0])), bytes(&whole)));
+            assert_eq!((is_applied(object), finalizer_note(object)), (true, Some((1, FINALIZER[0]))));
         }
     }
 
