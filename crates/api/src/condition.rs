@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::reason::Reason;
 use crate::schema;
 
 /// The most bytes of a message, as etcd holds it: conditions are most of an object's size.
@@ -59,6 +58,20 @@ pub enum ConditionStatus {
     False,
     /// Nobody can tell.
     Unknown,
+}
+
+/// A word for why a condition holds or not; `reason.rs` has them all.
+pub trait Reason: Copy {
+    /// As it is written.
+    fn as_str(self) -> &'static str;
+    /// Whether a condition with this reason holds.
+    fn status(self) -> ConditionStatus;
+    /// The conditions that it stands on.
+    fn on(self) -> &'static [ConditionType];
+    /// When it is said.
+    fn meaning(self) -> &'static str;
+    /// What a person does about it.
+    fn to_do(self) -> &'static str;
 }
 
 impl Condition {

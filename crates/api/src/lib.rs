@@ -31,7 +31,7 @@ mod vnic_profile;
 mod vnic_template;
 
 pub use annotation::{AnnotationError, wanted_profiles};
-pub use condition::{Condition, ConditionStatus, ConditionType};
+pub use condition::{Condition, ConditionStatus, ConditionType, Reason};
 pub use field::{Field, FieldError};
 pub use names::{
     CLUSTER_TAG, FIELD_MANAGER, GROUP, NAME_TAG, NODE_NAME_MAX, PROFILE_FINALIZER, PROFILE_LABEL, RELEASED_TAG,
@@ -39,7 +39,7 @@ pub use names::{
 };
 pub use npn::NativePodNetwork;
 pub use provider_id::{ProviderIdError, instance_of};
-pub use reason::{AttachmentReason, ProfileReason, Reason};
+pub use reason::{AttachmentReason, ProfileReason};
 pub use size::{MOST as OBJECT_MAX, NAME_AND_SPEC as NAME_AND_SPEC_MAX};
 pub use vnic_attachment::{VnicAttachment, VnicAttachmentSpec, VnicAttachmentStatus};
 pub use vnic_name::{VnicName, VnicNameError};

@@ -3,20 +3,7 @@
 
 use crate::condition::ConditionStatus::{self, False, True, Unknown};
 use crate::condition::ConditionType::{self, Attached as OnAttached, Configured as OnConfigured, Ready as OnReady};
-
-/// A word for why.
-pub trait Reason: Copy {
-    /// As it is written.
-    fn as_str(self) -> &'static str;
-    /// Whether a condition with this reason holds.
-    fn status(self) -> ConditionStatus;
-    /// The conditions that it stands on.
-    fn on(self) -> &'static [ConditionType];
-    /// When it is said.
-    fn meaning(self) -> &'static str;
-    /// What a person does about it.
-    fn to_do(self) -> &'static str;
-}
+use crate::condition::Reason;
 
 macro_rules! reasons {
     ($(#[$doc:meta])* $name:ident; $($word:ident $status:ident on $($kind:ident)+: $meaning:literal, $do:literal;)*) => {
