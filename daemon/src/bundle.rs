@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::ask::{AskError, ask};
 use crate::attachments;
-use crate::run::Exit;
+use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::show::preview;
 use crate::status::{AgentState, Status};

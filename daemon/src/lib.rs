@@ -39,6 +39,7 @@ pub mod directories;
 #[cfg(test)]
 mod documents;
 pub mod events;
+pub mod exit;
 pub mod files;
 #[cfg(test)]
 mod fixture;
@@ -71,4 +72,5 @@ pub mod wake;
 pub mod world;
 
 pub use args::Args;
-pub use run::{Exit, run};
+pub use exit::Exit;
+pub use run::run;

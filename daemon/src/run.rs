@@ -11,7 +11,6 @@ use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::args::{BundleOutput, Command};
 use crate::backoff::chance;
 use crate::board::Board;
 use crate::command_line::Invocation;
+use crate::exit::Exit;
 use crate::metrics::Metrics;
 use crate::npn::{Source, Watcher};
 use crate::reconcile::Reconciler;
@@ -49,19 +49,6 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 
 /// Previews waiting for their turn.
 const PREVIEWS: usize = 4;
-
-/// How it ended, for scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Fine.
-    Fine = 0,
-    /// The node is not ready, or what was asked for failed.
-    Not = 1,
-    /// Called or configured wrongly.
-    Usage = 2,
-    /// The agent is not running.
-    NotRunning = 3,
-}
 
 /// Does what the command line says.
 ///
@@ -112,12 +99,6 @@ fn tell((text, exit): (String, Exit)) -> anyhow::Result<Exit> {
     // `… | head` closes the pipe, which is no failure.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(exit)
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
 }
 
 fn stay(live: Live<Settings>) -> anyhow::Result<()> {

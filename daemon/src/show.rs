@@ -19,12 +19,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::ask::{AskError, ask};
 use crate::attachments::{self, Attachment};
+use crate::exit::Exit;
 use crate::gather;
 use crate::metrics::Metrics;
 use crate::npn::Source;
 use crate::pass::{Cause, Pass};
 use crate::reconcile::Reconciler;
-use crate::run::Exit;
 use crate::settings::Settings;
 use crate::status::{AgentState, Status};
 use crate::usage::Usage;
