@@ -9,6 +9,7 @@
 //! ```
 
 mod archive;
+mod document;
 mod files;
 mod kernel;
 mod redact;

@@ -8,17 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
-use telemetry::LINE_LIMIT;
 
-use super::files::is_configuration;
+use super::document::{LONGEST_DOCUMENT, is_document, too_long};
 use super::redact::{self, Redacted};
 
 /// The most of one entry, in bytes; a text that is longer is cut and said to be.
 pub(super) const LONGEST: usize = 4 << 20;
-
-/// The most of a document: it is taken apart to find secrets, and then holds ten times as much memory.
-pub(super) const LONGEST_DOCUMENT: usize = 1 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
@@ -28,22 +23,6 @@ pub(super) struct Archive<W: Write> {
     redacted: Vec<(String, usize)>,
     /// What is not there, and why.
     missing: Vec<(String, String)>,
-}
-
-/// Why a document is not there.
-pub(super) fn too_long(length: usize) -> String {
-    format!("it is {length} bytes long, too long for a bundle")
-}
-
-/// How far it is looked for a line that is a record. A log's first may be cut: the disk was full.
-const LOOKED_AT: usize = 4;
-
-/// Whether a text is one document, by its name or, as one that was set aside, by how it begins. A log of records is none, whose
-/// lines begin the same way: it is not taken apart.
-fn is_document(name: &str, text: &str) -> bool {
-    let is_record = |line: &str| line.starts_with('{') && serde_json::from_str::<IgnoredAny>(line).is_ok();
-    let is_log = || text.lines().take(LOOKED_AT).any(|line| line.len() <= LINE_LIMIT && is_record(line));
-    is_configuration(name) || text.trim_start().starts_with(['{', '[']) && !is_log()
 }
 
 /// A file that takes its name when it is whole.

@@ -8,11 +8,9 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::archive::{Archive, LONGEST, LONGEST_DOCUMENT, too_long};
+use super::archive::{Archive, LONGEST};
+use super::document::{LONGEST_DOCUMENT, is_configuration, too_long};
 use crate::settings::Settings;
-
-/// What CNI configurations are called; other files beside them are other programs', often with tokens.
-const CONFIGURATIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// How deep our own directories are.
 const DEPTH: u32 = 2;
@@ -85,12 +83,6 @@ fn digest(path: &Path) -> String {
         Ok(_) => hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
         Err(error) => error.to_string(),
     }
-}
-
-/// Whether a file is a document, by its name.
-pub(super) fn is_configuration(name: &str) -> bool {
-    let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| CONFIGURATIONS.contains(&extension))
 }
 
 /// A file's text, the end of it if it is long: what was written last is what matters. A long document is left out: where a
