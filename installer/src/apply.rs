@@ -12,7 +12,6 @@ use std::time::SystemTime;
 use crate::observed::At;
 use crate::place::{NewFile, place, place_unless};
 use crate::plan::{BINARY_MODE, Leaving, Purpose, Replaced, Writing};
-use crate::reconcile::kept;
 use crate::record::{Before, Configuration, Record, RecordFile};
 use crate::report::chain;
 use crate::{Conflist, Digest, Error, Note, Report, Step, directory};
@@ -255,7 +254,7 @@ impl Applier<'_> {
 
     /// A node whose data directory cannot be written still gets its pods' network.
     fn keep(&mut self, failures: &mut Vec<Error>) -> bool {
-        let failure = kept(self.file, self.record);
+        let failure = self.file.keep(self.record).err();
         let done = failure.is_none();
         failures.extend(failure);
         done

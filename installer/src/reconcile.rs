@@ -104,16 +104,10 @@ fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usabl
         let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
         (known.written, known.wanted) = (Some(written), Some(wanted));
         known.settle();
-        report.failures.extend(kept(&file, &record));
+        report.failures.extend(file.keep(&record).err());
     }
     let still_ours = || decision(settings, signals).install;
     Applier { record: &mut record, file: &file, inherited, still_ours: &still_ours, now }.apply(plan.steps, report)
-}
-
-/// Keeps a record; what went wrong with that.
-pub(crate) fn kept(file: &RecordFile, record: &Record) -> Option<Error> {
-    let error = file.keep(record).err()?;
-    Some(Error::Unremembered { path: file.path(), source: Box::new(error) })
 }
 
 /// A damaged record is put out of the way by whoever writes the next. One that cannot be read at this moment stays.

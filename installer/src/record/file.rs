@@ -80,6 +80,10 @@ impl RecordFile {
 
     /// Keeps a record.
     pub(crate) fn keep(&self, record: &Record) -> Result<(), Error> {
+        self.write(record).map_err(|error| Error::Unremembered { path: self.path(), source: Box::new(error) })
+    }
+
+    fn write(&self, record: &Record) -> Result<(), Error> {
         let target = self.path();
         if let Some(code) = self.sealed {
             return Err(Error::Read { path: target, source: io::Error::from_raw_os_error(code) });
