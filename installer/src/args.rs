@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::settings::DATA_DIR;
 use crate::{PodNetwork, Seen, Signals};
 
 const EXAMPLES: &str = "Examples:
   oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
   oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
+
+/// Where what must be known after a reboot is kept.
+pub const DATA_DIR: &str = "/var/lib/vcn-native";
 
 const CNI_CACHE_DIR: &str = "/var/lib/cni";
 const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";

@@ -48,7 +48,7 @@ mod uninstall;
 mod versions;
 
 pub use answers::Answers;
-pub use args::{Args, Command, Directories, Keeping, Options, SignalArgs, UninstallArgs, Witnesses};
+pub use args::{Args, Command, DATA_DIR, Directories, Keeping, Options, SignalArgs, UninstallArgs, Witnesses};
 pub use decision::{Decision, Here, decide};
 pub use digest::Digest;
 pub use entry::{Entry, EntryError};
@@ -61,7 +61,9 @@ pub use plan::{Leaving, Note, Purpose, Replaced, Step, Taken, Writing};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{Conflist, Report, Status};
 pub use run::run;
-pub use settings::{DATA_DIR, PodNetwork, Settings, SettingsError};
+pub use settings::{Settings, SettingsError};
 pub use settings_before::{SettingChange, note_settings};
-pub use signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, Seen, Signal, Signals};
+pub use signals::{
+    FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals,
+};
 pub use uninstall::{Removal, Removed, Uninstall, pods, uninstall};

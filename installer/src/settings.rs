@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use vcn::Mtu;
 
-use crate::args::{Directories, Options, Witnesses};
+use crate::args::{DATA_DIR, Directories, Options, Witnesses};
 use crate::entry::VNIC_ATTACH;
 use crate::record::BEFORE;
+use crate::signals::PodNetwork;
 use crate::{Entry, EntryError};
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
 const MIN_MTU: u32 = 1280;
-
-/// Where what must be known after a reboot is kept.
-pub const DATA_DIR: &str = "/var/lib/vcn-native";
 
 /// Where things are and what the operator wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,18 +42,6 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// What must be known after a reboot: what we wrote, and what was there before.
     pub data_dir: PathBuf,
-}
-
-/// Whose pod network this is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum PodNetwork {
-    /// The signals decide.
-    #[default]
-    Auto,
-    /// VCN-native pod networking, whatever the signals say.
-    VcnNative,
-    /// Not ours, whatever the signals say.
-    None,
 }
 
 /// Why the options make no settings.

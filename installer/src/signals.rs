@@ -1,4 +1,4 @@
-//! What is known about the cluster's pod network, gathered by the caller: this crate asks no API.
+//! What is known about the cluster's pod network: an operator's word, and what the caller gathered; this crate asks no API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,6 +43,18 @@ pub enum Seen {
     Absent,
     /// It is there.
     Present,
+}
+
+/// Whose pod network this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PodNetwork {
+    /// The signals decide.
+    #[default]
+    Auto,
+    /// VCN-native pod networking, whatever the signals say.
+    VcnNative,
+    /// Not ours, whatever the signals say.
+    None,
 }
 
 /// What can decide. The words that Display writes are stable: they are in reports, metrics and documentation.

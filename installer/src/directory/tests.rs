@@ -3,8 +3,7 @@
 use std::os::unix::fs::{lchown, symlink};
 
 use super::*;
-use crate::settings::PodNetwork;
-use crate::{Answers, Settings, Signals, fixture, reconcile};
+use crate::{Answers, PodNetwork, Settings, Signals, fixture, reconcile};
 
 /// Somebody who is not root, in the namespace of these tests.
 const OTHER: u32 = 1;
