@@ -5,6 +5,7 @@ mod binaries;
 mod called;
 mod conf_file;
 mod conf_text;
+mod gives;
 mod leftover;
 
 use std::collections::BTreeMap;
@@ -14,8 +15,9 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use binaries::{Binary, ChainBinary, Found, Whose};
 pub(crate) use conf_file::conf_files;
-pub use conf_file::{ConfFile, Contents, Gives};
+pub use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{At, ConfText};
+pub use gives::Gives;
 pub(crate) use leftover::{Leftover, There};
 
 use crate::record::Record;

@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::Gives;
-use super::conf_file::{LOOPBACK, META};
+use super::gives::{Gives, LOOPBACK, META};
 use crate::conf_json;
 use crate::document::Document;
 use crate::entry::{MAIN, OURS};

@@ -6,16 +6,11 @@ use std::path::Path;
 
 use super::At;
 use super::called::called;
+use super::gives::{Gives, LOOPBACK, META};
 use crate::conf_json;
 use crate::document::Document;
 use crate::entry::MAIN;
 use crate::{Error, OKE_CONFLIST};
-
-/// What calls others' networks, of which ours may be one.
-pub(super) const META: [&str; 2] = ["multus", "multus-shim"];
-
-/// What gives a pod its loopback link alone; some distributions bring a configuration of it.
-pub(super) const LOOPBACK: &str = "loopback";
 
 /// A file that a runtime would consider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,19 +34,6 @@ pub enum Contents {
     Malformed(String),
     /// It cannot be read from here, and why; the runtime may.
     Unread(String),
-}
-
-/// What pods get by a configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gives {
-    /// A network that is not ours: its own, or that of what it calls.
-    Network,
-    /// What it calls gives them, and that stands elsewhere: it may be ours, or another network.
-    Unknown,
-    /// What it calls gives them: ours, or what else the directory holds.
-    Others,
-    /// None: every runtime has a loopback link made by itself.
-    Nothing,
 }
 
 impl ConfFile {
