@@ -39,6 +39,7 @@ mod place;
 mod plan;
 mod reconcile;
 mod record;
+mod removal;
 mod report;
 mod run;
 mod settings;
@@ -59,6 +60,7 @@ pub use observed::{ConfFile, Contents, Gives};
 pub use occupants::Occupants;
 pub use plan::{Leaving, Note, Purpose, Replaced, Step, Taken, Writing};
 pub use reconcile::{decision, dry_run, reconcile};
+pub use removal::{Removal, Removed};
 pub use report::{Conflist, Report, Status};
 pub use run::run;
 pub use settings::{Settings, SettingsError};
@@ -66,4 +68,4 @@ pub use settings_before::{SettingChange, note_settings};
 pub use signals::{
     FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals,
 };
-pub use uninstall::{Removal, Removed, Uninstall, pods, uninstall};
+pub use uninstall::{Uninstall, pods, uninstall};

@@ -13,7 +13,6 @@ mod refusal;
 mod state;
 mod unnamed;
 
-use std::fmt;
 use std::path::PathBuf;
 
 pub(crate) use files::is_ours;
@@ -23,7 +22,7 @@ pub use refusal::pods;
 use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordFile};
 use crate::report::chain;
-use crate::{Error, Settings, drop_ins, settings_before};
+use crate::{Error, Removal, Settings, drop_ins, settings_before};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,35 +35,6 @@ pub struct Uninstall {
     pub force: bool,
     /// Only say what would be done.
     pub dry_run: bool,
-}
-
-/// What came of it.
-#[derive(Debug, Default)]
-#[must_use]
-pub struct Removal {
-    /// Why nothing was done.
-    pub refusals: Vec<String>,
-    /// What was done or, if not `applied`, would be.
-    pub steps: Vec<String>,
-    /// Whether the steps were taken.
-    pub applied: bool,
-    /// What is left although it has one of our names, because it is not ours.
-    pub left: Vec<String>,
-    /// What could not be removed.
-    pub failures: Vec<Error>,
-}
-
-/// All of it in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// Nothing of ours is left.
-    All,
-    /// A dry run.
-    Planned,
-    /// Something is left, and named.
-    Part,
-    /// Nothing was done.
-    Refused,
 }
 
 /// Takes everything of ours off this node, unless pods live by it or somebody would put it back: the agent, an installer.
@@ -116,57 +86,4 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
 /// Why what was there before us is not known for sure.
 pub(crate) fn unnamed(settings: &Settings, record: &Record) -> Option<String> {
     unnamed::told(settings, &unnamed::copies(settings, record))
-}
-
-impl Removal {
-    /// All of it in one word.
-    #[must_use]
-    pub fn status(&self) -> Removed {
-        match (&self.refusals[..], &self.failures[..], self.applied) {
-            ([_, ..], ..) => Removed::Refused,
-            (_, [_, ..], _) => Removed::Part,
-            (.., false) => Removed::Planned,
-            (.., true) => Removed::All,
-        }
-    }
-
-    /// Takes a step, unless this is a dry run.
-    pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
-        if self.applied
-            && let Err(error) = take()
-        {
-            self.failures.push(error);
-            return;
-        }
-        self.steps.push(what);
-    }
-}
-
-impl fmt::Display for Removal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for refusal in &self.refusals {
-            writeln!(f, "refused: {refusal}")?;
-        }
-        for step in &self.steps {
-            writeln!(f, "{}: {step}", if self.applied { "did" } else { "would" })?;
-        }
-        for left in &self.left {
-            writeln!(f, "left: {left}")?;
-        }
-        for failure in &self.failures {
-            writeln!(f, "failed: {} [{}]", chain(failure), failure.word())?;
-        }
-        write!(f, "status: {}", self.status())
-    }
-}
-
-impl fmt::Display for Removed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::All => "removed",
-            Self::Planned => "planned",
-            Self::Part => "failed",
-            Self::Refused => "refused",
-        })
-    }
 }

@@ -4,13 +4,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::Removal;
 use crate::entry::OURS;
 use crate::observed::{At, ConfFile, ConfText, Contents, conf_files, stale_in};
 use crate::place::{NewFile, place_unless};
 use crate::plan::{Writing, unchain};
 use crate::record::{Before, Binary, Configuration, Record};
-use crate::{Digest, Error, Settings, Step};
+use crate::{Digest, Error, Removal, Settings, Step};
 
 /// Configurations: ours goes, whatever others have put into it, for without our plugin they have no interface to work on;
 /// out of others' only our entry goes.

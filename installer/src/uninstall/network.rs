@@ -9,8 +9,8 @@ use datapath::{Object, Place, Places, host};
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use super::{Others, Removal};
-use crate::Error;
+use super::Others;
+use crate::{Error, Removal};
 
 /// Takes all of it back.
 pub(super) fn take_back(sysctl_root: &Path, others: &Others, removal: &mut Removal) {

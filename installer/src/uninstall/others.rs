@@ -8,8 +8,8 @@ use datapath::AddressSpec;
 use netlink::{Address, Link, Route, RouteFilter, RouteKind, Socket};
 use vcn::{Family, IfName, LINK_ALIAS_PREFIX, PROTOCOL};
 
-use super::{Removal, files};
-use crate::{Error, Settings, occupants};
+use super::files;
+use crate::{Error, Removal, Settings, occupants};
 
 /// What the kernel itself makes, or a router's word: not a use of the link by anybody (RTPROT_REDIRECT, _KERNEL, _RA).
 const BY_ITSELF: [u8; 3] = [1, 2, 9];

@@ -5,9 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Removal;
 use crate::record::{BEFORE, RecordFile};
-use crate::{Error, Settings, drop_ins, settings_before};
+use crate::{Error, Removal, Settings, drop_ins, settings_before};
 
 /// Ours in the state directory; whatever follows tells an older generation, a damaged file or one being written.
 const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "agent.sock"];

@@ -1,0 +1,88 @@
+//! What came of taking us off a node: steps, what stays, failures; as the command prints it.
+
+use std::fmt;
+
+use crate::Error;
+use crate::report::chain;
+
+/// What came of an uninstallation.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Removal {
+    /// Why nothing was done.
+    pub refusals: Vec<String>,
+    /// What was done or, if not `applied`, would be.
+    pub steps: Vec<String>,
+    /// Whether the steps were taken.
+    pub applied: bool,
+    /// What is left although it has one of our names, because it is not ours.
+    pub left: Vec<String>,
+    /// What could not be removed.
+    pub failures: Vec<Error>,
+}
+
+/// All of it in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// Nothing of ours is left.
+    All,
+    /// A dry run.
+    Planned,
+    /// Something is left, and named.
+    Part,
+    /// Nothing was done.
+    Refused,
+}
+
+impl Removal {
+    /// All of it in one word.
+    #[must_use]
+    pub fn status(&self) -> Removed {
+        match (&self.refusals[..], &self.failures[..], self.applied) {
+            ([_, ..], ..) => Removed::Refused,
+            (_, [_, ..], _) => Removed::Part,
+            (.., false) => Removed::Planned,
+            (.., true) => Removed::All,
+        }
+    }
+
+    /// Takes a step, unless this is a dry run.
+    pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
+        if self.applied
+            && let Err(error) = take()
+        {
+            self.failures.push(error);
+            return;
+        }
+        self.steps.push(what);
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for refusal in &self.refusals {
+            writeln!(f, "refused: {refusal}")?;
+        }
+        for step in &self.steps {
+            writeln!(f, "{}: {step}", if self.applied { "did" } else { "would" })?;
+        }
+        for left in &self.left {
+            writeln!(f, "left: {left}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "failed: {} [{}]", chain(failure), failure.word())?;
+        }
+        write!(f, "status: {}", self.status())
+    }
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "removed",
+            Self::Planned => "planned",
+            Self::Part => "failed",
+            Self::Refused => "refused",
+        })
+    }
+}
