@@ -1,9 +1,5 @@
 //! Kernel settings as they were before us, of the whole and of VNICs' links: noted by whoever is about to change one, set
-//! again when we leave. A reboot brings its own, so notes of another boot are void.
-
-mod link;
-#[cfg(test)]
-mod tests;
+//! again when we leave (`uninstall/settings_before.rs`). A reboot brings its own, so notes of another boot are void.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,17 +7,22 @@ use std::io;
 use std::path::Path;
 
 use ipam::BootId;
-use netlink::Sysctls;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{IfName, Mtu};
 
+use crate::Error;
 use crate::place::{NewFile, place};
-use crate::uninstall::Others;
-use crate::{Error, Removal};
 
 /// The notes, in the data directory.
 pub(crate) const FILE: &str = "sysctls.json";
+
+/// How keys of links begin, and what is noted of a link.
+pub(crate) const LINK: &str = "link/";
+pub(crate) const MTU: &str = "mtu";
+pub(crate) const STATE: &str = "state";
+pub(crate) const UP: &str = "up";
+pub(crate) const DOWN: &str = "down";
 
 const VERSION: u32 = 1;
 const MODE: u32 = 0o600;
@@ -48,10 +49,13 @@ struct Notes {
     extra: Map<String, Value>,
 }
 
+/// What is known of a setting.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
-    before: String,
-    set: String,
+pub(crate) struct Note {
+    /// Its value before us.
+    pub(crate) before: String,
+    /// The value that it was given last.
+    pub(crate) set: String,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -60,13 +64,13 @@ impl SettingChange {
     /// A link's MTU.
     #[must_use]
     pub fn mtu(link: &IfName, before: Mtu, set: Mtu) -> Self {
-        Self { key: link::key(link, link::MTU), before: before.0.to_string(), set: set.0.to_string() }
+        Self { key: key(link, MTU), before: before.0.to_string(), set: set.0.to_string() }
     }
 
     /// A link that was down.
     #[must_use]
     pub fn raised(link: &IfName) -> Self {
-        Self { key: link::key(link, link::STATE), before: link::DOWN.to_owned(), set: link::UP.to_owned() }
+        Self { key: key(link, STATE), before: DOWN.to_owned(), set: UP.to_owned() }
     }
 }
 
@@ -101,59 +105,19 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
     place(NewFile::ours(&path, format!("{new:#}\n").as_bytes(), MODE))
 }
 
-/// Sets them as they were, unless somebody changed one since. Where nothing was noted, nothing is known, and nothing is
-/// changed. Forwarding stays where another pod network is there: it found that set, and has no reason to set it; and with
-/// it that the host heeds router advertisements nevertheless. A link that others may live by stays as it is, and keeps
-/// IPv6, without which it would have no addresses of it.
-pub(crate) fn restore(data_dir: &Path, sysctl_root: &Path, others: &Others, removal: &mut Removal) {
-    let notes = match read(&data_dir.join(FILE)) {
-        Ok(Some(notes)) if notes.boot_id.is_some() && notes.boot_id == BootId::current().ok() => notes,
-        Ok(_) => return,
-        Err(error) => return removal.failures.push(error),
-    };
-    let sysctls = Sysctls::new(sysctl_root);
-    // A link that goes down takes nothing along that is set before.
-    let (links, plain): (Vec<_>, Vec<_>) =
-        notes.settings.into_iter().partition(|(name, _)| name.starts_with(link::PREFIX));
-    for (name, Note { before, set, .. }) in plain {
-        set_again(&name, (&before, &set), (&sysctls, others), removal);
-    }
-    for (name, Note { before, set, .. }) in links {
-        link::restore(&name, (&before, &set), others, removal);
-    }
+/// What was changed in this boot, by its key. Nothing where nothing was noted.
+///
+/// # Errors
+/// When the notes cannot be read.
+pub(crate) fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> {
+    let notes = read(&data_dir.join(FILE))?;
+    let own = notes.filter(|notes| notes.boot_id.is_some() && notes.boot_id == BootId::current().ok());
+    Ok(own.map(|notes| notes.settings).unwrap_or_default())
 }
 
-fn set_again(name: &str, (before, set): (&str, &str), (sysctls, others): (&Sysctls, &Others), removal: &mut Removal) {
-    let failed = |source| Error::Network { what: format!("setting {name}"), source };
-    let key: Vec<&str> = name.split('/').collect();
-    if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
-        return removal.left.push(format!("setting {name}: it is not one of the network's"));
-    }
-    let now = match sysctls.read(&key) {
-        // With its link, for example.
-        Err(error) if error.is_not_found() => return,
-        Err(source) => return removal.failures.push(failed(source)),
-        Ok(now) => now,
-    };
-    match now.trim() {
-        now if now == before => return,
-        now if now != set => return removal.left.push(format!("setting {name}: somebody made it {now} since")),
-        _ => {}
-    }
-    let used = match &key[..] {
-        [.., "ip_forward" | "forwarding"] => Ok(others.network()),
-        // Where forwarding stays on, the kernel heeds router advertisements only so: the host's default route is of one.
-        ["net", "ipv6", "conf", _, "accept_ra"] if set == "2" => Ok(others.network()),
-        // Every IPv6 address of the link would go with it.
-        ["net", "ipv6", "conf", link, "disable_ipv6"] => link::user(link, others),
-        _ => Ok(None),
-    };
-    match used {
-        Err(source) => removal.failures.push(failed(source)),
-        Ok(Some(used)) => removal.left.push(format!("setting {name}: {used}")),
-        Ok(None) => removal
-            .step(format!("set {name} to {before} again"), || sysctls.write(&key, before).map(drop).map_err(failed)),
-    }
+/// `link/ens5/mtu`.
+fn key(link: &IfName, what: &str) -> String {
+    format!("{LINK}{link}/{what}")
 }
 
 fn read(path: &Path) -> Result<Option<Notes>, Error> {

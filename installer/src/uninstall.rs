@@ -10,19 +10,20 @@ mod files;
 mod network;
 mod others;
 mod refusal;
+mod settings_before;
 mod state;
 mod unnamed;
 
 use std::path::PathBuf;
 
 pub(crate) use files::is_ours;
-pub(crate) use others::Others;
+use others::Others;
 pub use refusal::pods;
 
 use crate::exclusive::Exclusive;
 use crate::record::{Record, RecordFile};
 use crate::report::chain;
-use crate::{Error, Removal, Settings, drop_ins, settings_before};
+use crate::{Error, Removal, Settings, drop_ins};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]

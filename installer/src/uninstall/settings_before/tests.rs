@@ -1,10 +1,14 @@
 //! Noted once, set again only where nobody else has a hand in it.
 
+use std::fs;
 use std::path::PathBuf;
 
+use ipam::BootId;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
+use crate::{SettingChange, note_settings};
 
 /// A data directory and something that looks like /proc/sys.
 struct Node {

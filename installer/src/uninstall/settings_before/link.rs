@@ -3,25 +3,14 @@
 use netlink::{Link, LinkChange, Socket};
 use vcn::{IfName, Mtu};
 
+use crate::settings_before::{DOWN, LINK, MTU, STATE, UP};
 use crate::uninstall::Others;
 use crate::{Error, Removal};
-
-/// How keys of links begin.
-pub(super) const PREFIX: &str = "link/";
-pub(super) const MTU: &str = "mtu";
-pub(super) const STATE: &str = "state";
-pub(super) const UP: &str = "up";
-pub(super) const DOWN: &str = "down";
-
-/// `link/ens5/mtu`.
-pub(super) fn key(link: &IfName, what: &str) -> String {
-    format!("{PREFIX}{link}/{what}")
-}
 
 /// Makes it what it was, unless the link is gone, somebody changed it since, or others may live by the link.
 pub(super) fn restore(key: &str, (before, set): (&str, &str), others: &Others, removal: &mut Removal) {
     let failed = |source| Error::Network { what: format!("setting {key}"), source };
-    let parts = key.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
+    let parts = key.strip_prefix(LINK).and_then(|rest| rest.split_once('/'));
     let parsed = parts.and_then(|(name, what)| Some((name.parse::<IfName>().ok()?, what)));
     let change = parsed.as_ref().and_then(|(_, what)| change(what, before));
     let (Some((name, what)), Some(change)) = (parsed, change) else {
