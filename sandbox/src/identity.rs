@@ -4,6 +4,9 @@ use vcn::{IfName, MacAddr, MachineKind, Ocid};
 
 use crate::error::{Error, Result};
 
+/// The tenancy of everything.
+pub(crate) const TENANCY: &str = "ocid1.tenancy.oc1..aaaaaaaasandbox";
+
 /// The compartment of everything: the root of a tenancy of the first years, whose OCID is of the older form.
 pub(crate) const COMPARTMENT: &str = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaasandbox";
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vcn::{MachineKind, Ocid};
 
+use crate::authority::Authority;
 use crate::imds::Fault;
-use crate::oci::Authority;
 use crate::vnic::Vnic;
 
 /// An instance, as the services know it.

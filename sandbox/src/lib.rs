@@ -21,6 +21,7 @@
 //! It needs root over its own user namespace; [`isolate()`] makes that out of any user. It is never shipped.
 
 mod addresses;
+mod authority;
 mod builder;
 mod capabilities;
 mod command;

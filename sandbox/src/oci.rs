@@ -12,7 +12,6 @@ mod address;
 mod answer;
 mod api;
 mod attachment;
-mod authority;
 mod books;
 mod catalogue;
 mod chance;
@@ -34,17 +33,13 @@ use std::time::Duration;
 
 use crate::Vcn;
 use crate::error::{During, Error, Result};
+use crate::identity::TENANCY;
 use api::Api;
 use server::Server;
 
 pub use fault::{ApiFault, ApiFaultKind};
 pub use route::Operation;
 pub use settings::OciSettings;
-
-pub(crate) use authority::Authority;
-
-/// The tenancy of everything.
-pub(crate) const TENANCY: &str = "ocid1.tenancy.oc1..aaaaaaaasandbox";
 
 /// A running OCI API. Ends when dropped; the VCN goes on.
 #[derive(Debug)]

@@ -7,17 +7,18 @@ use ipnetwork::IpNetwork;
 use serde_json::{Map, Value};
 use vcn::{Family, Ocid};
 
+use super::AttachmentRecord;
 use super::answer::{Answer, Asked, Outcome, Refused, not_found, refuse};
-use super::authority::{Authority, user_key};
 use super::books::{Books, Replay};
 use super::fault::{ApiFaultKind, pick};
 use super::follow::follow;
 use super::route::{Operation, Route, route};
 use super::settings::OciSettings;
 use super::signature::{Signature, not_authenticated};
-use super::{AttachmentRecord, TENANCY};
 use crate::Vcn;
+use crate::authority::{Authority, user_key};
 use crate::error::{Error, Result};
+use crate::identity::TENANCY;
 
 /// The API, shared by the server's connections and the test's handle.
 #[derive(Debug)]

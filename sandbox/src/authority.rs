@@ -17,9 +17,9 @@ use rcgen::{
 use serde_json::{Value, json};
 use x509_cert::der::{Decode, DecodePem, Encode};
 
-use super::TENANCY;
 use crate::error::{Error, Result};
 use crate::fabric::SERVICES_V4;
+use crate::identity::TENANCY;
 
 /// The authority. Keys are new in each sandbox.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Authority {
 
     /// The instance and the tenancy of a certificate (base64 of DER), if it is of this authority and good now, with its
     /// public key.
-    pub(super) fn examine(&self, certificate: &str) -> Option<Examined> {
+    pub(crate) fn examine(&self, certificate: &str) -> Option<Examined> {
         let der = STANDARD.decode(certificate).ok()?;
         let parsed = x509_cert::Certificate::from_der(&der).ok()?;
         let own = x509_cert::Certificate::from_pem(self.certificate_pem.as_bytes()).ok()?;
@@ -93,7 +93,7 @@ impl Authority {
     }
 
     /// A session token for a public key (SPKI), until a time.
-    pub(super) fn token(&self, (kind, subject): (&str, &str), public_key: &[u8], until: SystemTime) -> Result<String> {
+    pub(crate) fn token(&self, (kind, subject): (&str, &str), public_key: &[u8], until: SystemTime) -> Result<String> {
         let parsed =
             PublicKey::from_der(public_key).map_err(|error| Error::Invalid(format!("the public key: {error}")))?;
         let number = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -116,7 +116,7 @@ impl Authority {
     }
 
     /// A server's certificate and key (DER) for the addresses on which proxymux listens.
-    pub(super) fn server(&self) -> Result<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn server(&self) -> Result<(Vec<u8>, Vec<u8>)> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
         let mut params = CertificateParams::default();
         let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V4(SERVICES_V4)];
@@ -141,23 +141,23 @@ impl Authority {
 }
 
 /// A certificate that was examined.
-pub(super) struct Examined {
-    pub(super) instance: String,
-    pub(super) tenancy: String,
+pub(crate) struct Examined {
+    pub(crate) instance: String,
+    pub(crate) tenancy: String,
     /// SPKI.
-    pub(super) public_key: Vec<u8>,
-    pub(super) der: Vec<u8>,
+    pub(crate) public_key: Vec<u8>,
+    pub(crate) der: Vec<u8>,
 }
 
 /// A user's key.
-pub(super) struct UserKey {
+pub(crate) struct UserKey {
     /// PKCS#8.
-    pub(super) pem: String,
+    pub(crate) pem: String,
     /// SPKI.
-    pub(super) public_key: Vec<u8>,
+    pub(crate) public_key: Vec<u8>,
 }
 
-pub(super) fn user_key() -> Result<UserKey> {
+pub(crate) fn user_key() -> Result<UserKey> {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).map_err(failed)?;
     Ok(UserKey { pem: key.serialize_pem(), public_key: key.subject_public_key_info() })
 }
