@@ -14,6 +14,14 @@ pub struct Builder {
     nodes: Vec<NodeSpec>,
 }
 
+impl Vcn {
+    /// Starts a description.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Builder {
     /// Adds a subnet.
     #[must_use]

@@ -13,7 +13,6 @@ use vcn::MacAddr;
 
 use crate::Subnet;
 use crate::addresses::Addresses;
-use crate::builder::Builder;
 use crate::command::Spawner;
 use crate::error::{Error, Result};
 use crate::fabric::Dropped;
@@ -58,12 +57,6 @@ struct Books {
 }
 
 impl Vcn {
-    /// Starts a description.
-    #[must_use]
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// A fabric and services, nothing else.
     pub(crate) fn empty() -> Result<Self> {
         let spawner = Arc::new(Spawner::start()?);
