@@ -1,6 +1,7 @@
 //! Takes secrets out of texts: by the names of JSON members and of `name=value`, and by what gives itself away (private
 //! keys, bearer tokens, JSON web tokens, passwords in URLs). In doubt it takes more: a bundle is read by strangers.
 
+mod ahead;
 mod object;
 mod pairs;
 

@@ -26,6 +26,8 @@ pub(super) struct Line<'a> {
     text: &'a str,
     seen: usize,
     begin: usize,
+    /// Nothing but spaces before it. Kept, for a line may be all that a text has.
+    is_first: bool,
 }
 
 impl Object {
@@ -66,7 +68,7 @@ impl Object {
 
     /// Whether a word here is the next of the list that it is of. A list in it is indented as far as its keys, or further.
     pub(super) fn is_next(&self, word: &str, line: &Line<'_>) -> bool {
-        word == ITEM && line.is_first() && line.column() < self.column
+        word == ITEM && line.is_first && line.column() < self.column
     }
 
     /// Whether a word here, before `after`, is a key of it: not of an object in it, and not in a string.
@@ -78,25 +80,27 @@ impl Object {
 
 impl<'a> Line<'a> {
     pub(super) const fn new(text: &'a str) -> Self {
-        Self { text, seen: 0, begin: 0 }
+        Self { text, seen: 0, begin: 0, is_first: true }
     }
 
     /// Goes on to where `rest` begins, a later part of the text.
     pub(super) fn reach(&mut self, rest: &str) {
         let at = self.text.len().saturating_sub(rest.len());
-        if let Some(end) = self.text.get(self.seen..at).and_then(|piece| piece.rfind('\n')) {
-            self.begin = self.seen + end + 1;
-        }
+        let piece = self.text.get(self.seen..at).unwrap_or_default();
+        let (is_first, in_line) = match piece.rfind('\n') {
+            Some(end) => {
+                self.begin = self.seen + end + 1;
+                (true, piece.get(end..).unwrap_or_default())
+            }
+            None => (self.is_first, piece),
+        };
+        self.is_first = is_first && in_line.chars().all(char::is_whitespace);
         self.seen = at;
     }
 
     /// Where in the line a word or its quote begins.
     pub(super) fn column(&self) -> usize {
         self.before().trim_end_matches(['"', '\'', '\\']).len()
-    }
-
-    fn is_first(&self) -> bool {
-        self.before().trim_start().is_empty()
     }
 
     fn before(&self) -> &str {

@@ -1,8 +1,9 @@
 //! Secrets by the name that stands before them, in any text: `name=value`, `name: value`, and JSON that is none because it is
 //! half written, has a comma too many, or only Go takes it. So are the values of `name: PASSWORD`, `value: …` of one object.
 
+use super::ahead::Ahead;
 use super::object::{Line, Object};
-use super::{REDACTED, is_name, is_perhaps_secret, is_secret, is_value, letters, names_secret};
+use super::{REDACTED, is_name, is_perhaps_secret, is_secret, is_value, letters};
 
 /// What stands in a value's place without being a secret.
 const NOTHING: [&str; 3] = ["null", "true", "false"];
@@ -10,15 +11,13 @@ const NOTHING: [&str; 3] = ["null", "true", "false"];
 /// Words after which the secret follows.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
-/// How far is looked for the name of a `value` that comes before it, in bytes: a text full of values that are not closed is not to
-/// be read anew from each of them.
-const LOOK_AHEAD: usize = 16 << 10;
-
-/// How many others are passed over meanwhile, of objects in its own or in strings, for the same reason. Then it counts as a secret's.
-const MOST_PASSED: usize = 16;
-
 /// Takes the values out of a text.
 pub(super) fn take_out(text: &str, count: &mut usize) -> String {
+    take_out_by(text, count, &mut Ahead::of(text))
+}
+
+/// The same, by such looks ahead.
+pub(super) fn take_out_by(text: &str, count: &mut usize, ahead: &mut Ahead) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     // An object that has said the name of a secret, and not its value yet; and from where on it was not gone through.
@@ -34,11 +33,11 @@ pub(super) fn take_out(text: &str, count: &mut usize) -> String {
         let piece = split(unseen, unseen.len().saturating_sub(from.len())).0;
         object = object.and_then(|mut it| (it.goes_on(piece) && !it.is_next(name, &line)).then_some(it));
         unseen = from;
-        if is_name(name) && says_secret(after) {
+        if is_name(name) && ahead.says_secret(after) {
             object.get_or_insert_with(|| Object::new(line.column())).again(line.column());
             unseen = value_after(after, false).unwrap_or(after);
         }
-        let is_value = is_value(name) && (object.is_some() || is_named_behind(after, line.column()));
+        let is_value = is_value(name) && (object.is_some() || ahead.is_named_behind(after, line.column()));
         if is_value && value_after(after, false).is_some() {
             object = object.filter(|it| !it.is_key(after));
         }
@@ -69,47 +68,7 @@ pub(super) fn take_out(text: &str, count: &mut usize) -> String {
     kept + rest
 }
 
-/// Whether what a `name` or `key` stands before is the name of a secret.
-fn says_secret(after: &str) -> bool {
-    let Some(value) = value_after(ahead(after), false) else { return false };
-    let (open, length) = measure(value);
-    names_secret(split(value.get(open..).unwrap_or_default(), length).0)
-}
-
-/// Whether the object that a `value` is in, which begins at that column, says only behind it that it is a secret's.
-fn is_named_behind(after: &str, column: usize) -> bool {
-    let Some(value) = value_after(ahead(after), false) else { return false };
-    let (open, length) = measure(value);
-    // What opens it closes it.
-    let mut rest = value.get(open + length + open..).unwrap_or_default();
-    let (mut object, mut line) = (Object::new(column), Line::new(rest));
-    let mut passed = 0;
-    while let Some((before, from)) = rest.find(is_of_name).and_then(|at| rest.split_at_checked(at)) {
-        let (name, after) = split(from, from.find(|letter| !is_of_name(letter)).unwrap_or(from.len()));
-        line.reach(from);
-        if !object.goes_on(before) || object.is_next(name, &line) {
-            return false;
-        }
-        if is_value(name) {
-            if value_after(after, false).is_some() && object.is_key(after) {
-                return false;
-            }
-            passed += 1;
-        }
-        if passed > MOST_PASSED || is_name(name) && says_secret(after) {
-            return true;
-        }
-        object.goes_on(name);
-        rest = after;
-    }
-    false
-}
-
-fn ahead(text: &str) -> &str {
-    split(text, text.floor_char_boundary(LOOK_AHEAD)).0
-}
-
-fn is_of_name(letter: char) -> bool {
+pub(super) fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.')
 }
 
@@ -119,7 +78,7 @@ fn is_end(letter: char) -> bool {
 
 /// What follows a name and a `:` or `=`, with whatever quotes and spaces around these. Behind the last part of a path comes a
 /// complaint about it.
-fn value_after(name: &str, in_path: bool) -> Option<&str> {
+pub(super) fn value_after(name: &str, in_path: bool) -> Option<&str> {
     let separated =
         name.trim_start_matches(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '\\'));
     if !separated.starts_with([':', '=']) || in_path && separated.starts_with(':') {
@@ -138,7 +97,7 @@ fn value_of_option<'a>(name: &str, after: &'a str) -> Option<&'a str> {
 }
 
 /// Where in a value the secret begins, and how long it is. What is not closed takes all that follows.
-fn measure(value: &str) -> (usize, usize) {
+pub(super) fn measure(value: &str) -> (usize, usize) {
     let escapes = value.len() - value.trim_start_matches('\\').len();
     match split(value, escapes).1.chars().next() {
         Some(quote @ ('"' | '\'')) => {
@@ -199,7 +158,7 @@ fn word(text: &str) -> usize {
     text.len() - next.len() + next.find(is_end).unwrap_or(next.len())
 }
 
-fn split(text: &str, at: usize) -> (&str, &str) {
+pub(super) fn split(text: &str, at: usize) -> (&str, &str) {
     text.split_at_checked(at).unwrap_or((text, ""))
 }
 
@@ -289,8 +248,8 @@ mod tests {
             assert_eq!(taken(text), (left.to_owned(), 1), "{text}");
         }
         let values = |count| format!("{{{},}}", r#""x":{"value":1},"#.repeat(count));
-        assert_eq!(taken(&values(MOST_PASSED).replacen('{', r#"{"value":"b","#, 1)).1, 0);
-        assert_eq!(taken(&values(MOST_PASSED + 1).replacen('{', r#"{"value":"b","#, 1)).1, 1);
+        assert_eq!(taken(&values(16).replacen('{', r#"{"value":"b","#, 1)).1, 0);
+        assert_eq!(taken(&values(17).replacen('{', r#"{"value":"b","#, 1)).1, 1);
         for text in [
             "a token that is late; the password, too",
             "reading /var/run/secrets/token: No such file",
