@@ -170,7 +170,7 @@ fn phases(nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
         }
     }
     report.title("of which, by the agents' metrics (oke_node_agent_cni_verb_seconds), mean");
-    for name in ["pools", "ipam", "netns", "network", "commit", "total"] {
+    for name in ["netns", "pools", "ipam", "network", "commit", "total"] {
         if let Some((_, seconds, runs)) = phases.iter().find(|(phase, ..)| phase == name) {
             let mean = Duration::from_secs_f64((seconds / runs.max(1.0)).max(0.0));
             report.row(name, &format!("{runs} runs"), mean);

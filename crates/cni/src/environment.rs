@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use vcn::IfName;
 
 use crate::excerpt::{QUOTED, excerpt};
-use crate::{Args, ContainerId, Error, ErrorCode, TraceContext, Verb};
+use crate::{Args, ContainerId, ContainerNetns, Error, ErrorCode, TraceContext, Verb};
 
 /// Where variables come from: the process, or a test's map.
 pub trait Environment {
@@ -37,9 +36,9 @@ pub(crate) enum Call {
     /// No CNI_COMMAND: somebody typed the program's name to see what it is.
     About,
     Version,
-    Add(Target, PathBuf),
-    Check(Target, PathBuf),
-    Del(Target, Option<PathBuf>),
+    Add(Target, ContainerNetns),
+    Check(Target, ContainerNetns),
+    Del(Target),
     Status,
     Gc,
 }
@@ -50,8 +49,6 @@ pub(crate) struct Target {
     pub(crate) container_id: ContainerId,
     pub(crate) ifname: IfName,
     pub(crate) args: Args,
-    /// CNI_NETNS_OVERRIDE: the netns may be the plugin's own.
-    pub(crate) own_netns_allowed: bool,
 }
 
 impl Call {
@@ -74,7 +71,7 @@ impl Call {
             Verb::Add | Verb::Del | Verb::Check => {}
         }
         let container_id = env.var("CNI_CONTAINERID").filter(|value| !value.is_empty());
-        let netns = env.var("CNI_NETNS").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let netns = env.var("CNI_NETNS").filter(|value| !value.is_empty());
         let ifname = env.var("CNI_IFNAME").filter(|value| !value.is_empty());
 
         let (Some(container_id), Some(ifname), true) = (&container_id, &ifname, netns.is_some() || verb == Verb::Del)
@@ -101,7 +98,7 @@ impl Call {
             .map_err(|complaint| wrong.push(format!("CNI_IFNAME: {complaint}")))
             .ok();
         if verb != Verb::Del
-            && let Some(Err(complaint)) = netns.as_ref().map(|path| utf8(path.as_os_str()))
+            && let Some(Err(complaint)) = netns.as_ref().map(|path| utf8(path))
         {
             // Results are JSON: they could not say where the interface is.
             wrong.push(format!("CNI_NETNS: {complaint}"));
@@ -121,13 +118,14 @@ impl Call {
                 wrong.join("; ")
             )));
         };
-        let own_netns_allowed =
-            env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
-        let target = Target { container_id, ifname, args, own_netns_allowed };
+        let own_allowed =
+            || env.var("CNI_NETNS_OVERRIDE").is_some_and(|value| value == "1" || value.eq_ignore_ascii_case("true"));
+        let netns = netns.map(|path| ContainerNetns::new(path.into(), own_allowed()));
+        let target = Target { container_id, ifname, args };
         match (verb, netns) {
             (Verb::Add, Some(netns)) => Ok(Self::Add(target, netns)),
             (Verb::Check, Some(netns)) => Ok(Self::Check(target, netns)),
-            (_, netns) => Ok(Self::Del(target, netns)),
+            _ => Ok(Self::Del(target)),
         }
     }
 }

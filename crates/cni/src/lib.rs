@@ -36,6 +36,7 @@ pub use config::Config;
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{Error, ErrorCode};
 pub use identity::{AttachmentKey, ContainerId, IdentityError, NetworkName};
+pub use netns::ContainerNetns;
 pub use plugin::{Plugin, main};
 pub use prev_result::PrevResult;
 pub use refusal::Refusal;

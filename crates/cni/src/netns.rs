@@ -1,11 +1,44 @@
-//! The guard against a runtime that names the plugin's own (the host's) network namespace as the container's.
+//! The container's network namespace, and the guard against a runtime that names the plugin's own (the host's) as it.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Whether `netns` is the namespace this thread is in. A path that cannot be looked at is not: whoever opens it says why.
-pub(crate) fn is_own(netns: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    // Not /proc/self: that is the main thread's.
-    identity(netns).is_some_and(|there| identity(Path::new("/proc/thread-self/ns/net")) == Some(there))
+use crate::{Error, ErrorCode};
+
+/// CNI_NETNS. It may not exist: that is for whoever opens it to say, and whether it is the plugin's own, only who has
+/// opened it knows for sure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerNetns {
+    path: PathBuf,
+    own_allowed: bool,
+}
+
+impl ContainerNetns {
+    /// A path as the runtime gives it; `own_allowed` is CNI_NETNS_OVERRIDE.
+    pub(crate) fn new(path: PathBuf, own_allowed: bool) -> Self {
+        Self { path, own_allowed }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// To be called before anything is changed, with whether the namespace that was opened is the one the plugin runs in.
+    ///
+    /// # Errors
+    /// When it is, and the runtime does not say that it is meant.
+    pub fn permit(&self, is_own: bool) -> Result<(), Error> {
+        if self.own_allowed || !is_own {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::INVALID_NETNS,
+            format!(
+                "CNI_NETNS {} is the network namespace this plugin runs in: give the container's, \
+                 or set CNI_NETNS_OVERRIDE=1 if it is meant",
+                self.path.display()
+            ),
+        ))
+    }
 }

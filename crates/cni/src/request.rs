@@ -1,17 +1,16 @@
 //! What a plugin is asked, verb by verb. What the specification lets be missing is an `Option` here, nothing else is.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use crate::{Args, AttachmentKey, Config, Error, PrevResult, TraceContext};
+use crate::{Args, AttachmentKey, Config, ContainerNetns, Error, PrevResult, TraceContext};
 
 /// Attach the container.
 #[derive(Clone, Debug)]
 pub struct AddRequest<C> {
     /// Whose attachment; `key.ifname` is the interface to make.
     pub key: AttachmentKey,
-    /// The container's netns. It may not exist: that is for whoever opens it to say.
-    pub netns: PathBuf,
+    /// The container's netns.
+    pub netns: ContainerNetns,
     /// CNI_ARGS: the pod.
     pub args: Args,
     /// The protocol's part of the configuration.
@@ -28,7 +27,7 @@ pub struct CheckRequest<C> {
     /// Whose attachment.
     pub key: AttachmentKey,
     /// The container's netns.
-    pub netns: PathBuf,
+    pub netns: ContainerNetns,
     /// What the whole chain answered to ADD, later plugins' changes included.
     pub prev_result: PrevResult,
     /// CNI_ARGS: the pod.
@@ -41,13 +40,12 @@ pub struct CheckRequest<C> {
     pub trace: TraceContext,
 }
 
-/// Detach the container. Nearly everything may be gone already; the answer is success then.
+/// Detach the container. Nearly everything may be gone already; the answer is success then. The netns is not told: it may be
+/// gone, another container's by now, or by mistake the host's.
 #[derive(Clone, Debug)]
 pub struct DelRequest<C> {
     /// Whose attachment.
     pub key: AttachmentKey,
-    /// The container's netns; none when the runtime says that it is gone, or names the one this plugin runs in.
-    pub netns: Option<PathBuf>,
     /// CNI_ARGS: the pod; empty when they could not be read.
     pub args: Args,
     /// The protocol's part of the configuration.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::environment::{Call, Target};
 use crate::{
     AddRequest, AddResult, AttachmentKey, CheckRequest, Config, DelRequest, Environment, Error, ErrorCode, GcRequest,
-    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version, input, netns, panic,
+    Plugin, Refusal, StatusRequest, TraceContext, Verb, Version, input, panic,
 };
 
 /// How the process ends. A failure is always status 1; what failed is in the reply.
@@ -118,14 +118,12 @@ fn answer<P: Plugin>(
     let trace = TraceContext::read(env);
     match call {
         Call::Add(target, netns) => {
-            refuse_own(&target, &netns)?;
             let (key, args, conf) = (target.key(&config), target.args, config.own()?);
             let request = AddRequest { key, netns, args, config, conf, trace };
             let result: AddResult = plugin.add(&request).map_err(Failed::Answered)?;
             return Ok(Some(result.to_json(*version)));
         }
         Call::Check(target, netns) => {
-            refuse_own(&target, &netns)?;
             let Some(prev_result) = config.prev_result.clone() else {
                 return Err(Failed::Refused(Error::new(
                     ErrorCode::INVALID_CONFIG,
@@ -136,11 +134,9 @@ fn answer<P: Plugin>(
             let request = CheckRequest { key, netns, prev_result, args, config, conf, trace };
             plugin.check(&request).map_err(Failed::Answered)?;
         }
-        Call::Del(target, netns) => {
-            // Nothing of a container's is in our own namespace: clean up as if its own were gone.
-            let netns = netns.filter(|netns| target.own_netns_allowed || !netns::is_own(netns));
+        Call::Del(target) => {
             let (key, args, conf) = (target.key(&config), target.args, config.own());
-            let request = DelRequest { key, netns, args, config, conf, trace };
+            let request = DelRequest { key, args, config, conf, trace };
             plugin.del(&request).map_err(Error::in_words_for_del).map_err(Failed::Answered)?;
         }
         Call::Status => {
@@ -156,20 +152,6 @@ fn answer<P: Plugin>(
         Call::About | Call::Version => {}
     }
     Ok(None)
-}
-
-fn refuse_own(target: &Target, netns: &std::path::Path) -> Result<(), Error> {
-    if target.own_netns_allowed || !netns::is_own(netns) {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::INVALID_NETNS,
-        format!(
-            "CNI_NETNS {} is the network namespace this plugin runs in: give the container's, \
-             or set CNI_NETNS_OVERRIDE=1 if it is meant",
-            netns.display()
-        ),
-    ))
 }
 
 impl Target {

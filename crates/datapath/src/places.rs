@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use netlink::{Home, Netns, Socket, Sysctls};
+use netlink::{Home, Netns, NetnsId, Socket, Sysctls};
 use serde::{Deserialize, Serialize};
 use vcn::IfName;
 
@@ -52,15 +52,27 @@ impl Places {
         Ok(Self { host: Socket::open()?, pod: None, sysctl_root: sysctl_root.to_owned() })
     }
 
-    /// The same with a pod.
+    /// The same with a pod, from the same thread.
     ///
     /// # Errors
     /// When the pod's namespace cannot be entered.
     pub fn with_pod(mut self, netns: Netns) -> Result<Self, netlink::Error> {
-        let home = Home::of_this_thread()?;
+        let home = Home::of_socket(&self.host)?;
         let socket = Socket::open_in_from(&netns, &home)?;
         self.pod = Some(PodPlace { netns, socket, home });
         Ok(self)
+    }
+
+    /// Which namespace the pod's is.
+    #[must_use]
+    pub fn pod_id(&self) -> Option<NetnsId> {
+        self.pod.as_ref().map(|pod| pod.netns.id())
+    }
+
+    /// Whether the pod's namespace is the host's.
+    #[must_use]
+    pub fn pod_is_host(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod.netns.id() == pod.home.id())
     }
 
     /// Whether the host has a link of this name: it has unless the kernel says no.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -11,9 +12,13 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statfs::fstatfs;
 
 use crate::error::{Cause, Result};
+use crate::socket::Socket;
 
 /// The calling *thread's* namespace; `/proc/self` would be the main thread's.
 const CURRENT: &str = "/proc/thread-self/ns/net";
+
+/// Opens the namespace that a socket is in (linux/sockios.h; since 4.10, with CAP_NET_ADMIN there).
+const SIOCGSKNS: u64 = 0x894c;
 
 /// An open network namespace. It lives at least as long as this.
 #[derive(Debug)]
@@ -24,7 +29,7 @@ pub struct Netns {
 
 /// The namespace that a thread was in when it left for another: where it comes back to.
 #[derive(Debug)]
-pub struct Home(OwnedFd);
+pub struct Home(Netns);
 
 impl Home {
     /// The calling thread's.
@@ -32,8 +37,25 @@ impl Home {
     /// # Errors
     /// When `/proc` is not mounted.
     pub fn of_this_thread() -> Result<Self> {
-        let file = OpenOptions::new().read(true).open(CURRENT);
-        Ok(Self(file.map_err(|error| Cause::from(error).during("open network namespace", CURRENT))?.into()))
+        Netns::current().map(Self)
+    }
+
+    /// As [`Home::of_this_thread`], for a thread that has opened `socket` where it is: the socket says which that is. What a
+    /// process has in `/proc` is made when it is first looked up and taken apart when the process ends: a hundredth of an ADD.
+    ///
+    /// # Errors
+    /// When the kernel does not tell by a socket, and `/proc` is not mounted.
+    pub fn of_socket(socket: &Socket) -> Result<Self> {
+        match netns_of(socket).and_then(Netns::of_file) {
+            Ok(netns) => Ok(Self(netns)),
+            Err(_) => Self::of_this_thread(),
+        }
+    }
+
+    /// Which namespace this is.
+    #[must_use]
+    pub const fn id(&self) -> NetnsId {
+        self.0.id
     }
 }
 
@@ -51,7 +73,7 @@ impl Drop for WayBack<'_> {
 
 impl AsFd for Home {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.0.file.as_fd()
     }
 }
 
@@ -176,6 +198,11 @@ impl Netns {
         if !is_nsfs || !is_network(&file) {
             return Err(Cause::NotANamespace);
         }
+        Self::of_file(file)
+    }
+
+    /// Of what is surely one.
+    fn of_file(file: File) -> Result<Self, Cause> {
         let metadata = file.metadata()?;
         Ok(Self { id: NetnsId { dev: metadata.dev(), inode: metadata.ino() }, file: file.into() })
     }
@@ -191,6 +218,16 @@ impl AsFd for Netns {
 fn is_network(file: &File) -> bool {
     // SAFETY: NS_GET_NSTYPE takes no argument and the descriptor is open.
     unsafe { libc::ioctl(file.as_raw_fd(), libc::NS_GET_NSTYPE as _) == libc::CLONE_NEWNET }
+}
+
+#[expect(unsafe_code, reason = "no crate wraps SIOCGSKNS")]
+fn netns_of(socket: &Socket) -> Result<File, Cause> {
+    // SAFETY: SIOCGSKNS takes no argument and the descriptor is open.
+    match unsafe { libc::ioctl(socket.transport.as_fd().as_raw_fd(), SIOCGSKNS as _) } {
+        -1 => Err(io::Error::last_os_error().into()),
+        // SAFETY: the kernel has just made it, for us.
+        descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),
+    }
 }
 
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, Cause> + Send) -> Result<T, Cause> {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use netlink::{Netns, Socket};
+use netlink::{Home, Netns, Socket};
 
 #[test]
 fn each_new_namespace_is_another_one() {
@@ -23,6 +23,14 @@ fn the_caller_stays_where_it_was_whatever_the_closure_does() {
     let error = other.run(|| panic!("on purpose")).unwrap_err();
     assert!(matches!(error.cause(), netlink::Cause::Panicked), "{error}");
     assert_eq!(Netns::current().unwrap().id(), before);
+}
+
+#[test]
+fn home_is_where_the_socket_was_opened_whether_asked_of_it_or_of_proc() {
+    let home = || (Home::of_socket(&Socket::open().unwrap()).unwrap().id(), Home::of_this_thread().unwrap().id());
+    let (here, other) = (Netns::current().unwrap().id(), Netns::create().unwrap());
+    assert_eq!(home(), (here, here));
+    assert_eq!(other.run(home).unwrap(), (other.id(), other.id()));
 }
 
 #[test]

@@ -3,21 +3,19 @@
 mod offer;
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
 use datapath::pod::PodNetwork;
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
 use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
 use ipnetwork::IpNetwork;
-use netlink::Netns;
 use vcn::{Family, IfName};
 
 use crate::aftercare::{self, Forgotten};
 use crate::conf::Conf;
 use crate::del;
 use crate::failure::{self, code};
-use crate::node::{self, Node, SYSCTL_ROOT};
+use crate::node::{self, Node};
 use crate::report::Report;
 use offer::{Offer, Why};
 
@@ -29,8 +27,8 @@ enum Attempt {
 }
 
 pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<AddResult, Error> {
-    let open = || Netns::open(&request.netns).map_err(|error| failure::of_netns(&request.netns, &error));
-    let mut netns = open()?;
+    let mut places = node::enter(&request.netns)?;
+    report.mark("netns");
     let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("pools");
@@ -38,7 +36,7 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
     let _lock = node.store.attachment(&request.key).map_err(|error| failure::of_ipam(&error))?;
     let mut offer = Offer::new(&pools);
     loop {
-        let (error, why) = match attempt(request, netns, &node, &offer, report) {
+        let (error, why) = match attempt(request, &mut places, &node, &offer, report) {
             Ok(Attempt::Made(result)) => return Ok(result),
             Ok(Attempt::Void(error, why)) => (error, why),
             Err(error) => return Err(offer.explain(error)),
@@ -51,18 +49,17 @@ pub(crate) fn add(request: &AddRequest<Conf>, report: &mut Report) -> Result<Add
             Why::Remembered => {}
         }
         report.no_addresses();
-        netns = open()?;
     }
 }
 
 fn attempt(
     request: &AddRequest<Conf>,
-    netns: Netns,
+    places: &mut Places,
     node: &Node<'_>,
     offer: &Offer<'_>,
     report: &mut Report,
 ) -> Result<Attempt, Error> {
-    let reservation = reserve(node, offer, &asked(request, &netns), report)?;
+    let reservation = reserve(node, offer, &asked(request, places), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -85,10 +82,10 @@ fn attempt(
     let network = node::network(&allocation, Some(offer.pools), &request.conf);
     let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
     let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
-    let built = build(&network, netns, &left, report).and_then(|()| committed());
+    let built = build(&network, places, &left, report).and_then(|()| committed());
     report.mark("commit");
     match built {
-        Ok(()) => Ok(Attempt::Made(success(&network, &request.netns, request).into())),
+        Ok(()) => Ok(Attempt::Made(success(&network, request).into())),
         Err(Trouble::Failed(error) | Trouble::Void(error, _)) if settled => Err(error),
         Err(Trouble::Void(error, why)) => Ok(Attempt::Void(give_up(error, request, node, &allocation, report), why)),
         Err(Trouble::Failed(error)) => Err(give_up(error, request, node, &allocation, report)),
@@ -148,15 +145,10 @@ struct Leftover<'a> {
 /// Makes the network. Nothing is looked at first, for a fresh attachment has nothing; only when the kernel says that
 /// something is there already, or the allocation was, is the remainder of an earlier ADD taken over or cleared away. What
 /// is another's is left alone, whatever records say: it may be a running pod's.
-fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut Report) -> Result<(), Trouble> {
-    let mut places = Places::host(Path::new(SYSCTL_ROOT))
-        .map_err(|error| failure::of_host(&error))?
-        .with_pod(netns)
-        .map_err(|error| failure::of_host(&error))?;
-    report.mark("netns");
+fn build(network: &PodNetwork, places: &mut Places, left: &Leftover<'_>, report: &mut Report) -> Result<(), Trouble> {
     // The kernel would take all of it, and forward nothing.
     if !left.settled
-        && let Some(link) = lowered(network, &mut places)
+        && let Some(link) = lowered(network, places)
     {
         let msg = format!(
             "link {link}, the VNIC's of the pod's address, is down; `ip link set {link} up` on the node, or see who lowers it"
@@ -164,32 +156,32 @@ fn build(network: &PodNetwork, netns: Netns, left: &Leftover<'_>, report: &mut R
         return Err(Trouble::Void(Error::new(code::STEP_FAILED, msg), Why::Down(link)));
     }
     let desired = pod::desired(network);
-    let observed = if left.existing { left.observe(&mut places)? } else { Vec::new() };
+    let observed = if left.existing { left.observe(places)? } else { Vec::new() };
     // A host end whose other end is elsewhere belongs to an earlier namespace of this attachment.
     let severed = !observed.is_empty() && !observed.iter().any(|(place, _)| *place == Place::Pod);
     let outcome = match severed {
         true => None,
-        false => match apply(&plan(&desired, &observed), &mut places) {
+        false => match apply(&plan(&desired, &observed), places) {
             // What there is of it is a pod in use.
             Err(error) if left.settled && !observed.is_empty() => return Err(failure::of_datapath(&error).into()),
             Err(error) if left.existing || error.is_already_exists() => Some(error),
-            Err(error) => return Err(trouble(network, &error, &mut places)?),
+            Err(error) => return Err(trouble(network, &error, places)?),
             Ok(()) => {
                 report.mark("network");
                 return Ok(());
             }
         },
     };
-    let own = left.observe(&mut places)?;
-    dismantle(&plan(&[], &own), &mut places);
+    let own = left.observe(places)?;
+    dismantle(&plan(&[], &own), places);
     let again = match outcome {
         Some(error) if own.is_empty() => Err(error),
-        _ => apply(&plan(&desired, &[]), &mut places),
+        _ => apply(&plan(&desired, &[]), places),
     };
     report.mark("network");
     match again {
         Ok(()) => Ok(()),
-        Err(error) => Err(trouble(network, &error, &mut places)?),
+        Err(error) => Err(trouble(network, &error, places)?),
     }
 }
 
@@ -250,24 +242,27 @@ fn give_up(
     }
 }
 
-fn asked(request: &AddRequest<Conf>, netns: &Netns) -> Request {
+fn asked(request: &AddRequest<Conf>, places: &Places) -> Request {
     let pod = match (&request.args.pod_namespace, &request.args.pod_name) {
         (Some(namespace), Some(name)) => {
             Some(PodRecord { namespace: namespace.clone(), name: name.clone(), uid: request.args.pod_uid.clone() })
         }
         _ => None,
     };
-    let id = netns.id();
     Request {
         key: request.key.clone(),
         pod,
         host_link: node::ends(&request.key).host,
-        netns: Some(NetnsRecord { path: request.netns.clone(), dev: id.dev, inode: id.inode }),
+        netns: places.pod_id().map(|id| NetnsRecord {
+            path: request.netns.path().to_owned(),
+            dev: id.dev,
+            inode: id.inode,
+        }),
         mtu: request.conf.mtu,
     }
 }
 
-fn success(network: &PodNetwork, netns: &Path, request: &AddRequest<Conf>) -> Success {
+fn success(network: &PodNetwork, request: &AddRequest<Conf>) -> Success {
     let ends = &network.ends;
     let host = Interface {
         name: ends.host.to_string(),
@@ -279,7 +274,7 @@ fn success(network: &PodNetwork, netns: &Path, request: &AddRequest<Conf>) -> Su
         name: ends.pod.to_string(),
         mac: Some(ends.pod_mac),
         mtu: Some(network.mtu),
-        sandbox: Some(netns.display().to_string()),
+        sandbox: Some(request.netns.path().display().to_string()),
         ..Interface::default()
     };
     let addresses = || network.addresses.iter().map(|a| a.address);

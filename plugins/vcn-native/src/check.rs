@@ -12,16 +12,16 @@ use datapath::pod::{Carrier, PodNetwork};
 use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
-use netlink::Netns;
+use netlink::{Netns, NetnsId};
 use vcn::{Family, IfName};
 
 use crate::conf::Conf;
 use crate::failure::{self, code};
-use crate::node::{self, Node, SYSCTL_ROOT};
+use crate::node::{self, Node};
 use crate::report::Report;
 
 pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result<(), Error> {
-    let netns = Netns::open(&request.netns).map_err(|error| failure::of_netns(&request.netns, &error))?;
+    let mut places = node::enter(&request.netns)?;
     let node = Node::open(&request.conf.state_dir).map_err(|error| failure::of_ipam(&error))?;
     let allocation = node.store.find(&request.key).map_err(|error| failure::of_ipam(&error))?.ok_or_else(|| {
         Error::new(code::NOT_ALLOCATED, format!("{} holds no address; delete and add the pod", request.key))
@@ -31,12 +31,8 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let pools = node.pools().map_err(|error| failure::of_ipam(&error))?;
     report.mark("record");
     let answered = request.prev_result.read();
-    let mut differences = contradictions(request, &netns, allocation, &answered);
+    let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
     differences.extend(vanished(allocation, &pools));
-    let mut places = Places::host(Path::new(SYSCTL_ROOT))
-        .map_err(|error| failure::of_host(&error))?
-        .with_pod(netns)
-        .map_err(|error| failure::of_host(&error))?;
     let network = node::network(allocation, Some(&pools), &request.conf);
     let carriers = carriers(allocation, &pools);
     let mut observed = node::observe(&request.key, Some(allocation), &mut places)?;
@@ -63,24 +59,23 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
 /// Where the request, the record and the namespace at hand do not speak of the same attachment.
 fn contradictions(
     request: &CheckRequest<Conf>,
-    netns: &Netns,
+    netns: Option<NetnsId>,
     allocation: &Allocation,
     answered: &Success,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    let id = netns.id();
     if let Some(NetnsRecord { path, dev, inode }) = &allocation.netns
-        && (*dev, *inode) != (id.dev, id.inode)
+        && netns != Some(NetnsId { dev: *dev, inode: *inode })
     {
-        let (asked, added) = (request.netns.display(), path.display());
+        let (asked, added) = (request.netns.path().display(), path.display());
         found.push(format!("{asked} is another network namespace than the one ADD was given as {added}"));
     }
     let inside = |name: &str| name == request.key.ifname.as_str();
     let ours: Vec<usize> =
         answered.interfaces.iter().enumerate().filter(|(_, it)| inside(&it.name)).map(|(at, _)| at).collect();
     let elsewhere = answered.interfaces.iter().filter(|it| inside(&it.name)).filter_map(|it| it.sandbox.as_ref());
-    for sandbox in elsewhere.filter(|sandbox| Path::new(sandbox) != request.netns) {
-        if Netns::open(Path::new(sandbox)).is_ok_and(|other| other.id() != id) {
+    for sandbox in elsewhere.filter(|sandbox| Path::new(sandbox) != request.netns.path()) {
+        if Netns::open(Path::new(sandbox)).is_ok_and(|other| Some(other.id()) != netns) {
             found.push(format!("prevResult says that {} is in {sandbox}", request.key.ifname));
         }
     }

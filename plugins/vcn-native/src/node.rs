@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use cni::{AttachmentKey, Error};
+use cni::{AttachmentKey, ContainerNetns, Error};
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::{Object, Place, Places, pod};
 use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
+use netlink::Netns;
 use vcn::Mtu;
 
 use crate::conf::Conf;
@@ -164,6 +165,15 @@ impl<'a> Node<'a> {
         }
         Ok(())
     }
+}
+
+/// The host's namespace and a pod's, if that is not the host's too.
+pub(crate) fn enter(netns: &ContainerNetns) -> Result<Places, Error> {
+    let pod = Netns::open(netns.path()).map_err(|error| failure::of_netns(netns.path(), &error))?;
+    let places = Places::host(Path::new(SYSCTL_ROOT)).and_then(|host| host.with_pod(pod));
+    let places = places.map_err(|error| failure::of_host(&error))?;
+    netns.permit(places.pod_is_host())?;
+    Ok(places)
 }
 
 /// The link ends of an attachment.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use cni::Exit;
+use cni::{ErrorCode, Exit};
 
 use crate::call::Call;
 use crate::noop::Asked;
@@ -129,32 +129,21 @@ fn wrong_args_keep_add_from_attaching_but_never_del_from_cleaning_up() {
 }
 
 #[test]
-fn an_empty_or_missing_netns_is_none_to_del() {
-    for call in [Call::of("DEL").with("CNI_NETNS", ""), Call::of("DEL").without("CNI_NETNS")] {
-        let outcome = call.run();
-        outcome.silent();
-        let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
-        assert_eq!(request.netns, None);
+fn a_netns_that_is_the_plugins_own_is_permitted_only_where_it_is_meant() {
+    let permitted = |value: &str, is_own| {
+        let outcome = Call::of("ADD").with("CNI_NETNS_OVERRIDE", value).run();
+        let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
+        request.netns.permit(is_own)
+    };
+    for value in ["1", "true", "TRUE"] {
+        assert_eq!(permitted(value, true), Ok(()), "{value}");
     }
-}
-
-#[test]
-fn the_plugins_own_netns_is_refused_unless_it_is_meant() {
-    let own = "/proc/thread-self/ns/net";
-    for verb in ["ADD", "CHECK"] {
-        let outcome = Call::of(verb).with("CNI_NETNS", own).run();
-        assert_eq!(outcome.code(), 8);
-        assert!(outcome.asked.is_empty());
-        for yes in ["1", "true", "TRUE"] {
-            let outcome = Call::of(verb).with("CNI_NETNS", own).with("CNI_NETNS_OVERRIDE", yes).run();
-            assert_eq!(outcome.exit, Exit::Success, "{outcome:?}");
-        }
-        assert_eq!(Call::of(verb).with("CNI_NETNS", own).with("CNI_NETNS_OVERRIDE", "0").run().code(), 8);
+    for value in ["", "0", "yes"] {
+        assert_eq!(permitted(value, false), Ok(()), "{value}");
+        let error = permitted(value, true).unwrap_err();
+        assert_eq!(error.code, ErrorCode::INVALID_NETNS, "{value}");
+        assert!(error.msg.starts_with("CNI_NETNS /run/netns/missing is the network namespace this plugin runs in: "));
     }
-    let outcome = Call::of("DEL").with("CNI_NETNS", own).run();
-    outcome.silent();
-    let [Asked::Del(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
-    assert_eq!(request.netns, None, "DEL cleans up as if the container's were gone");
 }
 
 #[test]
@@ -162,7 +151,7 @@ fn a_request_says_whose_attachment_it_is_which_pod_and_which_trace() {
     let outcome = Call::of("ADD").with("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").run();
     let [Asked::Add(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(request.key.to_string(), "Net_1/Pod_1.a-b/eth0");
-    assert_eq!(request.netns, std::path::Path::new("/run/netns/missing"));
+    assert_eq!(request.netns.path(), std::path::Path::new("/run/netns/missing"));
     assert_eq!(request.args.pod_namespace.as_deref(), Some("ns"));
     assert_eq!(request.args.pod_name.as_deref(), Some("web-0"));
     assert_eq!(request.args.pod_uid.as_deref(), Some("u-1"));

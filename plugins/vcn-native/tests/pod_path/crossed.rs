@@ -142,11 +142,11 @@ fn a_slow_add_keeps_its_address() -> bool {
     let node = Node::new(Families::V4);
     with_one_address(&node);
     let (slow, other) = (Pod::new("slow"), Pod::new("other"));
-    // With an empty record the first socket would be the one that looks whether it was lost.
+    // With an empty record the first request would be the one that looks whether it was lost.
     node.add(&other);
     node.del(&other);
     // Long enough for what is done here meanwhile on a busy machine.
-    let add = node.start_by(injected("socket", "delay_enter=6000000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
+    let add = node.start_by(injected("sendto", "delay_enter=6000000:when=1"), "ADD", &slow, &node.conf("1.0.0"));
     assert!(within(PATIENCE, || node.allocations().allocations.len() == 1));
     change(&node, |allocation| allocation.tentative_until = Some(BootTime(1)));
     // The lease ran out, the ADD goes on.

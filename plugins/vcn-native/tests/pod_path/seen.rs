@@ -26,7 +26,7 @@ fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace()
     let (node, pod) = (Node::new(Families::Dual), Pod::new("c1"));
     let listener = Listener::bind(node.state.path()).unwrap();
     for (verb, phases) in [
-        ("ADD", &["pools", "ipam", "netns", "network", "commit"][..]),
+        ("ADD", &["netns", "pools", "ipam", "network", "commit"][..]),
         ("DEL", &["record", "observe", "network", "ipam"][..]),
     ] {
         run(&node, verb, &pod);

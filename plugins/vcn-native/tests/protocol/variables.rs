@@ -1,16 +1,18 @@
 //! Every variable, missing, empty or wrong, under every verb.
 
 use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
 
 use crate::call::{Answer, Call, Codes, Machine, SOUND};
+use crate::node::{Families, Node, error_of};
 
 type Case = (&'static str, fn(Call) -> Call, Codes);
 
 /// Codes, in the order ADD, DEL, CHECK, STATUS, GC, VERSION; 0 is success.
 #[rustfmt::skip]
-const TABLE: [Case; 27] = [
+const TABLE: [Case; 28] = [
     ("as it should be",                 |call| call,                                                     SOUND),
     ("no CNI_CONTAINERID",              |call| call.without("CNI_CONTAINERID"),                          [4, 4, 4, 50, 0, 0]),
     ("an empty CNI_CONTAINERID",        |call| call.with("CNI_CONTAINERID", ""),                         [4, 4, 4, 50, 0, 0]),
@@ -31,6 +33,7 @@ const TABLE: [Case; 27] = [
     ("CNI_NETNS is a folder",           |call| call.with("CNI_NETNS", "/"),                              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is another namespace",  |call| call.with("CNI_NETNS", "/proc/self/ns/mnt"),              [8, 0, 8, 50, 0, 0]),
     ("CNI_NETNS is the plugin's own",   |call| call.with("CNI_NETNS", "/proc/self/ns/net"),              [8, 0, 8, 50, 0, 0]),
+    ("its own CNI_NETNS is meant",      own_and_meant,                                                   SOUND),
     ("CNI_NETNS is not UTF-8",          |call| call.with("CNI_NETNS", bytes(b"/run/\xff")),              [4, 0, 4, 50, 0, 0]),
     ("no CNI_ARGS",                     |call| call.without("CNI_ARGS"),                                 SOUND),
     ("CNI_ARGS without =",              |call| call.with("CNI_ARGS", "IgnoreUnknown=1;oops"),            [4, 0, 4, 50, 0, 0]),
@@ -39,6 +42,10 @@ const TABLE: [Case; 27] = [
     ("no CNI_PATH",                     |call| call.without("CNI_PATH"),                                 SOUND),
     ("a TRACEPARENT that is none",      |call| call.with("TRACEPARENT", bytes(b"00-\xff-zz")),           SOUND),
 ];
+
+fn own_and_meant(call: Call) -> Call {
+    call.with("CNI_NETNS", "/proc/self/ns/net").with("CNI_NETNS_OVERRIDE", "1")
+}
 
 fn bytes(value: &[u8]) -> OsString {
     OsString::from_vec(value.to_vec())
@@ -80,6 +87,37 @@ fn a_namespace_that_no_answer_could_name_is_refused_and_blames_nothing_else() {
     }
     // DEL never enters it.
     assert!(matches!(machine.answer(&machine.call("DEL").with("CNI_NETNS", path.as_os_str())), Answer::Success(_)));
+}
+
+#[test]
+fn the_hosts_namespace_and_a_pipe_are_refused_by_whatever_path_and_nothing_is_changed() {
+    let node = Node::new(Families::V4);
+    let before = node.snapshot();
+    let folder = tempfile::tempdir().unwrap();
+    let (link, pipe) = (folder.path().join("link"), folder.path().join("pipe"));
+    let open = format!("/proc/{}/fd/{}", std::process::id(), node.host.as_fd().as_raw_fd());
+    symlink(&open, &link).unwrap();
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refusal = |netns: &str| {
+        for verb in ["ADD", "CHECK"] {
+            let mut conf = node.conf("1.0.0");
+            conf["prevResult"] = serde_json::json!({"cniVersion": "1.0.0"});
+            let call = [("CNI_COMMAND", verb), ("CNI_CONTAINERID", "a"), ("CNI_NETNS", netns)];
+            let (code, text) = error_of(&node.call(&call, &conf));
+            assert_eq!(code, 8, "{verb} {netns}: {text}");
+            let host = netns != pipe.to_str().unwrap();
+            assert_eq!(text.contains("is the network namespace this plugin runs in"), host, "{verb} {netns}: {text}");
+        }
+    };
+    for netns in
+        ["/proc/self/ns/net", "/proc/thread-self/ns/net", &open, link.to_str().unwrap(), pipe.to_str().unwrap()]
+    {
+        refusal(netns);
+    }
+    assert_eq!(node.snapshot(), before);
+    let files = std::fs::read_dir(node.state.path()).unwrap().map(|file| file.unwrap().file_name());
+    let files: std::collections::BTreeSet<_> = files.collect();
+    assert_eq!(files, ["pools.json", "verbs.log"].map(OsString::from).into());
 }
 
 #[test]

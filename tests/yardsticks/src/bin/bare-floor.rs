@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
     }
 
     let netns = Netns::open(Path::new(&netns))?;
-    let home = Home::of_this_thread()?;
+    let home = Home::of_socket(&host)?;
     let mut pod = Socket::open_in_from(&netns, &home)?;
     let peer = Peer { name: host_link.clone(), mac: Some(HOST_MAC), mtu: Some(Mtu::VCN), netns: Some(home.as_fd()) };
     let mut veth = NewLink::new(pod_link.clone(), LinkKind::Veth(peer));
