@@ -24,7 +24,7 @@ use vcn::Ocid;
 use crate::attachment::writers::compact;
 use crate::heap;
 
-pub use attachments::Attachments;
+pub use attachments::{Attachments, Believed};
 pub use nodes::{Labels, NodeObject, NodeView, Nodes};
 pub use profiles::Profiles;
 pub use watches::Watches;

@@ -13,12 +13,11 @@ use oci::{AttachmentState, CloudView, VnicAttachment as Listed};
 use vcn::Ocid;
 
 use super::mark::{Mark, Uid};
+use crate::store::Believed;
+
 pub use listings::Listings;
 pub use strays::Strays;
 pub use trouble::Trouble;
-
-/// What is believed of an object: its instance and its VNIC.
-pub type Believed = (Ocid, Ocid);
 
 /// So many VNICs of each subnet are kept by it.
 const FEW: usize = 5;

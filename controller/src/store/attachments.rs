@@ -8,7 +8,6 @@ use kube::ResourceExt;
 use vcn::Ocid;
 
 use crate::attachment::pace::Load;
-use crate::attachment::sweep::Believed;
 use crate::metrics::Census;
 
 /// All that are known.
@@ -19,6 +18,9 @@ pub struct Attachments {
     /// Those that a later version wrote and this one cannot read.
     unreadable: BTreeSet<String>,
 }
+
+/// What is believed of an object: its instance and its VNIC.
+pub type Believed = (Ocid, Ocid);
 
 impl Attachments {
     /// Those of an instance, by name.
