@@ -37,6 +37,7 @@ mod observed;
 mod occupants;
 mod place;
 mod plan;
+mod pods;
 mod reconcile;
 mod record;
 mod removal;
@@ -59,6 +60,7 @@ use observed::Observed;
 pub use observed::{ConfFile, Contents, Gives};
 pub use occupants::Occupants;
 pub use plan::{Leaving, Note, Purpose, Replaced, Step, Taken, Writing};
+pub use pods::pods;
 pub use reconcile::{decision, dry_run, reconcile};
 pub use removal::{Removal, Removed};
 pub use report::{Conflist, Report, Status};
@@ -68,4 +70,4 @@ pub use settings_before::{SettingChange, note_settings};
 pub use signals::{
     FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals,
 };
-pub use uninstall::{Uninstall, pods, uninstall};
+pub use uninstall::{Uninstall, uninstall};

@@ -18,7 +18,7 @@ pub(crate) use conf_file::conf_files;
 pub use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{At, ConfText};
 pub use gives::Gives;
-pub(crate) use leftover::{Leftover, There};
+pub(crate) use leftover::{Leftover, There, is_ours};
 
 use crate::record::Record;
 use crate::versions::Answer;

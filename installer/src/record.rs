@@ -8,6 +8,7 @@ mod fights;
 mod file;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unnamed;
 
 use std::collections::BTreeMap;
 

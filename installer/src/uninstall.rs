@@ -12,18 +12,15 @@ mod others;
 mod refusal;
 mod settings_before;
 mod state;
-mod unnamed;
 
 use std::path::PathBuf;
 
-pub(crate) use files::is_ours;
 use others::Others;
-pub use refusal::pods;
 
 use crate::exclusive::Exclusive;
-use crate::record::{Record, RecordFile};
+use crate::record::{RecordFile, unnamed};
 use crate::report::chain;
-use crate::{Error, Removal, Settings, drop_ins};
+use crate::{Error, Removal, Settings, drop_ins, pods};
 
 /// How to uninstall.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     }
     let record = RecordFile::new(&settings.data_dir).read();
     if !force {
-        removal.refusals.extend(refusal::pods(settings).into_iter().map(|pods| format!("{pods}; {}", refusal::FORCE)));
+        removal.refusals.extend(pods(settings).into_iter().map(|pods| format!("{pods}; {}", refusal::FORCE)));
         // Without it nothing that was there before could be given back, so that is for a person to decide.
         let unknown = record.as_ref().err().map(|error| format!("{}; go on without it by --force", chain(error)));
         removal.refusals.extend(unknown);
@@ -65,7 +62,7 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let record = record.unwrap_or_default();
     files::configurations(settings, &record, &mut removal);
     // A runtime that was starting a pod when we looked has done so by now; its network is not taken away.
-    let came = if force { Vec::new() } else { refusal::pods(settings) };
+    let came = if force { Vec::new() } else { pods(settings) };
     if !came.is_empty() {
         removal.failures.push(Error::PodsCame { pods: came.join("; ") });
         return removal;
@@ -82,9 +79,4 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
         state::forget(settings, &unnamed, &mut removal);
     }
     removal
-}
-
-/// Why what was there before us is not known for sure.
-pub(crate) fn unnamed(settings: &Settings, record: &Record) -> Option<String> {
-    unnamed::told(settings, &unnamed::copies(settings, record))
 }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::At;
-use crate::record::Record;
-use crate::{Settings, uninstall};
+use super::{At, ConfText, Contents};
+use crate::entry::OURS;
+use crate::record::{Configuration, Record, unnamed};
+use crate::{Settings, pods};
 
 /// What is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Leftover {
         let owed = known.and_then(|known| known.before.as_ref()).is_some_and(|before| !before.is_at(&path));
         let remembered = || (known.is_some() && !owed).then_some(Self::Remembered);
         let (target, found) = match found.file() {
-            Some(file) if uninstall::is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
+            Some(file) if is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
             Some(_) => return remembered(),
             None if found == At::Nothing => return remembered(),
             // Somebody moved ours, left a link to it, and it went: a runtime refuses every configuration for such a link.
@@ -49,9 +50,17 @@ impl Leftover {
                 return Some(Self::There(There { target: path.clone(), path, found: None, stays }));
             }
         };
-        let pods = uninstall::pods(settings);
-        let unnamed = uninstall::unnamed(settings, record);
+        let pods = pods(settings);
+        let unnamed = unnamed::told(settings, &unnamed::copies(settings, record));
         let stays = Some(pods.join("; ")).filter(|pods| !pods.is_empty()).or(damaged).or(unnamed);
         Some(Self::There(There { path, target, found, stays }))
+    }
+}
+
+/// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.
+pub(crate) fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
+    match Contents::parse(&found.contents) {
+        Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),
+        _ => known.is_some(),
     }
 }

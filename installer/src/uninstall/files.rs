@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use crate::entry::OURS;
-use crate::observed::{At, ConfFile, ConfText, Contents, conf_files, stale_in};
+use crate::observed::{At, ConfFile, conf_files, is_ours, stale_in};
 use crate::place::{NewFile, place_unless};
 use crate::plan::{Writing, unchain};
 use crate::record::{Before, Binary, Configuration, Record};
@@ -48,14 +48,6 @@ pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut
 pub(super) fn successor(settings: &Settings) -> Option<String> {
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
     files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
-}
-
-/// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.
-pub(crate) fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
-    match Contents::parse(&found.contents) {
-        Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),
-        _ => known.is_some(),
-    }
 }
 
 fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mut Removal) {

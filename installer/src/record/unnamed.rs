@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::record::{BEFORE, Record, RecordFile};
+use super::{BEFORE, Record, RecordFile};
 use crate::{Settings, place};
 
 /// Those copies.
-pub(super) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
+pub(crate) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
     let named: Vec<&str> = record.before().map(|before| before.digest.as_str()).collect();
     let entries = fs::read_dir(settings.data_dir.join(BEFORE)).into_iter().flatten().flatten();
     let unnamed = entries.filter(|entry| {
@@ -22,7 +22,7 @@ pub(super) fn copies(settings: &Settings, record: &Record) -> Vec<PathBuf> {
 }
 
 /// Why that is for a person to decide; nothing where there are none, and no record was set aside: links are kept in it alone.
-pub(super) fn told(settings: &Settings, copies: &[PathBuf]) -> Option<String> {
+pub(crate) fn told(settings: &Settings, copies: &[PathBuf]) -> Option<String> {
     let aside = RecordFile::new(&settings.data_dir).aside();
     let all: Vec<String> = copies.iter().chain(&aside).map(|path| path.display().to_string()).collect();
     (!all.is_empty()).then(|| {
