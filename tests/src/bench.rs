@@ -48,7 +48,7 @@ fn measure(args: &Args, node: &Node) -> anyhow::Result<()> {
     }
     let contenders = Contender::all(args, node.state.path())?;
     for contender in &contenders {
-        node.prove(contender).with_context(|| format!("prove that {} works before timing it", contender.name))?;
+        contender.prove().with_context(|| format!("prove that {} works before timing it", contender.name))?;
     }
     let mut header = machine::describe(args, &contenders)?;
     let scheduling = Scheduling::real_time();

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use cni::AttachmentKey;
 use ipam::{Allocations, BootId, BootTime, NetnsRecord, PodRecord, Pools, Request, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 use vcn::{Family, IfName, NETWORK_NAME};
 
 use super::args::Args;
@@ -54,7 +54,7 @@ pub(crate) struct Contender {
 impl Contender {
     /// All of them, in the order of their turns.
     pub(crate) fn all(args: &Args, state: &Path) -> anyhow::Result<Vec<Self>> {
-        let of = |kind, name, label, program: PathBuf, document: serde_json::Value| Self {
+        let of = |kind, name, label, program: PathBuf, document: Value| Self {
             kind,
             name,
             label,
@@ -63,7 +63,7 @@ impl Contender {
             reference: args.reference.clone(),
             document: document.to_string().into_bytes(),
         };
-        let ours = |directory: &str, families: &[Family]| -> anyhow::Result<serde_json::Value> {
+        let ours = |directory: &str, families: &[Family]| -> anyhow::Result<Value> {
             let state = state.join(directory);
             std::fs::create_dir(&state)?;
             if directory != ALONE {
@@ -89,7 +89,7 @@ impl Contender {
         let ipv4 = ours("ipv4", &[Family::Ipv4])?;
         let dual = ours("dual", &Family::ALL)?;
         let alone = ours(ALONE, &[Family::Ipv4])?;
-        let none = serde_json::Value::Null;
+        let none = Value::Null;
         let mut all = vec![
             of(Kind::Reference, "ptp + host-local", "ptp", args.reference.join("ptp"), ptp),
             of(Kind::Ours, "vcn-native", "ours", plugin.clone(), ipv4),
@@ -151,6 +151,22 @@ impl Contender {
         verb::run(&mut command, &self.document).with_context(|| format!("{verb} of {} by {}", pod.id, self.name))
     }
 
+    /// Its pod must be able to talk before anything is timed.
+    pub(crate) fn prove(&self) -> anyhow::Result<()> {
+        let pod = Pod::new(format!("proof-{}", self.label))?;
+        let added = self.add(&pod)?;
+        if self.is_plugin() {
+            let result = added.added()?;
+            let given = result.pointer("/ips").and_then(Value::as_array).map_or(0, Vec::len);
+            ensure!(given == self.families.len(), "another number of addresses: {result}");
+            for family in &self.families {
+                pod.must_reach(reachable(self.kind, *family))?;
+            }
+        }
+        self.del(&pod)?;
+        Ok(())
+    }
+
     /// What the program says that it is.
     pub(crate) fn about(&self) -> anyhow::Result<String> {
         let output = Command::new(&self.program).env_clear().output()?;
@@ -205,7 +221,7 @@ fn wear_in(state: &Path, held: usize) -> anyhow::Result<()> {
 }
 
 /// The router of the first VNIC, which a pod of ours must reach; a pod of the reference's, which no router knows, its host.
-pub(crate) const fn reachable(kind: Kind, family: Family) -> &'static str {
+const fn reachable(kind: Kind, family: Family) -> &'static str {
     match (kind, family) {
         (Kind::Ours | Kind::Rival, Family::Ipv4) => "10.0.0.1",
         (Kind::Ours | Kind::Rival, Family::Ipv6) => "2001:db8::1",

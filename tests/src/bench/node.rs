@@ -4,14 +4,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::ensure;
 use ipam::{BootId, FamilyPool, Pools, VnicPool};
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket, Sysctls};
-use serde_json::Value;
 use vcn::{Family, IfName, Mtu, PODS_TABLE, PROTOCOL, PerFamily, Purpose, RulePriorities, TableId};
-
-use super::contender::{self, Contender};
-use super::pod::Pod;
 
 /// As many as VMs usually have for pods; it takes two to choose between.
 const VNICS: u8 = 2;
@@ -45,22 +40,6 @@ impl Node {
         }
         let state = tempfile::Builder::new().prefix("pod-path-bench-").tempdir_in(memory())?;
         Ok(Self { host, state, _routers: routers })
-    }
-
-    /// A pod of a contender's must be able to talk before anything is timed.
-    pub(crate) fn prove(&self, contender: &Contender) -> anyhow::Result<()> {
-        let pod = Pod::new(format!("proof-{}", contender.label))?;
-        let added = contender.add(&pod)?;
-        if contender.is_plugin() {
-            let result = added.added()?;
-            let given = result.pointer("/ips").and_then(Value::as_array).map_or(0, Vec::len);
-            ensure!(given == contender.families.len(), "another number of addresses: {result}");
-            for family in &contender.families {
-                pod.must_reach(contender::reachable(contender.kind, *family))?;
-            }
-        }
-        contender.del(&pod)?;
-        Ok(())
     }
 }
 
