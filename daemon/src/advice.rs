@@ -54,6 +54,8 @@ advice! {
         "In the console or with `oci network vnic get`: if the VNIC has addresses of that family, the metadata service is late or wrong, and the node goes on meanwhile; if somebody removed them, those of pods may be gone as well: replace the node.";
     VnicUnreadable: "The metadata service lists a VNIC, and a field of its entry is missing or makes no sense. What was known of the VNIC before is used; for one that was never known nothing is set up. The others are served.",
         "The message names the field. A VNIC that is being attached is whole within seconds; else compare `curl -H 'Authorization: Bearer Oracle' http://169.254.169.254/opc/v2/vnics/` with the VNIC's subnet in the console.";
+    HostAddressTaken: "Pods hold every address of a family that could be the host's own at a VNIC: the host gets none of it there. Pods are served; the node does not answer at that VNIC in that family, and sends nothing of its own by it.",
+        "`oke-node-agent attachments` shows who holds what. Give the VNIC another IPv6 address, or delete the pod that holds the VNIC's own; the host takes the first that is free.";
     ReturnPathMissing: "There are more VNICs than marks: a NodePort at this VNIC's own address does not answer where its pod is on another VNIC.",
         "Use NodePorts at the addresses of the first eight VNICs, or have fewer VNICs.";
     RouterUnknown: "A VNIC has addresses and nobody says by which router they leave.",

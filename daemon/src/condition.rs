@@ -53,6 +53,8 @@ pub enum Reason {
     VnicFamilyNotListed,
     /// The metadata service's entry of a VNIC cannot be used.
     VnicUnreadable,
+    /// All addresses of a family that could be the host's own at a VNIC are held by pods.
+    HostAddressTaken,
     /// There are more VNICs than marks: a NodePort at a VNIC's own address does not answer where its pod is another VNIC's.
     ReturnPathMissing,
     /// A VNIC has addresses for pods but nobody says by which router.

@@ -132,6 +132,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     }));
+    conditions.extend(vnics.iter().flat_map(|it| own::taken(&it.vnic, facts.held)));
     let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
     conditions.extend(unmarked.map(|vnic| {
         let message = "there are more VNICs than marks for answers: a NodePort or hostPort is not to be asked for at this \

@@ -9,9 +9,10 @@ use std::net::IpAddr;
 
 use api::npn::NpnVnic;
 use ipnetwork::IpNetwork;
-use vcn::{SubnetAddressing, TableId};
+use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
 use super::Facts;
+use crate::condition::{Condition, Reason};
 use crate::host::Own;
 
 /// What speaks for an address, and against it.
@@ -56,6 +57,18 @@ pub(super) fn choose(at: &SubnetAddressing, Signs { host, before, pods, held }: 
         .or_else(|| known().next())
         .or_else(|| at.listed().find(free))
         .unwrap_or(at.address)
+}
+
+/// The families of which the host gets no address at a VNIC: whatever could be its own is held.
+pub(super) fn taken(vnic: &Vnic, held: &HashSet<IpAddr>) -> impl Iterator<Item = Condition> {
+    let own = |family| vnic.addressing.of(family).as_ref().map(|at| (family, at.address));
+    let taken = Family::ALL.into_iter().filter_map(own).filter(|(_, address)| held.contains(address));
+    taken.map(|(family, address)| {
+        let message = format!(
+            "whatever {family} address could be the host's own is held by pods ({address}, say): the host has none there"
+        );
+        Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
+    })
 }
 
 fn is_in(pods: &[IpNetwork], address: IpAddr) -> bool {

@@ -141,6 +141,36 @@ fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_
 }
 
 #[test]
+fn a_vnic_of_which_pods_hold_all_that_could_be_the_hosts_is_named_with_the_family() {
+    let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
+    let mut vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    for (vnic, listed) in vnics[1..].iter_mut().zip([["20", "21"], ["30", "31"]]) {
+        let [address, other] = listed.map(ip);
+        let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
+        vnic.addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: vec![other] });
+    }
+    let ipv4 = vnics[2].addressing.ipv4.as_ref().unwrap().address;
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let told = |held: &[IpAddr], ipv6, ours| {
+        let held = held.iter().copied().collect();
+        let facts = Facts { held: &held, ipv6, ..facts(&vnics, None, &links) };
+        wanted(facts, &slots(&vnics), choices(ours, false, true)).conditions
+    };
+    let about = |vnic: &Vnic, family: &str, address: IpAddr| {
+        let message = format!(
+            "whatever {family} address could be the host's own is held by pods ({address}, say): the host has none there"
+        );
+        Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
+    };
+    assert_eq!(told(&[ip("20"), ip("30")], true, true), [], "there is another");
+    let all = [ip("20"), ip("21"), ip("30")];
+    assert_eq!(told(&all, true, true), [about(&vnics[1], "IPv6", ip("20"))]);
+    assert_eq!(told(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "whoever's the pod network is");
+    assert_eq!(told(&all, false, true), [], "it speaks none");
+    assert_eq!(told(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
+}
+
+#[test]
 fn ipv6_is_on_when_any_vnic_has_it() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {

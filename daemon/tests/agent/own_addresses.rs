@@ -81,7 +81,10 @@ fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
     wait_passes(&node, &agent);
     assert_eq!(hosts(&node), [""; 0]);
     assert!(pod.is_connected());
-    assert_eq!(node.conditions(), [""; 0], "{}", agent.log());
+    assert_eq!(node.conditions(), ["HostAddressTaken"], "{}", agent.log());
+    list(&node, &[&ipv6(&pod), OWN]);
+    let mended = || node.conditions().is_empty() && hosts(&node) == [format!("{OWN}/128")];
+    wait_for("the host's own", mended, || agent.log());
 }
 
 /// There it is told only by the kernel whom the only address listed belongs to.
