@@ -4,6 +4,7 @@
 mod ahead;
 mod object;
 mod pairs;
+mod value;
 
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 //! looks together have a bound; where it is reached, everything counts as a secret's.
 
 use super::object::{Line, Object};
-use super::pairs::{is_of_name, measure, split, value_after};
+use super::value::{is_of_name, measure, split, value_after};
 use super::{is_name, is_value, names_secret};
 
 /// How far one look goes, in bytes.
