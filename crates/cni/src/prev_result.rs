@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use vcn::{Mtu, TableId};
 
@@ -46,17 +47,17 @@ impl PrevResult {
 
     /// Appends an interface and returns its index, for the addresses on it.
     pub fn add_interface(&mut self, interface: &Interface) -> usize {
-        self.push("interfaces", interface.to_json(self.version))
+        self.push("interfaces", &interface.in_terms_of(self.version))
     }
 
     /// Appends an address.
     pub fn add_ip(&mut self, ip: Ip) {
-        self.push("ips", ip.to_json(self.version));
+        self.push("ips", &ip.in_terms_of(self.version));
     }
 
     /// Appends a route.
     pub fn add_route(&mut self, route: Route) {
-        self.push("routes", route.to_json(self.version));
+        self.push("routes", &route.in_terms_of(self.version));
     }
 
     /// As JSON, in the terms of `version`: the document with that cniVersion, and in older versions the family of
@@ -82,7 +83,9 @@ impl PrevResult {
     }
 
     /// Appends to a list and returns the index; what is no list (null, which Go writes for none) becomes one.
-    fn push(&mut self, key: &str, value: Value) -> usize {
+    fn push(&mut self, key: &str, item: &impl Serialize) -> usize {
+        // Maps with odd keys alone fail.
+        let value = serde_json::to_value(item).unwrap_or_default();
         if let Some(Value::Array(items)) = self.fields.get_mut(key) {
             items.push(value);
             return items.len() - 1;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use vcn::{MacAddr, Mtu, TableId};
 
 use crate::{Error, PrevResult, Version, field};
@@ -59,44 +60,94 @@ pub struct Ip {
 }
 
 /// A route in the container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Route {
     /// Destination.
     pub dst: IpNetwork,
     /// Next hop.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gw: Option<IpAddr>,
     /// Path MTU (this and all below since 1.1.0).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
     /// Largest TCP segment to announce, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub advmss: Option<u32>,
     /// Metric: lower is preferred.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
     /// Table.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableId>,
     /// Scope, as rtnetlink numbers it (253 is link).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
 }
 
-/// A resolver's configuration. All text: `fe80::1%eth0` is a name server too.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A resolver's configuration, the same in all versions. All text: `fe80::1%eth0` is a name server too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dns {
     /// Name servers in order of preference.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
     /// The local domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Search domains in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
     /// Resolver options.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }
 
+/// A result in the terms of a version: what that does not know is none, and what is none is left out.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    cni_version: &'static str,
+    interfaces: Vec<WrittenInterface<'a>>,
+    ips: Vec<WrittenIp>,
+    routes: Vec<Route>,
+    dns: &'a Dns,
+}
+
+/// An interface in the terms of a version.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WrittenInterface<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mac: Option<MacAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<Mtu>,
+    /// Optional, but some decoders insist on it; the specification's word for the host is the empty text.
+    sandbox: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket_path: Option<&'a str>,
+    #[serde(rename = "pciID", skip_serializing_if = "Option::is_none")]
+    pci_id: Option<&'a str>,
+}
+
+/// An address in the terms of a version.
+#[derive(Serialize)]
+pub(crate) struct WrittenIp {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    address: IpNetwork,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interface: Option<usize>,
+}
+
 impl AddResult {
-    /// As JSON, in the terms of `version`.
+    /// The reply: one line of JSON, in the terms of `version`.
     #[must_use]
-    pub fn to_json(&self, version: Version) -> Value {
+    pub fn to_json(&self, version: Version) -> String {
         match self {
             Self::Made(success) => success.to_json(version),
-            Self::Passed(previous) => previous.to_json(version),
+            Self::Passed(previous) => previous.to_json(version).to_string(),
         }
     }
 }
@@ -114,47 +165,39 @@ impl From<PrevResult> for AddResult {
 }
 
 impl Success {
-    /// As JSON, in the terms of `version`: what it does not know is left out.
+    /// As one line of JSON, in the terms of `version`.
     #[must_use]
-    pub fn to_json(&self, version: Version) -> Value {
-        json!({
-            "cniVersion": version.as_str(),
-            "interfaces": self.interfaces.iter().map(|interface| interface.to_json(version)).collect::<Vec<_>>(),
-            "ips": self.ips.iter().map(|ip| ip.to_json(version)).collect::<Vec<_>>(),
-            "routes": self.routes.iter().map(|route| route.to_json(version)).collect::<Vec<_>>(),
-            "dns": self.dns.to_json(),
-        })
+    pub fn to_json(&self, version: Version) -> String {
+        let written = Written {
+            cni_version: version.as_str(),
+            interfaces: self.interfaces.iter().map(|interface| interface.in_terms_of(version)).collect(),
+            ips: self.ips.iter().map(|ip| ip.in_terms_of(version)).collect(),
+            routes: self.routes.iter().map(|route| route.in_terms_of(version)).collect(),
+            dns: &self.dns,
+        };
+        // Neither of serde_json's two failures, maps with odd keys and writers that fail, can happen here.
+        serde_json::to_string(&written).unwrap_or_default()
     }
 }
 
 impl Interface {
-    /// As JSON, in the terms of `version`.
-    pub(crate) fn to_json(&self, version: Version) -> Value {
-        let mut object = Object::default();
-        object.put("name", Some(self.name.as_str()));
-        object.put("mac", self.mac.map(|mac| mac.to_string()));
-        if version.has_extended_results() {
-            object.put("mtu", self.mtu.map(|mtu| mtu.0));
+    pub(crate) fn in_terms_of(&self, version: Version) -> WrittenInterface<'_> {
+        let extended = version.has_extended_results();
+        WrittenInterface {
+            name: &self.name,
+            mac: self.mac,
+            mtu: self.mtu.filter(|_| extended),
+            sandbox: self.sandbox.as_deref().unwrap_or_default(),
+            socket_path: self.socket_path.as_deref().filter(|_| extended),
+            pci_id: self.pci_id.as_deref().filter(|_| extended),
         }
-        // Optional, but some decoders insist on it; the specification's word for the host is the empty text.
-        object.put("sandbox", Some(self.sandbox.as_deref().unwrap_or_default()));
-        if version.has_extended_results() {
-            object.put("socketPath", self.socket_path.as_deref());
-            object.put("pciID", self.pci_id.as_deref());
-        }
-        object.done()
     }
 }
 
 impl Ip {
-    /// As JSON, in the terms of `version`.
-    pub(crate) fn to_json(self, version: Version) -> Value {
-        let mut object = Object::default();
-        object.put("version", version.has_ip_version().then(|| family(self.address.ip())));
-        object.put("address", Some(self.address.to_string()));
-        object.put("gateway", self.gateway.map(|gateway| gateway.to_string()));
-        object.put("interface", self.interface);
-        object.done()
+    pub(crate) fn in_terms_of(&self, version: Version) -> WrittenIp {
+        let Self { address, gateway, interface } = *self;
+        WrittenIp { version: version.has_ip_version().then(|| family(address.ip())), address, gateway, interface }
     }
 }
 
@@ -165,19 +208,8 @@ impl Route {
         Self { dst, gw, mtu: None, advmss: None, priority: None, table: None, scope: None }
     }
 
-    /// As JSON, in the terms of `version`.
-    pub(crate) fn to_json(self, version: Version) -> Value {
-        let mut object = Object::default();
-        object.put("dst", Some(self.dst.to_string()));
-        object.put("gw", self.gw.map(|gw| gw.to_string()));
-        if version.has_extended_results() {
-            object.put("mtu", self.mtu.map(|mtu| mtu.0));
-            object.put("advmss", self.advmss);
-            object.put("priority", self.priority);
-            object.put("table", self.table.map(|table| table.0));
-            object.put("scope", self.scope);
-        }
-        object.done()
+    pub(crate) fn in_terms_of(&self, version: Version) -> Self {
+        if version.has_extended_results() { *self } else { Self::new(self.dst, self.gw) }
     }
 }
 
@@ -192,36 +224,9 @@ impl Dns {
         let domain = field::string("dns.domain", dns.get("domain"))?.map(str::to_owned);
         Ok(Self { nameservers: list("nameservers")?, domain, search: list("search")?, options: list("options")? })
     }
-
-    /// As JSON; the same in all versions.
-    pub(crate) fn to_json(&self) -> Value {
-        let mut object = Object::default();
-        let list = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
-        object.put("nameservers", list(&self.nameservers));
-        object.put("domain", self.domain.as_deref());
-        object.put("search", list(&self.search));
-        object.put("options", list(&self.options));
-        object.done()
-    }
 }
 
 /// The `version` of an address, as versions before 1.0.0 write it.
 pub(crate) fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "4" } else { "6" }
-}
-
-/// An object under construction: what is none is left out.
-#[derive(Default)]
-struct Object(Map<String, Value>);
-
-impl Object {
-    fn put(&mut self, key: &str, value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            self.0.insert(key.to_owned(), value.into());
-        }
-    }
-
-    fn done(self) -> Value {
-        Value::Object(self.0)
-    }
 }

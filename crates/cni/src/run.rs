@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::environment::{Call, Target};
 use crate::{
@@ -61,10 +61,10 @@ pub fn run<P: Plugin>(
             return Exit::Success;
         }
         // VERSION must not read stdin: runtimes leave it open.
-        Ok(Call::Version) => Ok(Some(json!({
-            "cniVersion": Version::NEWEST.as_str(),
-            "supportedVersions": Version::ALL.map(Version::as_str),
-        }))),
+        Ok(Call::Version) => {
+            let (newest, all) = (Version::NEWEST.as_str(), Version::ALL.map(Version::as_str));
+            Ok(Some(json!({"cniVersion": newest, "supportedVersions": all}).to_string()))
+        }
         Ok(call) => input::read(stdin).map_err(Failed::Refused).and_then(|read| {
             document = read;
             answer(plugin, call, env, &document, &mut version)
@@ -79,15 +79,16 @@ pub fn run<P: Plugin>(
         Failed::Answered(error) => error,
     });
     panic::note_answered();
-    let (reply, exit) = match answer {
+    let (mut reply, exit) = match answer {
         Ok(None) => return Exit::Success,
-        Ok(Some(result)) => (result.to_string(), Exit::Success),
+        Ok(Some(result)) => (result, Exit::Success),
         Err(error) => (error.to_json(version), Exit::Failure),
     };
-    match stdout.write_all(format!("{reply}\n").as_bytes()).and_then(|()| stdout.flush()) {
+    reply.push('\n');
+    match stdout.write_all(reply.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => exit,
         Err(error) => {
-            let _ = writeln!(stderr, "writing the reply to stdout: {error}: {reply}");
+            let _ = write!(stderr, "writing the reply to stdout: {error}: {reply}");
             Exit::Failure
         }
     }
@@ -100,7 +101,7 @@ fn answer<P: Plugin>(
     env: &dyn Environment,
     document: &[u8],
     version: &mut Version,
-) -> Result<Option<Value>, Failed> {
+) -> Result<Option<String>, Failed> {
     let document = Config::document(document)?;
     *version = Config::version_of(&document)?;
     panic::note_version(*version);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Outcome, config};
-use crate::results::full;
+use crate::results::{full, written};
 
 fn is_an_answer(outcome: &Outcome) {
     match outcome.exit {
@@ -82,7 +82,7 @@ proptest! {
 
     #[test]
     fn a_damaged_document_gets_an_answer(verb in verb(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut: bool) {
-        let mut document = json!({"cniVersion": "1.1.0", "name": "n", "prevResult": full().to_json(Version::V1_1_0)})
+        let mut document = json!({"cniVersion": "1.1.0", "name": "n", "prevResult": written(&full(), Version::V1_1_0)})
             .to_string()
             .into_bytes();
         let at = at.index(document.len());

@@ -13,7 +13,7 @@ use rscni_types::types::CNIResultWithVersion;
 use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with};
-use crate::results::full;
+use crate::results::{full, written};
 
 /// The full result without what the first exception is about.
 fn understood() -> Success {
@@ -25,7 +25,7 @@ fn understood() -> Success {
 /// A result through a whole ADD.
 fn reply(version: Version, success: &Success) -> String {
     let mut config = config(version.as_str());
-    config["prevResult"] = success.to_json(version);
+    config["prevResult"] = written(success, version);
     Call::of("ADD").config(&config).run().stdout
 }
 
@@ -46,7 +46,7 @@ fn cni_plugin_understands_our_results_in_every_version() {
             routes,
             [("0.0.0.0/0".to_owned(), Some("169.254.1.1".parse().unwrap())), ("fd00:1::/64".to_owned(), None),]
         );
-        assert_eq!(serde_json::to_value(&reply.dns).unwrap(), understood().to_json(version)["dns"]);
+        assert_eq!(serde_json::to_value(&reply.dns).unwrap(), written(&understood(), version)["dns"]);
         assert!(reply.specific.is_empty(), "{:?}", reply.specific);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, config, config_with};
 use crate::noop::Asked;
-use crate::results::full;
+use crate::results::{full, written};
 
 /// The previous result as a plugin gets it.
 fn previous(version: &str, prev_result: &Value) -> PrevResult {
@@ -32,7 +32,7 @@ fn as_known_to(version: Version, mut success: Success) -> Success {
 #[test]
 fn a_result_of_every_version_reads_back_as_what_was_written() {
     for version in Version::ALL {
-        let written = full().to_json(version);
+        let written = written(&full(), version);
         let read = previous(version.as_str(), &written).read();
         assert_eq!(read, as_known_to(version, full()), "{version}");
     }
@@ -41,7 +41,7 @@ fn a_result_of_every_version_reads_back_as_what_was_written() {
 #[test]
 fn an_unchanged_previous_result_is_passed_on_as_it_came() {
     for version in Version::ALL {
-        let mut given = full().to_json(version);
+        let mut given = written(&full(), version);
         given["vendor"] = json!({"big": u64::MAX, "list": [1.5, null]});
         given["interfaces"][0]["vendor"] = json!("kept");
         given["interfaces"][0]["mac"] = json!("");
@@ -136,7 +136,7 @@ fn an_older_version_gets_the_family_of_addresses_that_a_newer_plugin_left_out() 
 
 #[test]
 fn check_gets_the_result_of_the_whole_chain() {
-    let outcome = Call::of("CHECK").config(&config_with("prevResult", full().to_json(Version::V1_1_0))).run();
+    let outcome = Call::of("CHECK").config(&config_with("prevResult", written(&full(), Version::V1_1_0))).run();
     outcome.silent();
     let [Asked::Check(request)] = outcome.asked.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(request.prev_result.read(), full());

@@ -139,5 +139,5 @@ fn sample() -> Success {
 }
 
 fn sample_text(version: Version) -> String {
-    sample().to_json(version).to_string()
+    sample().to_json(version)
 }
