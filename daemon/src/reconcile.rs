@@ -222,7 +222,7 @@ impl Reconciler {
                 freed
             }
             false => {
-                self.pods.rest();
+                self.pods.rest(&mut findings);
                 self.dead.rest(dead::Dead::rest);
                 self.orphans.rest(orphans::Orphans::rest);
                 Vec::new()

@@ -104,7 +104,6 @@ impl Pods {
             _ => std::mem::take(&mut self.drift),
         };
         // What is damaged is set aside and made anew by the stage of the dead, or by the next verb that needs it.
-        let trouble = |error: &ipam::Error| Condition::degraded(Reason::StateFailed, chain(error)).about("allocations");
         let held = match self.store.read_sound() {
             Ok((held, damaged)) => {
                 findings.conditions.extend(damaged.as_ref().map(trouble));
@@ -147,7 +146,11 @@ impl Pods {
     }
 
     /// Nothing is to be repaired here any more, or not yet.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn rest(&mut self, findings: &mut Findings) {
+        // Nobody here makes it anew then, but a verb for a pod that came before.
+        if let Err(error) = self.store.read() {
+            findings.conditions.push(trouble(&error));
+        }
         self.drift.clear();
         self.repaired.clear();
         self.failed.clear();
@@ -291,6 +294,10 @@ fn stays_behind(step: &Step, link: &IfName) -> Option<IpAddr> {
         Change::Add(Object::Neighbour(proxy)) if proxy.link != *link => Some(proxy.address),
         _ => None,
     }
+}
+
+fn trouble(error: &ipam::Error) -> Condition {
+    Condition::degraded(Reason::StateFailed, chain(error)).about("allocations")
 }
 
 fn changed(step: &Step, allocation: &Allocation) -> Changed {

@@ -288,10 +288,10 @@ pub(super) fn referred(host: &Host, state_dir: &Path, boot: &BootId, vnics: &[Vn
     if let Ok(pools) = Pools::read(state_dir, boot) {
         referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));
     }
-    // Pods' tables must be known: without them a slot could be reused under a pod. Of one whose record is damaged, the rule
-    // in the kernel says it; that must not keep the host from being repaired.
-    let (allocations, _) = Store::new(state_dir, boot.clone()).read_sound().map_err(|error| chain(&error))?;
-    for held in allocations.allocations.into_iter().flat_map(|allocation| allocation.addresses) {
+    // Pods' tables must be known: without them a slot could be reused under a pod. The records say it without the index; of
+    // what cannot be read, the rule in the kernel does. That must not keep the host from being repaired.
+    let recorded = Store::new(state_dir, boot.clone()).recorded().unwrap_or_default();
+    for held in recorded.into_iter().flat_map(|allocation| allocation.addresses) {
         referred.tables.insert(held.table);
         referred.owners.insert(held.vnic_id, held.table);
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use netlink::RouteFilter;
 use oke_node_agent::condition::Reason;
 use oke_node_agent::pass::Cause;
 use serde_json::Value;
@@ -123,4 +124,46 @@ fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_wai
     assert_eq!(containers(&node), (Some(3), vec!["b".to_owned()]));
     damage(&record(&node, "b"));
     assert_eq!(containers(&node), (Some(1), Vec::new()), "that there are none would be wrong");
+}
+
+/// Nobody makes the index anew there. Records say which tables are pods', and the kernel where it says more.
+#[test]
+fn a_damaged_index_keeps_no_vnic_waiting_for_its_table_where_the_pod_network_is_not_ours() {
+    for damaged in ["{half", r#"{"version":99}"#] {
+        let node = dual_stack_node();
+        let settings = node.settings(&[]);
+        let ours = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
+        node.pass(&mut node.reconciler(&settings), &ours, Cause::Start);
+        let _pod = Pod::add(&node, "a");
+        // It is known by its record alone that table 1000 is a pod's.
+        fs::write(node.path("run/allocations.json"), damaged).unwrap();
+        for lost in ["run/pools.json", "lib/tables.json"] {
+            fs::remove_file(node.path(lost)).unwrap();
+        }
+        forget_table(&node, 1000);
+        node.plug("ens6", 34);
+        let settings = node.settings(&["--pod-network", "none"]);
+        let world = node.world(vec![vnic("primary", 10), vnic("late", 34)], &settings);
+        let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
+        let failed = pass.conditions.iter().filter(|it| it.reason == Reason::StateFailed);
+        let told: Vec<_> = failed.map(|it| (it.blocks(), it.subject.as_deref())).collect();
+        assert_eq!(told, [(false, Some("allocations"))], "{:#?}", pass.conditions);
+        let rule = "rule add pref 1537 from 10.0.34.7 lookup 1001";
+        assert!(texts(&pass).iter().any(|text| text.starts_with(rule)), "{:#?}", pass.changes);
+        assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+    }
+}
+
+/// Removes all rules and routes of a table.
+fn forget_table(node: &Node, table: u32) {
+    node.on(|socket| {
+        for family in Family::ALL {
+            for rule in socket.rules(family).unwrap().iter().filter(|rule| rule.table.0 == table) {
+                socket.delete_rule(rule).unwrap();
+            }
+            for route in socket.routes(&RouteFilter::all(family)).unwrap().iter().filter(|it| it.table.0 == table) {
+                socket.delete_route(route).unwrap();
+            }
+        }
+    });
 }

@@ -22,6 +22,15 @@ impl Store {
         self.update(|held| Ok(!held.others.is_empty()))
     }
 
+    /// What records say of this boot, whatever becomes of the index; those that cannot be read are left out. Needs no lock.
+    ///
+    /// # Errors
+    /// When it cannot be told which there are.
+    pub fn recorded(&self) -> Result<Vec<Allocation>, Error> {
+        let names = self.records.names()?;
+        Ok(names.iter().filter_map(|name| self.records.read(name).ok().flatten()).collect())
+    }
+
     /// Moves what is damaged out of the way, to `….damaged` beside it, and says where it is. What a record held stays held,
     /// what a lost index held is missing, both until the kernel was asked ([`Self::settle`]); `None` where nothing is damaged
     /// any more.
