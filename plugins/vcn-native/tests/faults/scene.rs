@@ -1,6 +1,7 @@
 //! Where faults happen: a node with a pod that lives through all of them, and what must be true after each.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -89,7 +90,11 @@ impl Scene {
 
     /// As if somebody had emptied the state directory but for the pools.
     pub(crate) fn lose_record(&self) {
-        fs::remove_file(self.node.state.path().join("allocations.json")).unwrap();
+        // An ADD that died before it came to it has not made it anew.
+        match fs::remove_file(self.node.state.path().join("allocations.json")) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.unwrap(),
+        }
         let _ = fs::remove_dir_all(self.node.state.path().join("allocations"));
     }
 
