@@ -1,10 +1,11 @@
 //! Which events of the kernel are worth a look: those about what the agent keeps. Pods' links, routes and rules come and
 //! go by the hundred and are the plugins'; of them only what is taken away is a sign that something may be wrong.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 
-use netlink::{Event, Groups, Link, Monitor, Socket, nft};
+use netlink::{Change, Event, Groups, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
@@ -29,7 +30,12 @@ pub struct Events {
     readable: Readable,
     signs: Suspects,
     sizes: Sizes,
+    carriers: Carriers,
 }
+
+/// Links that may carry a VNIC, by their indices: what is told of an address does not name its link.
+#[derive(Clone, Debug, Default)]
+struct Carriers(HashSet<u32>);
 
 /// Who touches our nft table is heard: a firewall that starts flushes everybody's.
 #[derive(Debug)]
@@ -52,6 +58,7 @@ impl Events {
             monitor,
             signs: Suspects::default(),
             sizes: Sizes::of(&links),
+            carriers: Carriers::of(&links),
         })
     }
 
@@ -61,8 +68,8 @@ impl Events {
     /// # Errors
     /// When the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { monitor, signs, sizes, readable } = self;
-        readable.wait(|| read(monitor, (signs, sizes))).await
+        let Self { monitor, signs, sizes, carriers, readable } = self;
+        readable.wait(|| read(monitor, (signs, sizes, carriers))).await
     }
 
     /// Takes in what was told since, for a pass that is about to look at everything. Says whether links were concerned.
@@ -70,7 +77,7 @@ impl Events {
     /// # Errors
     /// When a socket is broken: open another.
     pub fn gathered(&mut self) -> io::Result<bool> {
-        let concern = read(&mut self.monitor, (&mut self.signs, &mut self.sizes))?;
+        let concern = read(&mut self.monitor, (&mut self.signs, &mut self.sizes, &mut self.carriers))?;
         Ok(concern.is_some_and(|concern| concern.links))
     }
 
@@ -90,7 +97,10 @@ impl Events {
 const READS: usize = 16;
 
 /// Reads all that there is to read; nothing where none of it is worth a look.
-fn read(monitor: &mut Monitor, (signs, sizes): (&mut Suspects, &mut Sizes)) -> io::Result<Option<Concern>> {
+fn read(
+    monitor: &mut Monitor,
+    (signs, sizes, carriers): (&mut Suspects, &mut Sizes, &mut Carriers),
+) -> io::Result<Option<Concern>> {
     let (mut host, mut links, mut suspicious) = (false, false, false);
     for _ in 0..READS {
         let events = monitor.drain().map_err(io::Error::other)?;
@@ -100,7 +110,7 @@ fn read(monitor: &mut Monitor, (signs, sizes): (&mut Suspects, &mut Sizes)) -> i
         for event in &events {
             suspicious |= signs.note(event);
             suspicious |= sizes.changed(event).is_some_and(|link| signs.suspect(link));
-            if concerns_host(event) {
+            if concerns_host(event) || carriers.lost_voice(event) {
                 host = true;
                 links |= match event {
                     Event::Link(_, link) => may_be_vnic(link),
@@ -150,7 +160,7 @@ impl Nft {
 fn concerns_host(event: &Event) -> bool {
     match event {
         Event::Link(_, link) => !link.name.as_str().starts_with(HOST_LINK_PREFIX),
-        // Every link of a pod brings one; ours are never link-local.
+        // Every link of a pod brings one. What matters of them is that a VNIC loses its own.
         Event::Address(_, address) => {
             Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
         }
@@ -162,6 +172,37 @@ fn concerns_host(event: &Event) -> bool {
         Event::Rule(_, rule) => rule.protocol == PROTOCOL && rule.priority != RulePriorities::FROM_POD,
         Event::Neighbour(..) => false,
         Event::Setting(_) | Event::Overrun => true,
+    }
+}
+
+/// The most links that are kept; where there are more, the timer finds what the others lost.
+const CARRIERS: usize = 1024;
+
+impl Carriers {
+    fn of(links: &[Link]) -> Self {
+        Self(links.iter().filter(|link| Self::may_be(link)).map(|link| link.index).take(CARRIERS).collect())
+    }
+
+    fn may_be(link: &Link) -> bool {
+        may_be_vnic(link) || link.vlan.is_some()
+    }
+
+    /// Whether by an event a VNIC may have lost what its router is asked for from.
+    fn lost_voice(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Address(Change::Gone, address) => {
+                is_link_local(address.address.ip()) && self.0.contains(&address.index)
+            }
+            Event::Link(Change::Gone, link) => {
+                self.0.remove(&link.index);
+                false
+            }
+            Event::Link(Change::Present, link) if Self::may_be(link) && self.0.len() < CARRIERS => {
+                self.0.insert(link.index);
+                false
+            }
+            _ => false,
+        }
     }
 }
 
@@ -181,7 +222,7 @@ fn is_link_local(address: std::net::IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use netlink::{Address, Change, Route, Rule, Setting, SettingKey, SettingOf};
+    use netlink::{Address, Route, Rule, Setting, SettingKey, SettingOf};
     use vcn::TableId;
 
     use super::*;
@@ -217,6 +258,22 @@ mod tests {
         ] {
             assert!(concerns_host(&event), "{event:?}");
         }
+    }
+
+    #[test]
+    fn a_link_local_address_that_goes_is_worth_a_look_where_it_may_have_been_a_vnics() {
+        let vlan = Link { kind: Some("vlan".into()), vlan: vcn::VlanTag::new(7).ok(), ..link("nic0.7", 6) };
+        let pods = Link { kind: Some("veth".into()), mac: Some(vcn::MacAddr([2; 6])), ..link("vcn0123456789ab", 7) };
+        let gone = |index, text: &str| Event::Address(Change::Gone, Address::new(index, text.parse().unwrap()));
+        let mut carriers = Carriers::of(&[link("ens5", 5), pods.clone()]);
+        carriers.lost_voice(&Event::Link(Change::Present, vlan.clone()));
+        carriers.lost_voice(&Event::Link(Change::Present, pods));
+        let lost = [5, 6, 7].map(|index| carriers.lost_voice(&gone(index, "fe80::200:17ff:fe00:5/64")));
+        assert_eq!(lost, [true, true, false]);
+        let came = Event::Address(Change::Present, Address::new(5, "fe80::7/64".parse().unwrap()));
+        assert!(!carriers.lost_voice(&came) && !concerns_host(&came));
+        carriers.lost_voice(&Event::Link(Change::Gone, vlan));
+        assert!(!carriers.lost_voice(&gone(6, "fe80::7/64")), "another link of that index");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipnetwork::IpNetwork;
+use ipnetwork::{IpNetwork, Ipv6Network};
 use serde::{Deserialize, Serialize};
 use vcn::{
     Family, IfName, LINK_ALIAS_PREFIX, MacAddr, Mark, Mtu, PODS_TABLE, PRIMARY_MARK, RulePriorities, TableId, Vnic,
@@ -79,6 +79,7 @@ pub fn desired(network: &HostNetwork) -> Vec<Object> {
         objects.extend(link(vnic));
         objects.extend(routing(vnic));
         if network.pods.is_some() {
+            objects.extend(asks_from(vnic));
             objects.extend(forwards(vnic));
             objects.extend(way_back(vnic));
         }
@@ -125,6 +126,20 @@ pub fn to_pods(family: Family) -> Object {
 pub(crate) fn to_metadata(family: Family) -> Object {
     let (priority, to) = (RulePriorities::METADATA, Some(IpNetwork::from(metadata_address(family))));
     Object::Rule(RuleSpec { priority, family, from: None, to, fwmark: None, table: TableId::MAIN, single: false })
+}
+
+/// The address that the kernel asks the VNIC's router from, for what a pod sends: a link-local one of that link; the VNIC's own
+/// address does for nobody but the host. A link has one by nature, but whoever manages links may have switched that off
+/// (`addr_gen_mode`: NetworkManager does so on each that it raises without a profile). Any of anybody's does.
+fn asks_from(vnic: &HostVnic) -> Option<Object> {
+    let link = vnic.placement.link().clone();
+    let address = link_local(vnic.vnic.mac);
+    vnic.vnic.addressing.ipv6.is_some().then_some(Object::Address(AddressSpec { link, address }))
+}
+
+/// The link-local address that the kernel would give the link of a VNIC.
+pub(crate) fn link_local(mac: MacAddr) -> IpNetwork {
+    IpNetwork::V6(Ipv6Network::new_checked(mac.link_local(), 64).unwrap_or_else(|| mac.link_local().into()))
 }
 
 /// What comes in by a VNIC may be a pod's. A hardened host says otherwise of links that come later, whatever `ip_forward` and

@@ -238,6 +238,11 @@ impl SysctlSpec {
     }
 }
 
+/// Whether it is an IPv6 address that is valid on its link only.
+pub(crate) fn is_link_local(address: IpNetwork) -> bool {
+    matches!(address, IpNetwork::V6(net) if net.ip().is_unicast_link_local())
+}
+
 impl From<&netlink::Rule> for RuleSpec {
     fn from(rule: &netlink::Rule) -> Self {
         let netlink::Rule { family, priority, from, to, fwmark, table, suppress, .. } = *rule;

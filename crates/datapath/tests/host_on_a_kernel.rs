@@ -119,6 +119,28 @@ fn what_is_not_ours_stays() {
     });
 }
 
+/// Whoever made it, and wherever it is from; one that another has on the link is no reason for changes.
+#[test]
+fn a_link_local_address_is_wanted_where_the_vnics_link_has_none() {
+    on_a_host(|places| {
+        let mut socket = Socket::open().unwrap();
+        let ours = ["addr add fe80::17ff:fe00:5/64 dev ens5"];
+        apply(&todo(&network(), places), places).unwrap();
+        let link = socket.index_of(&name("ens5")).unwrap();
+        let [own, other] = ["fe80::17ff:fe00:5/64", "fe80::77/128"].map(|it| Address::new(link, it.parse().unwrap()));
+        socket.delete_address(&own).unwrap();
+        assert_eq!(texts(&todo(&network(), places)), ours);
+        let lower = socket.index_of(&name("ens3")).unwrap();
+        socket.add_address(&Address { index: lower, nodad: true, ..other }).unwrap();
+        assert_eq!(texts(&todo(&network(), places)), ours, "that is another link's");
+        socket.add_address(&Address { nodad: true, ..other }).unwrap();
+        assert_eq!(texts(&todo(&network(), places)), [""; 0]);
+        apply(&todo(&HostNetwork { vnics: vec![], ..network() }, places), places).unwrap();
+        let there = |it: &Address| it.index == link && it.address == other.address;
+        assert!(socket.addresses(None).unwrap().iter().any(there), "it is not ours to take away");
+    });
+}
+
 fn to_pods(family: Family) -> Vec<Rule> {
     let rules = Socket::open().unwrap().rules(family).unwrap();
     rules.into_iter().filter(|rule| rule.priority == RulePriorities::TO_PODS).collect()

@@ -115,6 +115,51 @@ fn raise_again(node: &Node) {
     });
 }
 
+/// With what it knows of its neighbours, or it would go on for a while.
+const MUTE: [&str; 2] = ["-6 addr flush dev ens5 scope link", "-6 neigh flush dev ens5"];
+
+fn link_locals(socket: &mut Socket) -> Vec<String> {
+    let index = socket.index_of(&name("ens5")).unwrap();
+    let all = socket.addresses(Some(index)).unwrap().into_iter().map(|it| it.address.to_string());
+    all.filter(|address| address.starts_with("fe80:")).collect()
+}
+
+/// For what is forwarded the kernel asks for the router from such an address only.
+#[test]
+fn a_vnics_link_that_lost_its_link_local_address_gets_one_again() {
+    let (node, agent, pod) = node_with_a_pod();
+    let flush = || MUTE.iter().for_each(|arguments| ip(&node, arguments));
+    mended((&node, &agent, &pod), flush, "its link-local address", |socket| {
+        link_locals(socket) == ["fe80::17ff:fe00:21/64"]
+    });
+}
+
+/// NetworkManager leaves the links so that it raises and has no profile for.
+#[test]
+fn a_vnics_link_to_which_the_kernel_gives_no_link_local_address_gets_one() {
+    let node = dual_stack_node();
+    ip(&node, "link set ens5 addrgenmode none");
+    MUTE.iter().for_each(|arguments| ip(&node, arguments));
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    assert_eq!(node.on(link_locals), ["fe80::17ff:fe00:21/64"]);
+    Pod::add(&node, "a").wait_connected();
+}
+
+#[test]
+fn a_link_local_address_of_somebody_elses_does_and_is_left_alone() {
+    let node = dual_stack_node();
+    ip(&node, "link set ens5 addrgenmode none");
+    MUTE.iter().for_each(|arguments| ip(&node, arguments));
+    ip(&node, "link set ens5 up");
+    ip(&node, "-6 addr add fe80::77/64 dev ens5 nodad");
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    Pod::add(&node, "a").wait_connected();
+    node.wait_timer_passes(&agent, 2);
+    assert_eq!(node.on(link_locals), ["fe80::77/64"]);
+}
+
 #[test]
 fn a_vnics_link_that_was_renamed_is_followed() {
     let (node, agent, pod) = node_with_a_pod();

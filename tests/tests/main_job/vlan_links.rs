@@ -1,12 +1,13 @@
 //! What somebody does to the links of bare metal's VNICs: each time they are as they were within a second, and the pods on
 //! them are connected again, judged by packets.
 
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink::{LinkChange, Socket};
+use netlink::{Address, LinkChange, NeighbourFilter, Socket};
 use sandbox::{Agent, Attachment, Node, Pod, kept_waiting};
-use vcn::{IfName, MacAddr, MachineKind, Mtu, VlanTag};
+use vcn::{Family, IfName, MacAddr, MachineKind, Mtu, VlanTag};
 
 use crate::{Cluster, PATIENCE, wait_for};
 
@@ -31,6 +32,8 @@ struct Seen {
     mtu: Mtu,
     up: bool,
     tag: Option<VlanTag>,
+    /// Whether it is a tagged one that has an IPv6 link-local address: from another the kernel does not ask for the router.
+    asks: bool,
 }
 
 impl World {
@@ -105,6 +108,14 @@ fn a_vlan_link_that_somebody_changed_lowered_renamed_or_deleted_is_as_it_was_wit
         change(socket, LinkChange::Down);
         change(socket, LinkChange::Rename("storage0".parse().unwrap()));
     });
+    world.mended("a link without link-local address", |socket| {
+        let index = socket.index_of(link).unwrap();
+        let of_link = socket.addresses(Some(index)).unwrap();
+        of_link.iter().filter(|it| is_link_local(it)).for_each(|it| socket.delete_address(it).unwrap());
+        let known = NeighbourFilter { family: Some(Family::Ipv6), index: Some(index), proxy: false };
+        // What nobody talks to may go by itself meanwhile.
+        socket.neighbours(&known).unwrap().iter().for_each(|it| drop(socket.delete_neighbour(it)));
+    });
     world.mended("a link that was deleted", |socket| {
         let index = socket.index_of(link).unwrap();
         socket.delete_link(index).unwrap();
@@ -134,11 +145,23 @@ fn is_raised(line: &str) -> bool {
 
 /// The node's links, less those of pods.
 fn seen(node: &Node) -> Vec<Seen> {
-    let links = Socket::open_in(node.netns()).unwrap().links().unwrap();
+    let mut socket = Socket::open_in(node.netns()).unwrap();
+    let (links, addresses) = (socket.links().unwrap(), socket.addresses(None).unwrap());
     let of_host = links.into_iter().filter(|link| !link.loopback && !link.name.as_str().starts_with("vcn"));
     let mut seen: Vec<Seen> = of_host
-        .map(|link| Seen { tag: link.vlan, name: link.name, mac: link.mac, mtu: link.mtu, up: link.up })
+        .map(|link| Seen {
+            asks: link.vlan.is_some() && addresses.iter().any(|it| it.index == link.index && is_link_local(it)),
+            tag: link.vlan,
+            name: link.name,
+            mac: link.mac,
+            mtu: link.mtu,
+            up: link.up,
+        })
         .collect();
     seen.sort();
     seen
+}
+
+fn is_link_local(address: &Address) -> bool {
+    matches!(address.address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

@@ -6,6 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
+use crate::object::is_link_local;
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, SysctlSpec};
 
 /// Looks at the wanted links, addresses and settings, and at every VLAN link, address, route, rule and nft rule that is
@@ -49,7 +50,8 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
     all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
 
-/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads.
+/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads. Of link-local
+/// addresses any that a link has is the one that is wanted there; one that is not (any more) stays, as the kernel's own would.
 fn addresses(
     desired: &[Object],
     rules: &[Object],
@@ -61,12 +63,26 @@ fn addresses(
         address.prefix() == Family::of(address.ip()).host_prefix() && rules.iter().any(leads)
     };
     let found = places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
-    let described = found.into_iter().filter_map(|address| {
+    let described = found.iter().filter_map(|address| {
         let link = names.get(&address.index)?.clone();
         let object = Object::Address(AddressSpec { link, address: address.address });
         (desired.contains(&object) || ours(address.address)).then_some(object)
     });
-    Ok(described.collect())
+    let mut described: Vec<Object> = described.collect();
+    let does_for = |wanted: &AddressSpec| {
+        // One that is still being checked for duplicates will do.
+        let others = found.iter().filter(|it| is_link_local(it.address) && !it.dad_failed);
+        is_link_local(wanted.address) && others.filter_map(|it| names.get(&it.index)).any(|link| *link == wanted.link)
+    };
+    for object in desired {
+        if let Object::Address(wanted) = object
+            && does_for(wanted)
+            && !described.contains(object)
+        {
+            described.push(object.clone());
+        }
+    }
+    Ok(described)
 }
 
 fn settings(desired: &[Object], places: &Places) -> Vec<Object> {

@@ -3,9 +3,12 @@
 use std::fmt;
 
 use ipnetwork::IpNetwork;
+use netlink::Address;
 use vcn::IfName;
 
 use super::PodNetwork;
+use crate::host::link_local;
+use crate::object::is_link_local;
 use crate::{Error, Place, Places};
 
 /// One such thing.
@@ -15,6 +18,8 @@ pub enum Obstacle {
     NoCarrier(IfName),
     /// A link asks for nobody's Ethernet address and answers nobody, in neither family.
     Silent(Place, IfName),
+    /// The VNIC's link has no address from which the kernel could ask for its router; and the one that would be its own.
+    NoLinkLocal(IfName, Option<IpNetwork>),
     /// The host has the pod's address itself: what is for the pod goes no further.
     Taken(IpNetwork, IfName),
 }
@@ -26,6 +31,16 @@ impl fmt::Display for Obstacle {
             Self::Silent(place, link) => {
                 let inside = if *place == Place::Pod { "pod: " } else { "" };
                 write!(f, "{inside}{link} has ARP switched off: link set {link} arp on")
+            }
+            Self::NoLinkLocal(link, address) => {
+                write!(
+                    f,
+                    "{link}, the link of the pod's VNIC, has no IPv6 link-local address to ask for its router from"
+                )?;
+                match address {
+                    Some(address) => write!(f, ": addr add {address} dev {link} nodad"),
+                    None => Ok(()),
+                }
             }
             Self::Taken(address, link) => {
                 write!(f, "the host has the pod's address itself, on {link}: addr del {address} dev {link}")
@@ -41,6 +56,9 @@ impl fmt::Display for Obstacle {
 pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstacle>, Error> {
     let mut vnics: Vec<&IfName> = network.addresses.iter().map(|pod| &pod.vnic_link).collect();
     vnics.dedup();
+    let asking = |link: &IfName| network.addresses.iter().any(|pod| pod.address.is_ipv6() && pod.vnic_link == *link);
+    let during = |source| Error::Observe { what: "addresses".into(), source };
+    let addresses = places.host.addresses(None).map_err(during)?;
     let ends = [(Place::Host, &network.ends.host), (Place::Pod, &network.ends.pod)];
     let mut found = Vec::new();
     for (place, name) in ends.into_iter().chain(vnics.iter().map(|vnic| (Place::Host, *vnic))) {
@@ -51,13 +69,16 @@ pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstac
                 found.push(Obstacle::NoCarrier(name.clone()));
             }
             Ok(link) if !link.arp => found.push(Obstacle::Silent(place, name.clone())),
+            Ok(link) if link.up && place == Place::Host && asking(name) && !asks(link.index, &addresses) => {
+                let address = link.mac.map(link_local);
+                found.push(Obstacle::NoLinkLocal(name.clone(), address));
+            }
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
             Err(source) => return Err(Error::Observe { what: format!("link {name}"), source }),
         }
     }
-    let during = |source| Error::Observe { what: "addresses".into(), source };
-    for held in places.host.addresses(None).map_err(during)? {
+    for held in addresses {
         if network.addresses.iter().any(|pod| pod.address == held.address.ip()) {
             match places.host.link_at(held.index) {
                 Ok(link) => found.push(Obstacle::Taken(held.address, link.name)),
@@ -67,4 +88,10 @@ pub fn obstacles(network: &PodNetwork, places: &mut Places) -> Result<Vec<Obstac
         }
     }
     Ok(found)
+}
+
+/// Whether a link has an address that the kernel asks for others from, for what it forwards.
+fn asks(index: u32, addresses: &[Address]) -> bool {
+    let asks = |it: &Address| it.index == index && is_link_local(it.address) && !it.tentative && !it.dad_failed;
+    addresses.iter().any(asks)
 }

@@ -135,6 +135,11 @@ fn everything_on_the_host_that_can_break_is_named() {
             "the host has the pod's address itself, on lo: addr del 2001:db8::8/128 dev lo",
         ),
         ("ip link set VETH arp off", "VETH has ARP switched off: link set VETH arp on"),
+        (
+            "ip link set ens5 address 02:00:17:00:00:01; ip -6 addr flush dev ens5 scope link",
+            "ens5, the link of the pod's VNIC, has no IPv6 link-local address to ask for its router from: addr add \
+             fe80::17ff:fe00:1/64 dev ens5 nodad",
+        ),
         ("ip link set ens5 arp off", "ens5 has ARP switched off: link set ens5 arp on"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/forwarding", "sysctl net/ipv6/conf/ens5/forwarding=1"),
         ("echo 0 >/proc/sys/net/ipv6/conf/ens5/proxy_ndp", "sysctl net/ipv6/conf/ens5/proxy_ndp=1"),
