@@ -7,8 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
 use nix::sys::statfs::fstatfs;
 
 use crate::error::{Cause, Result};
@@ -191,8 +193,9 @@ impl Netns {
     }
 
     fn open_cause(path: &Path) -> Result<Self, Cause> {
-        // Non-blocking, because the path may lead to a pipe.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
+        // Non-blocking, because the path may lead to a pipe. Not the standard library's: with musl that sets O_CLOEXEC twice.
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = File::from(openat(AT_FDCWD, path, flags, Mode::empty())?);
         // C libraries differ in the width of both numbers.
         let is_nsfs = i128::from(fstatfs(&file)?.filesystem_type().0) == i128::from(libc::NSFS_MAGIC);
         if !is_nsfs || !is_network(&file) {

@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
+
 use crate::error::{Cause, Result};
 
 /// The settings tree.
@@ -56,7 +59,10 @@ impl Sysctls {
     /// As [`Sysctls::write`]. Where it cannot be written and is as wanted, none.
     pub fn overwrite(&self, key: &[&str], value: &str) -> Result<()> {
         let overwrite = || -> Result<(), Cause> {
-            Ok(File::options().write(true).open(self.path(key)?)?.write_all(value.as_bytes())?)
+            // Not the standard library's: with musl that sets O_CLOEXEC twice.
+            let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+            let file = openat(AT_FDCWD, &self.path(key)?, flags, Mode::empty())?;
+            Ok(File::from(file).write_all(value.as_bytes())?)
         };
         overwrite().or_else(|_| self.write(key, value).map(|_changed| ()))
     }

@@ -10,6 +10,7 @@ use netlink_packet_core::{
     Emitable, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
     NetlinkHeader,
 };
+use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
@@ -42,6 +43,8 @@ const HEADER_LEN: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: netlink_sys::Socket,
+    /// Whether the kernel heeds the filters of lists.
+    strict: bool,
     sequence: u32,
     sent: Vec<u8>,
     received: Vec<u8>,
@@ -66,10 +69,17 @@ impl Transport {
         let deadline = TimeVal::new(i64::try_from(DEADLINE.as_secs()).unwrap_or(i64::MAX), 0);
         setsockopt(&socket, sockopt::ReceiveTimeout, &deadline)?;
         socket.set_ext_ack(true)?;
-        socket.set_cap_ack(true)?;
-        // Without it the kernel ignores every filter of a list but the family.
-        socket.set_netlink_get_strict_chk(true)?;
-        Ok(Self { socket, sequence: 0, sent: Vec::with_capacity(512), received: Vec::with_capacity(RECEIVE_BUFFER) })
+        // A refusal repeats the request. netfilter's may be many, and each as long as what is received at most.
+        if protocol == NETLINK_NETFILTER {
+            socket.set_cap_ack(true)?;
+        }
+        Ok(Self {
+            socket,
+            strict: false,
+            sequence: 0,
+            sent: Vec::with_capacity(512),
+            received: Vec::with_capacity(RECEIVE_BUFFER),
+        })
     }
 
     /// Sends a request and waits for its acknowledgement.
@@ -125,9 +135,7 @@ impl Transport {
             if attempt > 0 {
                 std::thread::sleep(pause(attempt));
             }
-            self.begin();
-            self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
-            self.send()?;
+            self.begin_list(request, body)?;
             let mut found = empty();
             let whole = self.answers(|_, payload| each(&mut found, payload))?;
             if whole {
@@ -140,6 +148,11 @@ impl Transport {
     /// Asks for a list that is read piece by piece, because the whole may be too long for memory. Nobody reads it again when
     /// it changed meanwhile.
     pub(crate) fn begin_list(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
+        if !self.strict {
+            // Without it the kernel ignores every filter but the family.
+            self.socket.set_netlink_get_strict_chk(true)?;
+            self.strict = true;
+        }
         self.begin();
         self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
         self.send()
