@@ -13,7 +13,7 @@ use datapath::{Change, NeighbourSpec, Object, Place, Places, Step, plan, pod};
 use ipam::{Allocation, NetnsRecord, Pools};
 use ipnetwork::IpNetwork;
 use netlink::{Netns, NetnsId};
-use vcn::{Family, IfName};
+use vcn::{Family, IfName, Mtu};
 
 use crate::conf::Conf;
 use crate::failure::{self, code};
@@ -40,7 +40,9 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
         pod::observe_needed(&carriers, &network.ends.host, &mut places)
             .map_err(|error| failure::of_datapath(&error))?,
     );
-    let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname);
+    let silent = !request.config.version.has_extended_results();
+    let found = silent.then(|| mtu_inside(&observed)).flatten();
+    let mut desired = as_answered(pod::desired(&network), &answered, &request.key.ifname, found);
     desired.extend(pod::needed(&carriers, &network.ends.host));
     differences.extend(misleading(&network, &desired, &mut places)?);
     let obstacles = pod::obstacles(&network, &mut places).map_err(|error| failure::of_datapath(&error))?;
@@ -116,8 +118,14 @@ fn misleading(
 }
 
 /// Later plugins of the chain may have changed what is in the pod: its link's Ethernet address, its MTU, its default route.
-/// The chain's result says so then.
-fn as_answered(mut desired: Vec<(Place, Object)>, answered: &Success, ifname: &IfName) -> Vec<(Place, Object)> {
+/// The chain's result says so then, but for an MTU in versions that know none: there `found`, which the pod's end has, is theirs
+/// where it is lower, as `tuning` makes it. A higher one would lose packets.
+fn as_answered(
+    mut desired: Vec<(Place, Object)>,
+    answered: &Success,
+    ifname: &IfName,
+    found: Option<Mtu>,
+) -> Vec<(Place, Object)> {
     let inside = |it: &&Interface| it.sandbox.is_some() && it.name == ifname.as_str();
     let of_pod = answered.interfaces.iter().find(inside);
     let mut forgotten = false;
@@ -127,6 +135,7 @@ fn as_answered(mut desired: Vec<(Place, Object)>, answered: &Success, ifname: &I
             forgotten = of_pod.is_some_and(|it| it.mac.is_some() && it.mac != link.mac);
             link.mac = of_pod.and_then(|it| it.mac).or(link.mac);
             link.mtu = of_pod.and_then(|it| it.mtu).or(link.mtu);
+            link.mtu = link.mtu.map(|wanted| found.map_or(wanted, |found| wanted.min(found)));
             true
         }
         (Place::Pod, Object::Neighbour(_)) => !forgotten,
@@ -137,6 +146,13 @@ fn as_answered(mut desired: Vec<(Place, Object)>, answered: &Success, ifname: &I
         _ => true,
     });
     desired
+}
+
+fn mtu_inside(observed: &[(Place, Object)]) -> Option<Mtu> {
+    observed.iter().find_map(|(place, object)| match (place, object) {
+        (Place::Pod, Object::Link(link)) => link.mtu,
+        _ => None,
+    })
 }
 
 fn carriers(allocation: &Allocation, pools: &Pools) -> Vec<Carrier> {

@@ -92,7 +92,7 @@ fn bandwidth() -> Value {
 }
 
 fn tuning() -> Value {
-    json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mac": "02:00:00:00:00:99", "mtu": 1400, "promisc": true})
+    json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}, "mac": "02:00:00:00:00:99", "mtu": 1300, "promisc": true})
 }
 
 /// Asks the pod's web server by the address and port of a node.

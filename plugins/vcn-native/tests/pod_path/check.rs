@@ -79,7 +79,7 @@ fn everything_in_the_pod_that_can_break_is_named() {
             "ip neigh replace fe80::1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
             "pod: neigh replace fe80::1 lladdr",
         ),
-        ("ip link set eth0 mtu 1400", "pod: link set eth0"),
+        ("ip link set eth0 mtu 9100", "pod: link set eth0"),
         ("ip addr add 10.9.9.9/32 dev eth0; ip addr del 10.0.0.8/32 dev eth0", "pod: addr add 10.0.0.8/32 dev eth0"),
     ] {
         broken(true, command, named);
@@ -319,6 +319,12 @@ fn a_pods_mtu_may_be_set_below_the_vnics() {
     let result: Value = serde_json::from_slice(&node.cni("ADD", &pod, &conf).stdout).unwrap();
     assert_eq!(result["interfaces"][1]["mtu"], 1400);
     conf["prevResult"] = result;
+    assert_success(&node.cni("CHECK", &pod, &conf));
+    // A result of this version says what a later plugin made of it.
+    run(&pod.netns, "ip link set eth0 mtu 1300");
+    let (code, text) = error_of(&node.cni("CHECK", &pod, &conf));
+    assert!(code == 107 && text.contains("pod: link set eth0") && text.contains("in 1 respect(s)"), "{code} {text}");
+    conf["prevResult"]["interfaces"][1]["mtu"] = 1300.into();
     assert_success(&node.cni("CHECK", &pod, &conf));
     conf["mtu"] = 100.into();
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("b"), &conf));
