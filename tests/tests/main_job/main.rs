@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 
+mod handed_over;
 mod unlisted;
 mod vlan_links;
 
@@ -41,6 +42,11 @@ impl Cluster {
 
     /// The same with agents that have this in their ConfigMap.
     fn start_as(kind: MachineKind, configuration: &str) -> Self {
+        Self::start_by(kind, configuration, true)
+    }
+
+    /// Whose nodes have NativePodNetworks, and are ready for pods, or neither.
+    fn start_by(kind: MachineKind, configuration: &str, published: bool) -> Self {
         let node = |name| {
             let spec = match kind {
                 MachineKind::Virtual => NodeSpec::virtual_machine(name, "nodes"),
@@ -62,14 +68,18 @@ impl Cluster {
         let nodes: Vec<_> = vcn.nodes().cloned().collect();
         let mut cluster = Self { vcn, nodes, agents: Vec::new() };
         for node in &cluster.nodes {
-            sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+            if published {
+                sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+            }
             let directory = Path::new("/etc/oke-node-agent-map");
             let configure =
                 || fs::create_dir(directory).and_then(|()| fs::write(directory.join("agent.conf"), configuration));
             node.run(configure).unwrap().unwrap();
             let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);
             let mut agent = Agent::start_in(&container, node, &bin_dir()).unwrap();
-            agent.wait_ready(node).unwrap();
+            if published {
+                agent.wait_ready(node).unwrap();
+            }
             cluster.agents.push(agent);
         }
         cluster
@@ -101,6 +111,12 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(started.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn timer_passes(node: &Node) -> f64 {
+    let metrics = Agent::metrics(node).unwrap();
+    let passes = metrics.lines().filter(|line| line.contains("passes_total{cause=\"timer\""));
+    passes.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
 fn on_node(node: &Node, file: &str) -> String {

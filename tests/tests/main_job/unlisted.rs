@@ -6,7 +6,7 @@ use std::fs;
 use sandbox::{Agent, Attachment, Fault, FaultKind, Node};
 use vcn::MachineKind;
 
-use crate::{Cluster, on_node, reaches_both_families, wait_for};
+use crate::{Cluster, on_node, reaches_both_families, timer_passes, wait_for};
 
 /// The kernel hopes less long that answers of before still hold.
 fn doubt_soon(node: &Node, link: &str) {
@@ -21,12 +21,6 @@ fn in_pools(node: &Node, id: &str) -> bool {
 /// What the pools say to whoever gets no address.
 fn is_said(node: &Node, words: &str) -> bool {
     on_node(node, "/run/vcn-native/pools.json").contains(words)
-}
-
-fn timer_passes(node: &Node) -> f64 {
-    let metrics = Agent::metrics(node).unwrap();
-    let passes = metrics.lines().filter(|line| line.contains("passes_total{cause=\"timer\""));
-    passes.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
 }
 
 #[test]
