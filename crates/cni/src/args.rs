@@ -13,10 +13,6 @@ pub struct Args {
     pub pod_name: Option<String>,
     /// K8S_POD_UID.
     pub pod_uid: Option<String>,
-    /// K8S_POD_INFRA_CONTAINER_ID.
-    pub infra_container_id: Option<String>,
-    /// Every pair as given, the four above included.
-    pairs: Vec<(String, String)>,
 }
 
 impl Args {
@@ -39,10 +35,9 @@ impl Args {
                 "K8S_POD_NAMESPACE" => args.pod_namespace = given(),
                 "K8S_POD_NAME" => args.pod_name = given(),
                 "K8S_POD_UID" => args.pod_uid = given(),
-                "K8S_POD_INFRA_CONTAINER_ID" => args.infra_container_id = given(),
+                "K8S_POD_INFRA_CONTAINER_ID" => {}
                 _ => unknown.push(key),
             }
-            args.pairs.push((key.to_owned(), value.to_owned()));
         }
         if !unknown.is_empty() && !ignore_unknown {
             let names = unknown.join(", ");
@@ -50,12 +45,6 @@ impl Args {
             return Err(format!("it has unknown keys ({names}): add IgnoreUnknown=1 or remove them"));
         }
         Ok(args)
-    }
-
-    /// The value of any key, the last if it was given twice.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.pairs.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 }
 
@@ -78,10 +67,7 @@ mod tests {
         .unwrap();
         assert_eq!(args.pod_namespace.as_deref(), Some("default"));
         assert_eq!(args.pod_name.as_deref(), Some("web=0"));
-        assert_eq!(args.infra_container_id.as_deref(), Some("ab"));
         assert_eq!(args.pod_uid.as_deref(), Some("u"));
-        assert_eq!(args.get("X"), Some("y"));
-        assert_eq!(args.get("Y"), None);
     }
 
     #[test]
