@@ -138,9 +138,8 @@ fn add_pair(link: &LinkSpec, peer: &VethPeer, places: &mut Places) -> Result<()>
 
 /// A kernel without IPv6 has no such setting, and heeds nobody.
 fn heed_no_router(place: Place, link: &IfName, places: &Places) -> Result<()> {
-    let SysctlSpec { key, value } = SysctlSpec::heeds_no_router(link);
-    let key: Vec<&str> = key.iter().map(String::as_str).collect();
-    match places.sysctl(place, |sysctls| sysctls.overwrite(&key, &value)) {
+    let (key, value) = SysctlSpec::no_router(link);
+    match places.sysctl(place, |sysctls| sysctls.overwrite(&key, value)) {
         Err(error) if error.is_not_found() => Ok(()),
         written => written,
     }

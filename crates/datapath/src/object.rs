@@ -149,10 +149,21 @@ pub struct SysctlSpec {
 }
 
 impl SysctlSpec {
+    /// That a link believes no router advertisements: the key and the value.
+    pub(crate) fn no_router(link: &IfName) -> ([&str; 5], &'static str) {
+        (["net", "ipv6", "conf", link.as_str(), "accept_ra"], "0")
+    }
+
     /// That a link believes no router advertisements.
     pub(crate) fn heeds_no_router(link: &IfName) -> Self {
-        let key = ["net", "ipv6", "conf", link.as_str(), "accept_ra"].map(str::to_owned).to_vec();
-        Self { key, value: "0".into() }
+        let (key, value) = Self::no_router(link);
+        Self { key: key.map(str::to_owned).to_vec(), value: value.to_owned() }
+    }
+
+    /// Whether it is that of a link.
+    pub(crate) fn is_no_router(&self, link: &IfName) -> bool {
+        let (key, value) = Self::no_router(link);
+        self.key == key && self.value == value
     }
 }
 
