@@ -6,10 +6,15 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A link (interface) name: 1–15 bytes, none of `/`, `:`, white space; not `.` or `..` (the kernel's `dev_valid_name`).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A link (interface) name: 1–15 bytes, none of `/`, `:`, white space; not `.` or `..` (the kernel's `dev_valid_name`). It is
+/// copied much and short, so it is not on the heap.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct IfName(String);
+pub struct IfName {
+    /// UTF-8, and zeros behind it.
+    bytes: [u8; Self::MAX_LEN],
+    len: u8,
+}
 
 /// Why a text is no link name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -27,8 +32,8 @@ impl IfName {
     ///
     /// # Errors
     /// When the kernel would refuse it.
-    pub fn new(name: impl Into<String>) -> Result<Self, IfNameError> {
-        let name = name.into();
+    pub fn new(name: impl AsRef<str>) -> Result<Self, IfNameError> {
+        let name = name.as_ref();
         let reason = if name.is_empty() {
             "it is empty"
         } else if name.len() > Self::MAX_LEN {
@@ -38,21 +43,31 @@ impl IfName {
         } else if name.bytes().any(|b| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace() || b == 0x0b) {
             "it contains '/', ':', NUL or white space"
         } else {
-            return Ok(Self(name));
+            let mut bytes = [0; Self::MAX_LEN];
+            bytes.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+            return Ok(Self { bytes, len: u8::try_from(name.len()).unwrap_or_default() });
         };
-        Err(IfNameError { name, reason })
+        Err(IfNameError { name: name.to_owned(), reason })
     }
 
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        // It was text when it was copied.
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
     }
 }
 
 impl fmt::Display for IfName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for IfName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IfName").field(&self.as_str()).finish()
     }
 }
 
@@ -72,7 +87,7 @@ impl TryFrom<String> for IfName {
 
 impl From<IfName> for String {
     fn from(name: IfName) -> Self {
-        name.0
+        name.as_str().to_owned()
     }
 }
 
@@ -195,8 +210,22 @@ mod tests {
             assert!(IfName::new(bad).is_err(), "{bad:?}");
         }
         for good in ["eth0", "eth0.100", "0123456789abcde", "wg-test", "é"] {
-            assert!(IfName::new(good).is_ok(), "{good:?}");
+            assert_eq!(IfName::new(good).unwrap().as_str(), good);
         }
+    }
+
+    #[test]
+    fn link_names_are_equal_and_in_order_as_their_texts_are() {
+        let texts = ["a", "a\u{1}", "aa", "ab", "b", "eth0", "eth0.1", "eth1", "0123456789abcde", "é", "éé"];
+        for (one, other) in texts.iter().flat_map(|one| texts.iter().map(move |other| (one, other))) {
+            let names = IfName::new(one).unwrap().cmp(&IfName::new(other).unwrap());
+            assert_eq!(names, one.cmp(other), "{one:?} {other:?}");
+        }
+        let name = IfName::new("ens5").unwrap();
+        assert_eq!((format!("{name:?}"), name.to_string()), (r#"IfName("ens5")"#.to_owned(), "ens5".to_owned()));
+        assert_eq!(serde_json::to_string(&name).unwrap(), r#""ens5""#);
+        assert_eq!(serde_json::from_str::<IfName>(r#""ens5""#).unwrap(), name);
+        assert!(serde_json::from_str::<IfName>(r#""ens 5""#).is_err());
     }
 
     #[test]
