@@ -24,6 +24,7 @@ mod observed;
 mod obstacles;
 mod owners;
 mod strays;
+mod ways;
 
 pub use carrier::{Carrier, needed, observe_needed};
 pub(crate) use observed::{heeds_routers, rule_of_a_pod};
@@ -31,6 +32,7 @@ pub use observed::{misleading, observe, recorded};
 pub use obstacles::{Obstacle, obstacles};
 pub use owners::{Owner, owners};
 pub use strays::{Stray, strays};
+pub use ways::{Astray, astray};
 
 /// What one attachment's network must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ pub use monitor::{Change, Event, Groups, Monitor};
 pub use neighbour::{Neighbour, NeighbourFilter, Reach};
 pub use netns::{Home, Netns, NetnsId};
 pub use nix::errno::Errno;
-pub use route::{Route, RouteFilter, RouteKind};
+pub use route::{Arriving, Route, RouteFilter, RouteKind};
 pub use rule::Rule;
 pub use setting::{Setting, SettingKey, SettingOf};
 pub use socket::Socket;

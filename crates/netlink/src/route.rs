@@ -17,6 +17,10 @@ use crate::error::{Cause, Result};
 use crate::socket::{Socket, Write};
 use crate::transport::Request;
 
+mod arriving;
+
+pub use arriving::Arriving;
+
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
@@ -136,16 +140,20 @@ impl Route {
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Option<Self>, Cause> {
-        let header = RouteHeader::parse(payload).map_err(|_| Cause::Malformed("short route message"))?;
+        let header = header(payload)?;
+        // Multicast routing's own entries and cached exceptions come by the same messages.
+        if header.flags.contains(RouteFlags::Cloned) {
+            return Ok(None);
+        }
+        Self::read(&header, payload)
+    }
+
+    fn read(header: &RouteHeader, payload: &[u8]) -> Result<Option<Self>, Cause> {
         let family = match header.address_family {
             AddressFamily::Inet => Family::Ipv4,
             AddressFamily::Inet6 => Family::Ipv6,
             _ => return Ok(None),
         };
-        // Multicast routing's own entries and cached exceptions come by the same messages.
-        if header.flags.contains(RouteFlags::Cloned) {
-            return Ok(None);
-        }
         let mut destination = attributes::any(family);
         let mut route =
             Self::new(IpNetwork::from(destination), 0, TableId(header.table.into()), header.protocol.into());
@@ -335,6 +343,10 @@ impl RouteFilter {
             && self.protocol.is_none_or(|protocol| protocol == route.protocol)
             && self.oif.is_none_or(|oif| oif == route.oif || route.unmodelled)
     }
+}
+
+fn header(payload: &[u8]) -> Result<RouteHeader, Cause> {
+    RouteHeader::parse(payload).map_err(|_| Cause::Malformed("short route message"))
 }
 
 pub(crate) const fn wire_family(family: Family) -> AddressFamily {

@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
-use netlink::{Address, Errno, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, Socket};
-use vcn::{Family, IfName, Mtu, TableId};
+use netlink::{Address, Arriving, Errno, LinkKind, Netns, NewLink, Peer, Route, RouteFilter, RouteKind, Rule, Socket};
+use vcn::{Family, IfName, Mtu, Priority, TableId};
 
 const PROTOCOL: u8 = 157;
 const LINK: u32 = 10;
@@ -133,4 +133,40 @@ fn routes_that_this_crate_cannot_express_are_marked() {
     assert!(status.unwrap().unwrap().success());
     let routes = socket.routes(&ours(Family::Ipv4, 1001)).unwrap();
     assert!(matches!(routes.as_slice(), [Route { unmodelled: true, .. }]), "{routes:?}");
+}
+
+/// Where a packet goes that comes in by the link `wire`, or the error number.
+fn way(socket: &mut Socket, (from, to): (&str, &str)) -> Result<(RouteKind, Option<IpAddr>, u32, u32), Option<Errno>> {
+    let by = socket.index_of(&IfName::new("wire").unwrap()).unwrap();
+    let packet = Arriving { by, from: from.parse().unwrap(), to: to.parse().unwrap() };
+    let route = socket.route_of(&packet).map_err(|error| error.errno())?;
+    assert_eq!(route.destination.ip(), packet.to);
+    Ok((route.kind, route.gateway, route.oif, route.table.0))
+}
+
+#[test]
+fn the_kernel_says_where_a_packet_goes_that_comes_in_by_a_link() {
+    let (netns, mut socket) = fresh();
+    let forward = |path: &str| std::fs::write(format!("/proc/sys/net/{path}"), "1").unwrap();
+    netns.run(|| ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].into_iter().for_each(forward)).unwrap();
+    for (from, gateway, default, single, none) in [
+        ("10.9.0.1", "10.0.1.1", "0.0.0.0/0", "192.0.2.7/32", "198.51.100.1"),
+        ("fd09::1", "fd00::1", "::/0", "2001:db8::7/128", "2001:db8:1::1"),
+    ] {
+        let to = single.split('/').next().unwrap();
+        let via = Route { gateway: ip(gateway), onlink: from == "10.9.0.1", ..route(default, 1001) };
+        socket.add_route(&via).unwrap();
+        // No rule leads there for anybody else.
+        assert_eq!(way(&mut socket, (from, none)), Err(Some(Errno::ENETUNREACH)), "{from}");
+        let mut rule = Rule::new(Family::of(from.parse().unwrap()), Priority(1536), TableId(1001), PROTOCOL);
+        rule.from = Some(from.parse::<IpAddr>().unwrap().into());
+        socket.add_rule(&rule).unwrap();
+        assert_eq!(way(&mut socket, (from, to)), Ok((RouteKind::Unicast, ip(gateway), LINK, 1001)));
+        let prohibition = Route { kind: RouteKind::Prohibit, oif: 0, priority: Some(1), ..route(single, 1001) };
+        socket.add_route(&prohibition).unwrap();
+        let answer = way(&mut socket, (from, to));
+        assert!(matches!(answer, Err(Some(Errno::EACCES)) | Ok((RouteKind::Prohibit, ..))), "{answer:?}");
+        let packet = Arriving { by: 4321, from: from.parse().unwrap(), to: to.parse().unwrap() };
+        assert!(socket.route_of(&packet).unwrap_err().is_not_found());
+    }
 }

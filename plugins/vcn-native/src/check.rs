@@ -2,7 +2,7 @@
 //!
 //! Desired is what ADD made, as far as the chain's last result still says so (a later plugin may have changed the pod's
 //! Ethernet address or its routes), and what that rests on: the VNIC's link and table, the rule that leads to pods, the
-//! host's settings.
+//! host's settings. Where all of it is there the kernel is asked, in the end, whether packets go by it.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -51,6 +51,11 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     // What later plugins added in the pod is their business.
     let added = |step: &&Step| step.place == Place::Pod && matches!(step.change, Change::Delete(_));
     differences.extend(plan(&desired, &observed).iter().filter(|step| !added(step)).map(ToString::to_string));
+    // Where something is missing, packets go astray for that.
+    if differences.is_empty() {
+        let astray = pod::astray(&network, &carriers, &mut places).map_err(|error| failure::of_datapath(&error))?;
+        differences.extend(astray.iter().map(ToString::to_string));
+    }
     if differences.is_empty() {
         return Ok(());
     }

@@ -24,7 +24,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    const fn family(&self) -> Family {
+    pub(super) const fn family(&self) -> Family {
         Family::of(self.router)
     }
 

@@ -33,7 +33,7 @@ impl Checked {
     }
 }
 
-fn run(netns: &Netns, command: &str) {
+pub(crate) fn run(netns: &Netns, command: &str) {
     let output = netns.run(|| Command::new("sh").args(["-ec", command]).output().unwrap()).unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -43,7 +43,7 @@ fn succeeds(netns: &Netns, command: &str) -> bool {
 }
 
 /// Breaks one thing by `command` (`VETH` is the host end) and wants CHECK to name it, alone.
-fn broken(inside: bool, command: &str, named: &str) {
+pub(crate) fn broken(inside: bool, command: &str, named: &str) {
     let checked = Checked::new();
     let netns = if inside { &checked.pod.netns } else { &checked.node.host };
     run(netns, &command.replace("VETH", &checked.host_link));

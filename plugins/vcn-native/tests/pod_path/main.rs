@@ -8,6 +8,7 @@
 
 mod advertised;
 mod aftercare;
+mod astray;
 mod chain;
 mod check;
 mod connections;
