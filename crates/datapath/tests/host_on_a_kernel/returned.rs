@@ -1,9 +1,6 @@
 //! What a pod sent and the VCN brings back is dropped only where it would go round: not on its way to this host (a load balancer
 //! that keeps sources chose this node's NodePort), to a pod here, or to where the node sends it on for others.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
-#![expect(clippy::panic, reason = "likewise")]
-
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,10 +9,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use datapath::host::{HostNetwork, HostVnic, Placement, PodServices, desired, observe, placed};
-use datapath::{Places, apply, plan};
+use datapath::{Places, apply};
 use netlink::Netns;
-use vcn::{Family, IfName, Mtu, NFT_TABLE, PerFamily, SubnetAddressing, TableId, Vnic};
+use vcn::{Family, NFT_TABLE};
+
+use crate::network::{network, todo};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PORT: u16 = 9000;
@@ -69,34 +67,6 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn link(name: &str) -> IfName {
-    IfName::new(name).unwrap()
-}
-
-/// A VNIC with both families.
-fn network() -> HostNetwork {
-    let addressing = |subnet: &str, router: &str, address: &str| SubnetAddressing {
-        subnet: subnet.parse().unwrap(),
-        router: router.parse().unwrap(),
-        address: address.parse().unwrap(),
-        others: Vec::new(),
-    };
-    let vnic = Vnic {
-        id: "ocid1.vnic.oc1.iad.v5".parse().unwrap(),
-        mac: "02:00:17:00:00:05".parse().unwrap(),
-        nic_index: None,
-        vlan_tag: None,
-        addressing: PerFamily {
-            ipv4: Some(addressing("10.0.4.0/24", "10.0.4.1", "10.0.4.5")),
-            ipv6: Some(addressing("2001:db8::/64", "fe80::200:17ff:fe00:1", "2001:db8::5")),
-        },
-    };
-    let vnic =
-        HostVnic { vnic, placement: Placement::Device { link: link("ens5") }, table: TableId(1001), mtu: Mtu::VCN };
-    let pods = PodServices { may_use_metadata: true, may_spoof: false, ipv6: true };
-    HostNetwork { primary: link("ens3"), vnics: vec![vnic], pods: Some(pods) }
-}
-
 /// The host: its VNICs, the pods' links, and what the VCN would answer when asked for neighbours.
 fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
     let name = |netns: &Netns| format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd());
@@ -115,9 +85,7 @@ fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
             run(&line.replace("@VCN@", &vcn_at).replace("@POD@", &pod_at));
         }
         let mut places = Places::host(Path::new("/proc/sys")).unwrap();
-        let objects = desired(&network());
-        let observed = observe(&objects, &mut places).unwrap();
-        apply(&plan(&placed(objects), &observed), &mut places).unwrap();
+        apply(&todo(&network(), &mut places), &mut places).unwrap();
         run("ip neighbour replace 10.0.4.1 lladdr 00:00:17:00:00:01 dev ens5");
         run("ip neighbour replace fe80::200:17ff:fe00:1 lladdr 00:00:17:00:00:01 dev ens5");
     })

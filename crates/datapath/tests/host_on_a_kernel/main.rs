@@ -1,19 +1,21 @@
 //! The host's network on a real kernel: what is applied is what is observed, foreign things stay, failures undo.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::panic, reason = "likewise")]
+
+mod network;
+mod returned;
 
 use std::path::Path;
 use std::process::Command;
 
-use datapath::host::{HostNetwork, HostVnic, Placement, PodServices, desired, observe, placed};
-use datapath::{Change, Object, Place, Places, Step, apply, plan};
+use datapath::host::{HostNetwork, desired, observe};
+use datapath::{Change, Object, Place, Places, Step, apply};
 use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, LinkKind, Netns, NewLink, Peer, Route, Rule, Socket};
-use vcn::{Family, IfName, Mtu, PODS_TABLE, PerFamily, Priority, RulePriorities, SubnetAddressing, TableId, Vnic};
+use vcn::{Family, Mtu, PODS_TABLE, Priority, RulePriorities, TableId};
 
-fn name(text: &str) -> IfName {
-    IfName::new(text).unwrap()
-}
+use crate::network::{name, network, todo};
 
 /// Runs in a fresh namespace with the links ens3 (primary) and ens5.
 fn on_a_host(test: impl FnOnce(&mut Places) + Send) {
@@ -28,38 +30,6 @@ fn on_a_host(test: impl FnOnce(&mut Places) + Send) {
         test(&mut Places::host(Path::new("/proc/sys")).unwrap());
     })
     .unwrap();
-}
-
-fn network() -> HostNetwork {
-    let addressing = |subnet: &str, router: &str, address: &str| SubnetAddressing {
-        subnet: subnet.parse().unwrap(),
-        router: router.parse().unwrap(),
-        address: address.parse().unwrap(),
-        others: Vec::new(),
-    };
-    let vnic = Vnic {
-        id: "ocid1.vnic.oc1.iad.v5".parse().unwrap(),
-        mac: "02:00:17:00:00:05".parse().unwrap(),
-        nic_index: None,
-        vlan_tag: None,
-        addressing: PerFamily {
-            ipv4: Some(addressing("10.0.4.0/24", "10.0.4.1", "10.0.4.5")),
-            ipv6: Some(addressing("2001:db8::/64", "fe80::200:17ff:fe00:1", "2001:db8::5")),
-        },
-    };
-    let placement = Placement::Device { link: name("ens5") };
-    let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN }];
-    HostNetwork {
-        primary: name("ens3"),
-        vnics,
-        pods: Some(PodServices { may_use_metadata: true, may_spoof: false, ipv6: true }),
-    }
-}
-
-fn todo(network: &HostNetwork, places: &mut Places) -> Vec<Step> {
-    let objects = desired(network);
-    let observed = observe(&objects, places).unwrap();
-    plan(&placed(objects), &observed)
 }
 
 fn texts(steps: &[Step]) -> Vec<String> {
