@@ -167,7 +167,11 @@ fn delete_link(place: Place, link: &LinkSpec, places: &mut Places) -> Result<()>
         // It goes with the host end, and a device is not ours to remove.
         LinkKind::VethPeer | LinkKind::Device => Ok(()),
         LinkKind::Veth(_) | LinkKind::Vlan { .. } => {
-            places.socket(place).map_or(Ok(()), |socket| socket.delete_link_named(&link.name))
+            let hasty = places.hasty && place == Place::Host;
+            places.socket(place).map_or(Ok(()), |socket| match hasty {
+                true => socket.unlist_link_named(&link.name),
+                false => socket.delete_link_named(&link.name),
+            })
         }
     }
 }

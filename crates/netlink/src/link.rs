@@ -12,6 +12,7 @@ use crate::transport::Request;
 
 mod change;
 mod new;
+mod unlist;
 
 pub use change::LinkChange;
 pub use new::{IpvlanMode, LinkKind, MacvlanMode, NewLink, Peer};

@@ -65,8 +65,13 @@ enum Answer<'a> {
 
 impl Transport {
     pub(crate) fn open(protocol: isize) -> Result<Self, Cause> {
+        Self::open_patient(protocol, DEADLINE)
+    }
+
+    /// The same with another bound on each wait, in whole seconds.
+    pub(crate) fn open_patient(protocol: isize, patience: Duration) -> Result<Self, Cause> {
         let socket = netlink_sys::Socket::new(protocol)?;
-        let deadline = TimeVal::new(i64::try_from(DEADLINE.as_secs()).unwrap_or(i64::MAX), 0);
+        let deadline = TimeVal::new(i64::try_from(patience.as_secs()).unwrap_or(i64::MAX), 0);
         setsockopt(&socket, sockopt::ReceiveTimeout, &deadline)?;
         socket.set_ext_ack(true)?;
         // A refusal repeats the request. netfilter's may be many, and each as long as what is received at most.
@@ -183,6 +188,11 @@ impl Transport {
         self.sent.clear();
     }
 
+    /// The send buffer.
+    pub(crate) fn appended(&self) -> &[u8] {
+        &self.sent
+    }
+
     /// Adds one request to the send buffer. Each has its own sequence number; the last one's answers are waited for.
     pub(crate) fn append(&mut self, request: Request, body: &impl Emitable) {
         self.sequence = self.sequence.wrapping_add(1);
@@ -229,6 +239,26 @@ impl Transport {
                     Some(Answer::Object(..)) | None => {}
                     Some(Answer::End(Err(refusal))) => return Err(Cause::Refused(refusal)),
                     Some(Answer::End(Ok(()))) => return failure.map_or(Ok(whole), Err),
+                }
+            }
+        }
+    }
+
+    /// Waits for an event that is the one, or for the end of the last request, whichever comes first.
+    pub(crate) fn event_or_end(
+        &mut self,
+        mut is_it: impl FnMut(u16, &[u8]) -> Result<bool, Cause>,
+    ) -> Result<(), Cause> {
+        loop {
+            receive(&self.socket, &mut self.received)?;
+            for message in messages(&self.received) {
+                let message = message?;
+                match answer(&message)? {
+                    Some(Answer::Object(kind, payload)) if is_it(kind, payload)? => return Ok(()),
+                    Some(Answer::End(end)) if message.sequence_number() == self.sequence => {
+                        return end.map_err(Cause::Refused);
+                    }
+                    _ => {}
                 }
             }
         }

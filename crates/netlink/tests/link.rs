@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 
 use netlink::{Errno, LinkChange, LinkKind, MacvlanMode, Netns, NewLink, Peer, Socket};
+use nix::sys::wait::{WaitStatus, wait};
 use vcn::{IfName, MacAddr, Mtu};
 
 const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -79,6 +80,39 @@ fn deleting_one_end_removes_both() {
     assert!(pod.index_of(&name("eth0")).unwrap_err().is_not_found());
     assert!(host.delete_link(index).unwrap_err().is_not_found());
     assert!(host.delete_link_named(&name("vcn1")).unwrap_err().is_not_found());
+}
+
+#[test]
+fn an_unlisted_pair_is_gone_from_both_namespaces_and_its_names_are_free_though_the_kernel_still_frees_it() {
+    let (host, mut from_outside) = fresh();
+    let (pod_netns, mut pod) = fresh();
+    host.run(|| {
+        let mut socket = Socket::open().unwrap();
+        for _ in 0..30 {
+            socket.add_link(&veth("vcn1", "eth0", &pod_netns)).unwrap();
+            socket.unlist_link_named(&name("vcn1")).unwrap();
+            assert!(socket.link(&name("vcn1")).unwrap_err().is_not_found());
+            assert_eq!((from_outside.links().unwrap().len(), pod.links().unwrap().len()), (1, 1), "loopback alone");
+        }
+    })
+    .unwrap();
+    for child in 0..30 {
+        assert!(matches!(wait(), Ok(WaitStatus::Exited(_, 0))), "somebody else waited each time, and ended: {child}");
+    }
+}
+
+#[test]
+fn unlisting_tells_what_the_kernel_refuses() {
+    let (netns, _socket) = fresh();
+    netns
+        .run(|| {
+            let mut socket = Socket::open().unwrap();
+            let absent = socket.unlist_link_named(&name("vcn1")).unwrap_err();
+            assert!(absent.is_not_found());
+            assert_eq!(absent.to_string(), "cannot delete link vcn1");
+            assert_eq!(socket.unlist_link_named(&name("lo")).unwrap_err().errno(), Some(Errno::EOPNOTSUPP));
+        })
+        .unwrap();
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) fn take_down(
     node: &Node<'_>,
     report: &mut Report,
 ) -> Result<Vec<IpAddr>, Error> {
-    let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?;
+    let mut places = Places::host(Path::new(SYSCTL_ROOT)).map_err(|error| failure::of_host(&error))?.in_haste();
     let observed = match allocation {
         // The record was written before the network was made, and it is in the record's terms that it was made.
         Some(settled) if settled.tentative_until.is_none() => recorded_of(settled, node, &mut places)?,

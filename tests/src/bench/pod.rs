@@ -30,9 +30,10 @@ impl Pod {
         format!("/proc/{}/fd/{}", std::process::id(), self.netns.as_fd().as_raw_fd())
     }
 
-    /// Fails unless `target` answers one echo request of this pod within a second.
+    /// Fails unless `target` answers an echo request of this pod. The first may be lost: a busy kernel begins to send by a link
+    /// some time after it was raised.
     pub(crate) fn must_reach(&self, target: &str) -> anyhow::Result<()> {
-        let ping = || Command::new("ping").args(["-n", "-c", "1", "-W", "1", target]).output();
+        let ping = || Command::new("ping").args(["-n", "-c", "5", "-i", "0.2", "-w", "5", target]).output();
         let output = self.netns.run(ping)??;
         ensure!(output.status.success(), "{target} cannot be reached: {}", String::from_utf8_lossy(&output.stdout));
         Ok(())

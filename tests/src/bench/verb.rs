@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use nix::errno::Errno;
+use nix::sys::prctl;
 use serde_json::Value;
 
 /// What one run took and said.
@@ -15,7 +17,7 @@ use serde_json::Value;
 pub(crate) struct Run {
     /// From before the process was made until its end was known.
     pub(crate) wall: Duration,
-    /// User and system time of the process and of all that it started.
+    /// User and system time of the process and of all that it started, what outlived it included.
     pub(crate) cpu: Duration,
     /// What it wrote to stdout.
     pub(crate) output: Vec<u8>,
@@ -41,10 +43,23 @@ pub(crate) fn run(command: &mut Command, document: &[u8]) -> anyhow::Result<Run>
     let (mut answer, stdout) = std::io::pipe()?;
     command.stdin(Stdio::from(OwnedFd::from(stdin))).stdout(Stdio::from(OwnedFd::from(stdout)));
 
+    // What it leaves behind comes to us.
+    prctl::set_child_subreaper(true)?;
+    command.process_group(0);
+
     let start = Instant::now();
     let child = command.spawn().with_context(|| format!("start {command:?}"))?;
-    let (status, cpu) = wait(child.id()).with_context(|| format!("wait for {command:?}"))?;
+    let group = libc::pid_t::try_from(child.id())?;
+    let (status, mut cpu) = wait(group).with_context(|| format!("wait for {command:?}"))?;
     let wall = start.elapsed();
+
+    loop {
+        match wait(-group) {
+            Ok((_, more)) => cpu += more,
+            Err(error) if error.downcast_ref() == Some(&Errno::ECHILD) => break,
+            Err(error) => return Err(error.context(format!("wait for what {command:?} has left"))),
+        }
+    }
 
     // Our own copy of the writing end, or the answer would have no end.
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -62,8 +77,7 @@ pub(crate) fn size_of(program: &Path) -> anyhow::Result<u64> {
 }
 
 #[expect(unsafe_code, reason = "no crate wraps wait4, which alone gives one child's resource usage")]
-fn wait(pid: u32) -> anyhow::Result<(libc::c_int, Duration)> {
-    let pid = libc::pid_t::try_from(pid)?;
+fn wait(pid: libc::pid_t) -> anyhow::Result<(libc::c_int, Duration)> {
     let mut status = 0;
     // SAFETY: an all-zero rusage is valid: it is plain numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -45,6 +45,8 @@ pub(crate) struct Outcome {
     pub(crate) output: Output,
     /// Whether the run came to the call at all: which calls are made depends on what others do at the same time.
     pub(crate) hit: bool,
+    /// How many calls of that name there were.
+    made: usize,
     /// The call that failed, as strace shows it: the same number of another call where the run went another way.
     pub(crate) struck: String,
     /// Not to answer is excused where the answer itself could not be written, and where the thread could not come home
@@ -87,6 +89,14 @@ impl Run<'_> {
         calls
     }
 
+    /// The same with the first call of a name being deadly, which only a child of the program makes: hit when it made none
+    /// after it.
+    pub(crate) fn with_a_child_killed_at(&self, name: &str) -> Outcome {
+        let call = Call { name: name.to_owned(), nth: 1, below: None, line: name.to_owned() };
+        let outcome = self.with(&call, Fault::Kill);
+        Outcome { hit: outcome.made == 1, ..outcome }
+    }
+
     /// The same with one call failing, or deadly.
     pub(crate) fn with(&self, call: &Call, fault: Fault) -> Outcome {
         let log = tempfile::NamedTempFile::new().unwrap();
@@ -109,8 +119,9 @@ impl Run<'_> {
             Fault::Kill => output.status.signal() == Some(libc::SIGKILL),
         };
         let may_die = injected().any(|line| line.contains(" write(1, ") || line.contains(" setns("));
+        let made = text.matches(&format!("{}(", call.name)).count();
         let struck = injected().next().unwrap_or_default().to_owned();
-        Outcome { output, hit, struck, may_die }
+        Outcome { output, hit, made, struck, may_die }
     }
 
     fn by(&self, program: Command) -> Output {
@@ -132,7 +143,7 @@ fn strace(log: &Path, below: Option<&str>) -> Command {
     strace
 }
 
-/// What is deleted by a call to the kernel, as strace shows it. That does not always find out that a socket is a routing
+/// What is deleted by a request to the kernel, as strace shows it. That does not always find out that a socket is a routing
 /// one, and then shows the number instead (linux/rtnetlink.h).
 pub(crate) fn deletion(call: &str) -> Option<&'static str> {
     let deletions = [
@@ -142,7 +153,8 @@ pub(crate) fn deletion(call: &str) -> Option<&'static str> {
         ("RTM_DELNEIGH", "0x1d"),
         ("RTM_DELRULE", "0x21"),
     ];
-    let (_, kind) = call.split_once("type=")?;
+    let (_, sent) = call.split_once("sendto(")?;
+    let (_, kind) = sent.split_once("type=")?;
     let shown = kind.split([',', ' ']).next()?;
     deletions.iter().find(|(name, number)| [name, number].contains(&&shown)).map(|(name, _)| *name)
 }

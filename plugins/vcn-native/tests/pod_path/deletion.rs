@@ -1,9 +1,12 @@
 //! DEL in whatever circumstances: no namespace or another one, another configuration, nothing known of the pod.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 
-use ipam::VnicPool;
+use ipam::{BootId, Store, VnicPool};
 use netlink::{LinkKind, NewLink, Peer, Socket};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::read;
 use serde_json::{Value, json};
 
 use crate::node::{Families, Node, PATIENCE, Pod, assert_success, error_of, name, within};
@@ -206,4 +209,22 @@ fn del_before_add_and_between_adds_changes_nothing_for_the_next() {
         node.del(&pod);
     }
     assert_nothing_left(&node, &before, "the last");
+}
+
+/// The kernel frees a link some 15 ms after it is gone, and somebody waits for that, who must have nothing of ours open.
+#[test]
+fn a_del_that_has_ended_holds_neither_its_streams_nor_its_lock() {
+    let node = Node::new(Families::V4);
+    let store = Store::new(node.state.path(), BootId::current().unwrap());
+    let (pod, key) = (Pod::new("pod"), "vcn-native/pod/eth0".parse().unwrap());
+    for round in 0..20 {
+        node.add(&pod);
+        let mut del = node.start("DEL", &pod, &node.conf("1.1.0"));
+        assert!(del.wait().unwrap().success());
+        assert!(store.try_attachment(&key).unwrap().is_some(), "round {round}: the lock is taken");
+        for stream in [OwnedFd::from(del.stdout.take().unwrap()), del.stderr.take().unwrap().into()] {
+            fcntl(&stream, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+            assert_eq!(read(&stream, &mut [0; 64]), Ok(0), "round {round}: the stream has no end");
+        }
+    }
 }
