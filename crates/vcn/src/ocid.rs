@@ -38,13 +38,19 @@ impl FromStr for Ocid {
     type Err = OcidError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let shaped = text.starts_with("ocid")
-            && text.split(SEPARATORS).count() >= 4
-            && !text.ends_with(SEPARATORS)
-            && text.len() <= 255
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || SEPARATORS.contains(&c));
-        if shaped { Ok(Self(text.to_owned())) } else { Err(OcidError(text.chars().take(300).collect())) }
+        Self::try_from(text.to_owned())
     }
+}
+
+/// Looked at byte by byte, for every ADD reads some.
+fn is_shaped(text: &str) -> bool {
+    let separates = |byte: u8| SEPARATORS.contains(&char::from(byte));
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || separates(byte);
+    text.starts_with("ocid")
+        && text.len() <= 255
+        && text.bytes().filter(|byte| separates(*byte)).count() >= 3
+        && !text.bytes().next_back().is_some_and(separates)
+        && text.bytes().all(allowed)
 }
 
 impl fmt::Display for Ocid {
@@ -56,7 +62,7 @@ impl fmt::Display for Ocid {
 impl TryFrom<String> for Ocid {
     type Error = OcidError;
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
+        if is_shaped(&text) { Ok(Self(text)) } else { Err(OcidError(text.chars().take(300).collect())) }
     }
 }
 
@@ -85,7 +91,12 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
+        let long = |length: usize| format!("ocid1.a.b.c.{}", "x".repeat(length - 12));
+        assert!(long(255).parse::<Ocid>().is_ok());
         for bad in [
+            &long(256),
+            "ocid1.vnic.oc1",
+            "ocid1.vnic.oc1.é",
             "",
             "ocid1",
             "instance.oc1.iad.x",
