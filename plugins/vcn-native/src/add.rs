@@ -5,7 +5,7 @@ mod offer;
 use std::net::IpAddr;
 
 use cni::{AddRequest, AddResult, Error, ErrorCode, Interface, Ip, Route, Success};
-use datapath::pod::PodNetwork;
+use datapath::pod::{LinkEnds, PodNetwork};
 use datapath::{Object, Place, Places, apply, dismantle, plan, pod};
 use ipam::{Allocation, NetnsRecord, PodRecord, Request, Reservation};
 use ipnetwork::IpNetwork;
@@ -59,7 +59,8 @@ fn attempt(
     offer: &Offer<'_>,
     report: &mut Report,
 ) -> Result<Attempt, Error> {
-    let reservation = reserve(node, offer, &asked(request, places), report)?;
+    let ends = node::ends(&request.key);
+    let reservation = reserve(node, offer, &asked(request, &ends, places), report)?;
     // Whether this ADD only repeats one that succeeded: then the pod is in use, and stays whatever becomes of this one.
     let settled = reservation.existing && reservation.allocation.tentative_until.is_none();
     let allocation = reservation.allocation;
@@ -79,7 +80,7 @@ fn attempt(
         return Ok(Attempt::Void(give_up(error, request, node, &allocation, report), Why::Remembered));
     }
 
-    let network = node::network(&allocation, Some(offer.pools), &request.conf);
+    let network = node::network(ends, &allocation, Some(offer.pools), &request.conf);
     let left = Leftover { allocation: &allocation, existing: reservation.existing, settled };
     let committed = || node.store.commit(&request.key).map_err(|error| Trouble::Failed(failure::of_ipam(&error)));
     let built = build(&network, places, &left, report).and_then(|()| committed());
@@ -242,7 +243,7 @@ fn give_up(
     }
 }
 
-fn asked(request: &AddRequest<Conf>, places: &Places) -> Request {
+fn asked(request: &AddRequest<Conf>, ends: &LinkEnds, places: &Places) -> Request {
     let pod = match (&request.args.pod_namespace, &request.args.pod_name) {
         (Some(namespace), Some(name)) => {
             Some(PodRecord { namespace: namespace.clone(), name: name.clone(), uid: request.args.pod_uid.clone() })
@@ -252,7 +253,7 @@ fn asked(request: &AddRequest<Conf>, places: &Places) -> Request {
     Request {
         key: request.key.clone(),
         pod,
-        host_link: node::ends(&request.key).host,
+        host_link: ends.host.clone(),
         netns: places.pod_id().map(|id| NetnsRecord {
             path: request.netns.path().to_owned(),
             dev: id.dev,

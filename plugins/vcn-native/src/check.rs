@@ -33,7 +33,7 @@ pub(crate) fn check(request: &CheckRequest<Conf>, report: &mut Report) -> Result
     let answered = request.prev_result.read();
     let mut differences = contradictions(request, places.pod_id(), allocation, &answered);
     differences.extend(vanished(allocation, &pools));
-    let network = node::network(allocation, Some(&pools), &request.conf);
+    let network = node::network(node::ends(&request.key), allocation, Some(&pools), &request.conf);
     let carriers = carriers(allocation, &pools);
     let mut observed = node::observe(&request.key, Some(allocation), &mut places)?;
     observed.extend(

@@ -84,7 +84,7 @@ fn recorded_of(allocation: &Allocation, node: &Node<'_>, places: &mut Places) ->
     // A VNIC's link that was renamed took the proxy along; the pools have its name.
     let renamed = allocation.addresses.iter().any(|held| !places.has_link(&held.vnic_link));
     let pools = if renamed { node.pools().ok() } else { None };
-    let network = node::network(allocation, pools.as_ref(), &Conf::default());
+    let network = node::network(node::ends(&allocation.key), allocation, pools.as_ref(), &Conf::default());
     pod::recorded(&network, places).map_err(|error| failure::of_datapath(&error))
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn ends(key: &AttachmentKey) -> LinkEnds {
 
 /// What an allocation's network must be. Without pools, where the record says no MTU (an older version's), it is a guess;
 /// nobody who takes a network down asks for it.
-pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
+pub(crate) fn network(ends: LinkEnds, allocation: &Allocation, pools: Option<&Pools>, conf: &Conf) -> PodNetwork {
     // A VNIC's link may have been renamed since ADD, and its proxies go with it.
     let link = |assigned: &ipam::Assigned| {
         let vnics = pools.into_iter().flat_map(|pools| &pools.vnics);
@@ -198,7 +198,7 @@ pub(crate) fn network(allocation: &Allocation, pools: Option<&Pools>, conf: &Con
     let holds = |vnic: &&ipam::VnicPool| allocation.addresses.iter().any(|a| a.vnic_id == vnic.vnic_id);
     let vnic_mtu = pools.iter().flat_map(|pools| &pools.vnics).find(holds).map_or(Mtu::VCN, |vnic| vnic.mtu);
     PodNetwork {
-        ends: ends(&allocation.key),
+        ends,
         mtu: allocation.mtu.unwrap_or_else(|| conf.mtu.map_or(vnic_mtu, |mtu| mtu.min(vnic_mtu))),
         addresses: allocation.addresses.iter().map(address).collect(),
     }
