@@ -78,10 +78,12 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), then machine and fuzz, stop
 	@$(MAKE) --no-print-directory fuzz
 
 # One kernel with nf_tables, IPVS and VLANs: what runs here and in the guest by halves, and what needs all three.
-machine: setup ## Run the tests of return paths on a kernel of Debian's, under qemu
+machine: setup ## Run the tests of return paths, and of a node without IPv6, on a kernel of Debian's, under qemu
 	cargo build --package oke-node-agent --package installer --package vcn-native --package sandbox --bins
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package tests --no-fail-fast --test return_paths --test ipvs -- --include-ignored
+	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
+	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 
 fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGETS="route rule" for some
 	@INPUTS=$(INPUTS) tests/fuzz/run $(TARGETS)

@@ -28,7 +28,7 @@ fn node_with_storage() -> Node {
     node
 }
 
-fn nft_table() -> Option<nft::TableState> {
+pub(crate) fn nft_table() -> Option<nft::TableState> {
     nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()
 }
 
