@@ -41,10 +41,18 @@ impl Store {
         let _lock = self.lock()?;
         let means = match self.index() {
             Ok(Some((_, means))) => means,
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                let lost = self.none();
+                // What a damaged record held is then as little known as what a damaged index did.
+                if self.strays(&lost)?.iter().any(|name| matches!(self.stray(name, &lost), Err(Error::Damaged { .. })))
+                {
+                    self.stage_anew()?;
+                    self.replace_index()?;
+                }
+                lost
+            }
             Err(Error::Damaged { .. }) => {
-                let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
-                self.stage(&[], &Opened { index: None, records: Vec::new(), means })?;
+                self.stage_anew()?;
                 let aside = set_aside(&self.index);
                 let aside = aside.map_err(|source| Error::Write { path: self.index.clone(), source })?;
                 self.replace_index()?;
@@ -89,6 +97,12 @@ impl Store {
             Ok(_) => {}
         }
         Ok(sure)
+    }
+
+    /// Writes an index beside its place that knows of nobody, and that whatever it does not know was somebody's until now.
+    fn stage_anew(&self) -> Result<(), Error> {
+        let means = Allocations { anew: Some(BootTime::now()?), ..self.none() };
+        self.stage(&[], &Opened { index: None, records: Vec::new(), means }).map(drop)
     }
 
     /// Takes in the records that the index lacks: it was lost, or is not what it was, for no verb leaves a record so. Answers

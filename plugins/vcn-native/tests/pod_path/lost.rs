@@ -244,3 +244,25 @@ fn a_repeated_add_whose_record_was_lost_finds_its_running_pod_on_a_full_node_and
     assert!(goes_out(&running));
     assert_eq!(address(&node.add(&Pod::new("next"))), "10.0.0.9/32", "what the killed run had");
 }
+
+/// What it held nobody knows then: so all addresses count as somebody's until now.
+#[test]
+fn a_damaged_record_without_an_index_keeps_no_pod_from_starting_and_frees_nothing_too_early() {
+    for lives in [true, false] {
+        let node = node_with(&["10.0.0.8/31"]);
+        let (before, next) = (Pod::new("before"), Pod::new("next"));
+        let host_link = node.add(&before)["interfaces"][0]["name"].as_str().unwrap().to_owned();
+        let records = fs::read_dir(node.state.path().join("allocations")).unwrap();
+        records.for_each(|entry| fs::write(entry.unwrap().path(), "{").unwrap());
+        fs::remove_file(index(&node)).unwrap();
+        if !lives {
+            node.in_host(|socket| socket.delete_link_named(&crate::node::name(&host_link)).unwrap());
+        }
+        let given = node.add(&next);
+        assert!(!lives || address(&given) == "10.0.0.9/32", "{given}");
+        assert!(goes_out(&next) && (!lives || goes_out(&before)));
+        let said = telemetry::read_log(node.state.path()).unwrap();
+        let add = said.iter().rfind(|record| record.verb == "ADD").unwrap();
+        assert!(add.message.contains("had rested only"), "{}", add.message);
+    }
+}
