@@ -119,6 +119,7 @@ fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> 
         vnic_id: vnic.vnic_id.clone(),
         link: host.placement.link().clone(),
         mac: host.vnic.mac,
+        link_has_mac: host.link_has_mac(),
         mtu: host.mtu,
         table: host.table,
         purpose: if vnic.serves_all_pods() { Purpose::Pods } else { Purpose::Attach },
@@ -143,7 +144,8 @@ fn kept(pools: &Pools, hosted: Hosted<'_>) -> Vec<VnicPool> {
         }
         let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
         let (link, table) = (host.placement.link().clone(), host.table);
-        Some(VnicPool { link, table, mac: host.vnic.mac, mtu: host.mtu, ..pool.clone() })
+        let (mac, link_has_mac) = (host.vnic.mac, host.link_has_mac());
+        Some(VnicPool { link, table, mac, link_has_mac, mtu: host.mtu, ..pool.clone() })
     };
     pools.vnics.iter().filter_map(now).collect()
 }

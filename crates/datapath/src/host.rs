@@ -71,6 +71,15 @@ pub struct HostVnic {
     pub mtu: Mtu,
 }
 
+impl HostVnic {
+    /// Whether its link must have the VNIC's Ethernet address: a virtual machine's VNIC is its link, and under another address nothing
+    /// of it would pass the fabric; a VLAN link is ours. A bare metal port may have its own.
+    #[must_use]
+    pub const fn link_has_mac(&self) -> bool {
+        matches!(self.placement, Placement::Vlan { .. }) || self.vnic.nic_index.is_none()
+    }
+}
+
 /// The objects of the host's network, in the order they are made.
 #[must_use]
 pub fn desired(network: &HostNetwork) -> Vec<Object> {
@@ -192,9 +201,7 @@ fn link(vnic: &HostVnic) -> Vec<Object> {
         // the router, and nothing of a pod's leaves.
         set("accept_dad", "0");
     }
-    // A virtual machine's VNIC is its link: under another address nothing of it would pass the fabric. A bare metal port
-    // may have its own.
-    let device = matches!(vnic.placement, Placement::Device { .. }) && vnic.vnic.nic_index.is_none();
+    let device = matches!(vnic.placement, Placement::Device { .. }) && vnic.link_has_mac();
     objects.push(raised(name, device.then_some(vnic.vnic.mac), vnic.mtu));
     // Loose: what arrives for a pod was asked from wherever the pod's own table leads.
     objects.push(sysctl(&["net", "ipv4", "conf", name.as_str(), "rp_filter"], "2"));

@@ -25,7 +25,7 @@ const FILE: &str = "pools.json";
 const NEVER: BootTime = BootTime(0);
 
 /// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
-const VNIC_FIELDS: [&str; 8] = ["vnicId", "link", "mac", "mtu", "table", "purpose", "ipv4", "ipv6"];
+const VNIC_FIELDS: [&str; 9] = ["vnicId", "link", "mac", "linkHasMac", "mtu", "table", "purpose", "ipv4", "ipv6"];
 const FAMILY_FIELDS: [&str; 3] = ["router", "reserved", "addresses"];
 
 /// The node's VNICs that pods may use.
@@ -62,6 +62,9 @@ pub struct VnicPool {
     pub link: IfName,
     /// Its Ethernet address.
     pub mac: MacAddr,
+    /// Whether its link must have that one, too. Not said of a bare metal port, which may have its own, nor by an older agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub link_has_mac: bool,
     /// What pods on it use as their MTU.
     pub mtu: Mtu,
     /// Its routing table.

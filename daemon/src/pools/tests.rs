@@ -49,6 +49,27 @@ fn a_finished_native_pod_network_gives_its_addresses_less_the_hosts() {
 }
 
 #[test]
+fn only_a_bare_metal_ports_link_may_have_an_ethernet_address_of_its_own() {
+    let port = Placement::Device { link: "ens300f1".parse().unwrap() };
+    let (parent, tag) = ("ens300f0".parse().unwrap(), vcn::VlanTag::new(7).unwrap());
+    let vlan = Placement::Vlan { link: "nic0.7".parse().unwrap(), parent, tag };
+    let fixed = |nic_index, placement| {
+        let mut vnics = hosted();
+        vnics[0].vnic.nic_index = nic_index;
+        vnics[0].placement = placement;
+        let made = pools(&world(Ok(Some(npn("SUCCESS")))), &vnics, None);
+        // One that was written by an older agent is put right, too, before OKE is asked.
+        let mut older = made.clone();
+        older.vnics[0].link_has_mac = false;
+        let kept = pools(&world(Err("no answer".into())), &vnics, Some(&older));
+        assert_eq!(kept.vnics, made.vnics);
+        made.vnics[0].link_has_mac
+    };
+    let device = Placement::Device { link: "ens5".parse().unwrap() };
+    assert_eq!([fixed(None, device), fixed(Some(0), vlan), fixed(Some(1), port)], [true, true, false]);
+}
+
+#[test]
 fn before_that_the_pools_say_what_is_waited_for() {
     for (npn, reason) in [
         (Ok(Some(npn("BACKOFF"))), "NativePodNetwork is BACKOFF: FailedToCreatePrivateIP"),

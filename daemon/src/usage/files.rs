@@ -59,6 +59,7 @@ mod tests {
             vnic_id: "ocid1.vnic.oc1.iad.pods".parse().unwrap(),
             link: "ens5".parse().unwrap(),
             mac: mac(0x0b),
+            link_has_mac: true,
             mtu: Mtu::VCN,
             table: TableId(1000),
             purpose: Purpose::Pods,

@@ -146,6 +146,7 @@ fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
                 "vnicId": "ocid1.vnic.oc1.iad.pods",
                 "link": "ens5",
                 "mac": "02:00:17:00:00:21",
+                "linkHasMac": true,
                 "mtu": 9000,
                 "table": 1000,
                 "purpose": "pods",

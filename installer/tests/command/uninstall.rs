@@ -58,6 +58,7 @@ impl Node {
             vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
             link: "ens5".parse().unwrap(),
             mac: "02:00:17:00:00:01".parse().unwrap(),
+            link_has_mac: true,
             mtu: Mtu::VCN,
             table: TableId(1000),
             purpose: Purpose::Pods,

@@ -164,7 +164,8 @@ fn carriers(allocation: &Allocation, pools: &Pools) -> Vec<Carrier> {
     let carrier = |held: &ipam::Assigned| {
         let vnic = pools.vnics.iter().find(|vnic| vnic.vnic_id == held.vnic_id)?;
         let router = vnic.families.of(Family::of(held.address))?.router;
-        Some(Carrier { link: vnic.link.clone(), table: held.table, router })
+        let mac = vnic.link_has_mac.then_some(vnic.mac);
+        Some(Carrier { link: vnic.link.clone(), mac, table: held.table, router })
     };
     allocation.addresses.iter().filter_map(carrier).collect()
 }

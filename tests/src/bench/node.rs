@@ -58,6 +58,7 @@ pub(crate) fn write_pools(state: &Path, families: &[Family]) -> anyhow::Result<(
             vnic_id: format!("ocid1.vnic.oc1.iad.{}{number}", "a".repeat(59)).parse()?,
             link: vnic_link(number)?,
             mac: format!("02:00:17:00:00:0{number}").parse()?,
+            link_has_mac: false,
             mtu: Mtu::VCN,
             table: table(number),
             purpose: Purpose::Pods,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnetwork::IpNetwork;
 use netlink::RouteFilter;
-use vcn::{Family, IfName, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
+use vcn::{Family, IfName, MacAddr, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities, TableId};
 
 use super::everything;
 use crate::host::{by_mark, to_metadata, to_pods};
@@ -17,6 +17,8 @@ use crate::{Error, LinkKind, LinkSpec, Object, Place, Places, RouteSpec, SysctlS
 pub struct Carrier {
     /// Its link.
     pub link: IfName,
+    /// The Ethernet address that this must have, where it is known.
+    pub mac: Option<MacAddr>,
     /// Its table.
     pub table: TableId,
     /// Its virtual router, which also says the family.
@@ -61,10 +63,13 @@ const RP_FILTER: &str = "rp_filter";
 pub fn needed(carriers: &[Carrier], pod_link: &IfName) -> Vec<(Place, Object)> {
     let mut objects = Vec::new();
     for carrier in carriers {
-        let Carrier { link, table: _, router } = carrier;
+        let Carrier { link, mac, table: _, router } = carrier;
         let (family, name) = (carrier.family(), link.clone());
+        let link = LinkSpec { name, kind: LinkKind::Device, mac: *mac, mtu: None, up: true, alias: None };
+        // Both families' may be one.
+        let known = objects.contains(&Object::Link(link.clone()));
+        objects.extend((!known).then_some(Object::Link(link)));
         objects.extend([
-            Object::Link(LinkSpec { name, kind: LinkKind::Device, mac: None, mtu: None, up: true, alias: None }),
             carrier.route(IpNetwork::from(*router), None),
             carrier.route(everything(family), Some(*router)),
             to_pods(family),

@@ -25,6 +25,7 @@ fn vnic(number: u8, ipv4: &[&str], ipv6: &[&str]) -> VnicPool {
         vnic_id: format!("ocid1.vnic.oc1.iad.{number}").parse().unwrap(),
         link: IfName::new(format!("ens{number}")).unwrap(),
         mac: format!("02:00:17:00:00:{number:02x}").parse().unwrap(),
+        link_has_mac: true,
         mtu: Mtu::VCN,
         table: TableId(1000 + u32::from(number)),
         purpose: Purpose::Pods,

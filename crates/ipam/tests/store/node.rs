@@ -19,6 +19,7 @@ pub(crate) fn pools(range: &str) -> Pools {
         vnic_id: "ocid1.vnic.oc1.iad.a".parse().unwrap(),
         link: IfName::new("ens5").unwrap(),
         mac: "02:00:17:00:00:01".parse().unwrap(),
+        link_has_mac: true,
         mtu: Mtu::VCN,
         table: TableId(1001),
         purpose: Purpose::Pods,

@@ -227,6 +227,22 @@ fn a_rule_that_only_an_agent_makes_is_named_where_its_fellow_stands() {
     }
 }
 
+/// Nothing of it would pass the fabric. A bare metal port may have its own, and the pools say of which VNIC that is so.
+#[test]
+fn a_vnics_link_under_another_ethernet_address_than_the_vnics_is_named_where_it_must_have_that() {
+    let checked = Checked::new();
+    run(&checked.node.host, "ip link set ens5 address 02:00:17:00:00:99");
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+    let mut vnics = checked.node.pools().vnics;
+    vnics.iter_mut().for_each(|vnic| vnic.link_has_mac = true);
+    checked.node.write_pools(vnics);
+    let text = checked.refusal();
+    let named = "link set ens5 address 02:00:17:00:00:01 up (was ens5 address 02:00:17:00:00:99";
+    assert!(text.contains(named) && text.contains("in 1 respect(s)"), "{text}");
+    run(&checked.node.host, "ip link set ens5 address 02:00:17:00:00:01");
+    assert_success(&checked.node.cni("CHECK", &checked.pod, &checked.conf));
+}
+
 #[test]
 fn links_that_are_down_or_mute_are_named() {
     for (inside, command, named) in [

@@ -138,6 +138,7 @@ impl Node {
             vnic_id: format!("ocid1.vnic.oc1.iad.v{number}").parse().unwrap(),
             link,
             mac: "02:00:17:00:00:01".parse().unwrap(),
+            link_has_mac: false,
             mtu: Mtu::VCN,
             table,
             purpose: Purpose::Pods,

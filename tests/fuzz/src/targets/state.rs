@@ -99,6 +99,7 @@ pub(super) fn two_vnics() -> Pools {
         vnic_id: id(number),
         link: link(&format!("ens{number}")),
         mac: vcn::MacAddr([2, 0, 23, 0, 0, number]),
+        link_has_mac: number.is_multiple_of(2),
         mtu: Mtu::VCN,
         table: TableId(1000 + u32::from(number)),
         purpose: Purpose::Pods,
