@@ -113,6 +113,14 @@ impl<'a> Runtime<'a> {
         Ok(Attachment { result, took: started.elapsed() })
     }
 
+    /// CHECK for each plugin, with the result of all.
+    ///
+    /// # Errors
+    /// The first plugin's that finds something.
+    pub fn check(&self, pod: &Pod, attachment: &Attachment) -> Result<(), RuntimeError> {
+        self.plugins().try_for_each(|plugin| self.call(pod, "CHECK", plugin, &attachment.result).map(|_| ()))
+    }
+
     /// DEL for each plugin, last first; says how long it took.
     ///
     /// # Errors

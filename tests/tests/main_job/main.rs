@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
 
+mod checked;
 mod handed_over;
 mod unlisted;
 mod vlan_links;
