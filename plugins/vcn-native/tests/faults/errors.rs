@@ -40,24 +40,29 @@ fn cases(calls: &[Call], every: usize) -> Vec<(Call, &'static str)> {
 
 /// One ADD that a fault befalls, and what follows. Whether the run came to the call.
 fn failing_add(scene: &Scene, pod: &Pod, (call, error): &(Call, &'static str), case: &str) -> bool {
+    let resting = scene.resting();
     let outcome = scene.run("ADD", pod).with(call, Fault::Error(error));
     match end(&outcome.output, case) {
         End::Success => assert!(scene.works(pod), "{case}"),
         End::Error => {
             scene.assert_as_before(case);
+            scene.assert_only_one_freed_since(&resting, case);
             let again = scene.run("ADD", pod).plain();
             assert!(again.status.success(), "{case}: {}", String::from_utf8_lossy(&again.stdout));
             assert!(scene.works(pod), "{case}");
         }
         End::Died => assert!(outcome.may_die, "{case}: no answer, {:?}", outcome.output),
     }
+    let resting = scene.resting();
     scene.delete(pod, case);
+    scene.assert_only_one_freed_since(&resting, case);
     outcome.hit
 }
 
 /// A verb that takes down, and a fault befalls it: at the latest the next one leaves nothing.
 fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), case: &str) -> bool {
     let pod = scene.old_pod(case);
+    let resting = scene.resting();
     let run = scene.run(verb, &pod);
     let outcome = run.with(call, Fault::Error(error));
     match end(&outcome.output, case) {
@@ -69,6 +74,7 @@ fn failing_end(scene: &Scene, verb: &str, (call, error): &(Call, &'static str), 
         End::Died => panic!("{case}: no answer"),
     }
     scene.assert_as_before(case);
+    scene.assert_only_one_freed_since(&resting, case);
     outcome.hit
 }
 
@@ -94,9 +100,11 @@ fn a_repeated_add_of_which_any_call_fails_leaves_the_pod_as_it_was() {
     let scene = Scene::new();
     let calls = scene.run("ADD", scene.resident()).calls(None);
     on_each(&cases(&calls, 4), |scene, (call, error), case| {
+        let resting = scene.resting();
         let outcome = scene.run("ADD", scene.resident()).with(call, Fault::Error(error));
         assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
         scene.assert_as_before(case);
+        assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
         scene.assert_resident_works();
         outcome.hit
     });
@@ -183,9 +191,11 @@ fn a_check_or_a_status_of_which_any_call_fails_changes_nothing() {
     for verb in ["CHECK", "STATUS"] {
         let calls = scene.run(verb, scene.resident()).calls(None);
         on_each(&cases(&calls, 5), |scene, (call, error), case| {
+            let resting = scene.resting();
             let outcome = scene.run(verb, scene.resident()).with(call, Fault::Error(error));
             assert!(outcome.may_die || end(&outcome.output, case) != End::Died, "{case}");
             scene.assert_as_before(case);
+            assert!(scene.freed_since(&resting, case).is_empty(), "{case}");
             outcome.hit
         });
     }
@@ -202,6 +212,7 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&cases(&calls, 4), |scene, (call, error), case| {
         let pod = Pod::new("pod");
+        let resting = scene.resting();
         let outcome = scene.run("ADD", &pod).with(call, Fault::ErrorFromThen(error));
         match end(&outcome.output, case) {
             End::Success => assert!(scene.works(&pod), "{case}"),
@@ -212,6 +223,7 @@ fn an_add_from_some_call_of_which_on_all_fail_leaves_nothing_after_del() {
             End::Died => assert!(outcome.may_die || call.name == "write", "{case}: no answer, {:?}", outcome.output),
         }
         scene.delete(&pod, case);
+        scene.assert_only_one_freed_since(&resting, case);
         outcome.hit
     });
 }

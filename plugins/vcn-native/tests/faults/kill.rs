@@ -9,8 +9,10 @@ fn an_add_killed_at_any_call_leaves_nothing_after_del() {
     let calls = Scene::new().calls_of_add(None, |_| ());
     on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), 4), |scene, (call, _), case| {
         let pod = Pod::new("pod");
+        let resting = scene.resting();
         let hit = scene.run("ADD", &pod).with(call, Fault::Kill).hit;
         scene.delete(&pod, case);
+        scene.assert_only_one_freed_since(&resting, case);
         hit
     });
 }
@@ -45,10 +47,12 @@ fn killed(verb: &str, next: &str, every: usize) {
     let calls = scene.run(verb, &scene.old_pod("first")).calls(None);
     on_each(&sample(calls.into_iter().map(|call| (call, "SIGKILL")).collect(), every), |scene, (call, _), case| {
         let pod = scene.old_pod(case);
+        let resting = scene.resting();
         let hit = scene.run(verb, &pod).with(call, Fault::Kill).hit;
         let output = scene.run(next, &pod).plain();
         assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stdout));
         scene.assert_as_before_killed(case);
+        scene.assert_only_one_freed_since(&resting, case);
         hit
     });
 }

@@ -8,6 +8,9 @@
     reason = "a test may fail by panicking, its helper functions too"
 )]
 
+#[path = "../surroundings/crowd.rs"]
+#[allow(dead_code, reason = "the surroundings' tests use more of it")]
+mod crowd;
 mod errors;
 mod kill;
 #[path = "../pod_path/node.rs"]

@@ -5,10 +5,11 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use ipam::{BootId, BootTime, Store};
+use ipam::{BootId, BootTime, Freed, Store};
 use serde_json::{Value, json};
 use vcn::{Family, POD_GATEWAY_V6};
 
+use crate::crowd;
 use crate::node::{Families, Node, PATIENCE, Pod, assert_success, name, within};
 use crate::traced::{Call, Run};
 
@@ -17,6 +18,12 @@ pub(crate) struct Scene {
     resident: Pod,
     answer: Value,
     before: Vec<String>,
+}
+
+/// The addresses that rested at some time, oldest first.
+pub(crate) struct Resting {
+    at: BootTime,
+    freed: Vec<Freed>,
 }
 
 /// How a run ended that something befell.
@@ -40,9 +47,14 @@ impl Scene {
             vnic.families.ipv6.as_mut().unwrap().addresses = vec![format!("2001:db8:{number}::/112").parse().unwrap()];
         }
         node.write_pools(vnics);
+        node.host.run(crowd::tables).unwrap();
         let resident = Pod::new("resident");
         let answer = node.add(&resident);
         settle(&node, answer["interfaces"][0]["name"].as_str().unwrap());
+        // Its addresses rest.
+        let earlier = Pod::new("earlier");
+        node.add(&earlier);
+        node.del(&earlier);
         let before = everything(&node);
         Self { node, resident, answer, before }
     }
@@ -100,6 +112,27 @@ impl Scene {
 
     pub(crate) const fn resident(&self) -> &Pod {
         &self.resident
+    }
+
+    /// What rests now.
+    pub(crate) fn resting(&self) -> Resting {
+        Resting { at: BootTime::now().unwrap(), freed: self.store().freed().unwrap() }
+    }
+
+    /// What rested then still does, since when it did; answers what came to rest since.
+    pub(crate) fn freed_since(&self, then: &Resting, case: &str) -> Vec<IpAddr> {
+        let freed = self.store().freed().unwrap();
+        let (kept, new) = freed.split_at(then.freed.len().min(freed.len()));
+        assert_eq!(kept, then.freed, "{case}: what rested before");
+        assert!(new.iter().all(|freed| freed.at >= then.at && !freed.forgotten), "{case}: {new:?}");
+        new.iter().map(|freed| freed.address).collect()
+    }
+
+    /// Nothing came to rest but the addresses of one attachment, or some of them.
+    pub(crate) fn assert_only_one_freed_since(&self, then: &Resting, case: &str) {
+        let families: Vec<_> = self.freed_since(then, case).into_iter().map(Family::of).collect();
+        let of_one = [&[][..], &[Family::Ipv4], &[Family::Ipv6], &Family::ALL];
+        assert!(of_one.contains(&families.as_slice()), "{case}: {families:?}");
     }
 
     fn store(&self) -> Store {
@@ -200,7 +233,9 @@ fn everything(node: &Node) -> Vec<String> {
                     settings(&Path::new("/proc/sys/net").join(folder).join(part), &mut lines);
                 }
             }
-            let nft = std::process::Command::new("nft").args(["-a", "list", "ruleset"]).output().unwrap();
+            // Without counters: packets may come at any time.
+            let nft = std::process::Command::new("nft").args(["-s", "-a", "list", "ruleset"]).output().unwrap();
+            assert!(nft.status.success() && !nft.stdout.is_empty(), "{nft:?}");
             lines.push(String::from_utf8(nft.stdout).unwrap());
         })
         .unwrap();
@@ -208,13 +243,16 @@ fn everything(node: &Node) -> Vec<String> {
     lines
 }
 
-/// The files of the state directory; what runs tell of themselves is no state.
+/// The files of the state directory, the agent's to the byte; what runs tell of themselves is no state.
 fn files(folder: &Path, lines: &mut Vec<String>) {
     for path in sorted(folder) {
         if path.is_dir() {
             files(&path, lines);
         } else if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("verbs.log")) {
             lines.push(format!("file {}", path.display()));
+            if path.ends_with("pools.json") {
+                lines.push(format!("pools {}", fs::read_to_string(&path).unwrap()));
+            }
         }
     }
 }

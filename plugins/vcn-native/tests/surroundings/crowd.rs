@@ -72,10 +72,8 @@ neigh add proxy 10.0.0.8 dev br0 proto 99
 -6 neigh add proxy 2001:db8::8 dev br0
 ";
 
-/// The same for programs of their own.
-const MORE: &str = r"
-set -e
-nft -f - <<END
+/// Tables like ours, for nft.
+const TABLES: &str = r"
 table inet oke-other {
     chain forward {
         type filter hook forward priority -150; policy accept;
@@ -99,10 +97,14 @@ table ip raw {
 table ip6 mangle {
     chain out {
         type route hook output priority mangle;
-        meta mark set 0x80000001
+        oifname vcn0 meta mark set 0x80000001
     }
 }
-END
+";
+
+/// The same for programs of their own.
+const MORE: &str = r"
+set -e
 conntrack -I -p tcp -s 10.0.0.77 -d 10.0.0.1 --sport 5 --dport 80 --state ESTABLISHED --timeout 36000 --mark 0x80000007
 conntrack -I -p udp -s 192.0.2.9 -d 10.0.0.3 --sport 53 --dport 53 --timeout 36000 --mark 1
 conntrack -I -p tcp -s 10.0.0.250 -d 10.0.0.88 --sport 7 --dport 7 --state SYN_SENT --timeout 36000
@@ -130,9 +132,15 @@ pub(crate) fn crowd(node: &Node) {
                 run("ip", &thing.split(' ').collect::<Vec<_>>());
             }
             std::fs::write(quiet, "0").unwrap();
+            tables();
             run("bash", &["-c", MORE]);
         })
         .unwrap();
+}
+
+/// The nft tables of the crowd alone, in the namespace of the calling thread.
+pub(crate) fn tables() {
+    run("nft", &[TABLES]);
 }
 
 fn run(program: &str, arguments: &[&str]) {
