@@ -1,37 +1,94 @@
 //! STATUS decides whether a node is ready: it answers at once whatever else goes on, and says no for one reason only.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ipam::BootTime;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use telemetry::{Delivery, Listener, Sink, VerbRecord};
 
-use crate::node::{Families, Node, Pod, assert_success, error_of};
+use crate::node::{Families, Node, PATIENCE, PLUGIN, Pod, assert_success, error_of, within};
 
 fn status(node: &Node) -> std::process::Output {
     node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"))
 }
 
-/// Whether it answers within 100 ms. A busy machine makes one run late, not each of fifty.
-fn is_quick(node: &Node) -> bool {
-    (0..50).any(|_| {
-        let begun = Instant::now();
-        assert_success(&status(node));
-        begun.elapsed() <= Duration::from_millis(100)
-    })
+/// Half of fifty answers come within 100 ms, and none takes 5 s, by what the program does itself: while it waits for a
+/// processor it is the machine that takes its time.
+fn assert_quick(node: &Node, code: u64) {
+    let mut took: Vec<Duration> = (0..50).map(|_| timed(node, code)).collect();
+    took.sort();
+    println!("STATUS took {:?} as a rule, {:?} at most", took[25], took[49]);
+    assert!(took[25] <= Duration::from_millis(100) && took[49] < Duration::from_secs(5), "{took:?}");
+}
+
+/// How long one takes, whose answer has this code.
+fn timed(node: &Node, code: u64) -> Duration {
+    let (begun, waited) = (Instant::now(), kept_waiting("thread-self"));
+    let mut child = node.spawn(Command::new(PLUGIN), &[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0"));
+    let id = Pid::from_raw(child.id().try_into().unwrap());
+    // What has ended is there until somebody has asked how.
+    let ended = || waitid(Id::Pid(id), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG).unwrap();
+    let came = within(PATIENCE, || ended() != WaitStatus::StillAlive);
+    let took = begun.elapsed();
+    // It would outlive the test.
+    child.kill().unwrap();
+    assert!(came, "it hangs");
+    let excused = kept_waiting(&child.id().to_string()) + kept_waiting("thread-self").saturating_sub(waited);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(if output.status.success() { 0 } else { error_of(&output).0 }, code);
+    took.saturating_sub(excused)
+}
+
+/// How long a thread has waited for a processor so far.
+fn kept_waiting(thread: &str) -> Duration {
+    // On a processor, waiting for one (both in nanoseconds), how often.
+    let said = fs::read_to_string(format!("/proc/{thread}/schedstat")).unwrap();
+    Duration::from_nanos(said.split_whitespace().nth(1).unwrap().parse().unwrap())
 }
 
 #[test]
-fn status_waits_for_no_lock_no_agent_and_no_other_verb() {
+fn status_waits_for_no_lock_and_no_other_verb() {
     let node = Node::new(Families::Dual);
     node.add(&Pod::new("a"));
     let lock = lock_of_allocations(&node);
     let waiting = Pod::new("b");
     let mut add = node.start("ADD", &waiting, &node.conf("1.1.0"));
-    assert_success(&status(&node));
-    assert!(is_quick(&node));
+    assert_quick(&node, 0);
     assert!(add.try_wait().unwrap().is_none(), "the lock does stop others");
     drop(lock);
     assert!(add.wait().unwrap().success());
+}
+
+/// Somebody listens at both of the agent's sockets, and hangs: of one the queue is full, the other takes nobody in any more.
+#[test]
+fn status_waits_for_no_agent_that_listens_and_never_answers() {
+    let node = Node::new(Families::Dual);
+    let _records = Listener::bind(node.state.path()).unwrap();
+    let sink = Sink::new(node.state.path());
+    let filled = || sink.send(&VerbRecord::begin("vcn-native", "0", "ADD")) == Delivery::Log;
+    assert!((0..10_000).any(|_| filled()), "a queue has an end");
+    let path = node.state.path().join("agent.sock");
+    let _questions = UnixListener::bind(&path).unwrap();
+    let mut asking = Vec::new();
+    let full = || {
+        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_NONBLOCK, None).unwrap();
+        let refused = connect(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()) == Err(Errno::EAGAIN);
+        asking.push(socket);
+        refused
+    };
+    assert!(std::iter::repeat_with(full).take(10_000).any(|full| full), "a backlog has an end");
+    assert_quick(&node, 0);
+    fs::remove_file(node.state.path().join("pools.json")).unwrap();
+    assert_quick(&node, 50);
+    let told = telemetry::read_log(node.state.path()).unwrap();
+    assert_eq!(told.iter().filter(|it| (it.verb.as_str(), it.code) == ("STATUS", 50)).count(), 50, "each is told of");
 }
 
 #[test]
@@ -43,8 +100,7 @@ fn status_is_as_quick_with_many_pods_and_a_large_range() {
     }
     node.write_pools(pools.vnics);
     (0..10).for_each(|id| drop(node.add(&Pod::new(&format!("p{id}")))));
-    assert_success(&status(&node));
-    assert!(is_quick(&node));
+    assert_quick(&node, 0);
 }
 
 #[test]
