@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use vcn::Family;
 
 /// As if every ADD had been long ago.
-fn age(node: &Node) {
+pub(crate) fn age(node: &Node) {
     let store = Store::new(node.state.path(), BootId::current().unwrap());
     let aged = store.update(|held| {
         held.allocations.iter_mut().for_each(|allocation| allocation.since = BootTime(0));

@@ -1,67 +1,100 @@
 //! What an operator sees of a run: one line, to the agent's socket when it listens, else to a file.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::node::{Families, Node, Pod};
-use serde_json::Value;
+use crate::gc::age;
+use crate::node::{Families, Node, Pod, assert_success, error_of, json_of};
+use serde_json::{Value, json};
 use telemetry::{Listener, VerbRecord};
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-fn run(node: &Node, verb: &str, pod: &Pod) {
-    use std::os::fd::{AsFd, AsRawFd};
-    let netns = format!("/proc/{}/fd/{}", std::process::id(), pod.netns.as_fd().as_raw_fd());
-    let environment = [
-        ("CNI_COMMAND", verb),
+/// Whom a verb is about, as its line tells it.
+const POD: Who = Who { container: "c1", ifname: "eth0", pod: Some(("shop", "web-0")) };
+const NODE: Who = Who { container: "", ifname: "", pod: None };
+
+struct Who {
+    container: &'static str,
+    ifname: &'static str,
+    pod: Option<(&'static str, &'static str)>,
+}
+
+/// The verb as a runtime that traces calls it.
+fn call(node: &Node, verb: &str, pod: &Pod, conf: &Value) -> Output {
+    let netns = pod.path();
+    let about_a_pod = [
         ("CNI_CONTAINERID", pod.id.as_str()),
-        ("CNI_NETNS", netns.as_str()),
+        ("CNI_NETNS", netns.to_str().unwrap()),
         ("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"),
-        ("TRACEPARENT", TRACEPARENT),
     ];
-    crate::node::assert_success(&node.call(&environment, &node.conf("1.0.0")));
+    let about_a_pod = if ["GC", "STATUS"].contains(&verb) { &[][..] } else { &about_a_pod };
+    node.call(&[&[("CNI_COMMAND", verb), ("TRACEPARENT", TRACEPARENT)], about_a_pod].concat(), conf)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
 #[test]
 fn every_verb_hands_the_agent_a_line_with_who_what_how_long_and_in_which_trace() {
     let (node, pod) = (Node::new(Families::Dual), Pod::new("c1"));
     let listener = Listener::bind(node.state.path()).unwrap();
-    for (verb, phases) in [
-        ("ADD", &["netns", "pools", "ipam", "network", "commit"][..]),
-        ("DEL", &["record", "observe", "network", "ipam"][..]),
+    let (first, second) = (&["10.0.0.8", "2001:db8::8"][..], &["10.0.0.9", "2001:db8::9"][..]);
+    let add = &["netns", "pools", "ipam", "network", "commit"][..];
+    let mut conf = node.conf("1.1.0");
+    conf["cni.dev/valid-attachments"] = json!([]);
+    for (verb, who, addresses, phases, code) in [
+        ("ADD", POD, first, add, 0),
+        ("CHECK", POD, first, &["record", "observe"], 0),
+        ("DEL", POD, first, &["record", "observe", "network", "ipam"], 0),
+        ("ADD", POD, second, add, 0),
+        ("GC", NODE, second, &["observe", "network"], 0),
+        ("STATUS", NODE, &[], &[], 50),
     ] {
-        run(&node, verb, &pod);
+        let begun = now();
+        let output = call(&node, verb, &pod, &conf);
+        match verb {
+            "ADD" => conf["prevResult"] = json_of(&output),
+            "STATUS" => assert_eq!(error_of(&output).0, 50),
+            _ => assert_success(&output),
+        }
         let record = listener.recv().unwrap();
-        let VerbRecord { container_id, ifname, network, plugin, code, .. } = &record;
-        assert_eq!((plugin.as_str(), record.verb.as_str(), *code), ("vcn-native", verb, 0));
-        assert_eq!((container_id.as_str(), ifname.as_str(), network.as_str()), ("c1", "eth0", "vcn-native"));
-        assert_eq!((record.pod_namespace.as_deref(), record.pod_name.as_deref()), (Some("shop"), Some("web-0")));
-        assert_eq!(record.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.8", "2001:db8::8"]);
+        let expected = VerbRecord {
+            plugin: "vcn-native".into(),
+            plugin_version: env!("CARGO_PKG_VERSION").into(),
+            verb: verb.into(),
+            network: "vcn-native".into(),
+            container_id: who.container.into(),
+            ifname: who.ifname.into(),
+            pod_namespace: who.pod.map(|(namespace, _)| namespace.into()),
+            pod_name: who.pod.map(|(_, name)| name.into()),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            code,
+            trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
+            parent_span_id: Some("00f067aa0ba902b7".into()),
+            ..record.clone()
+        };
+        assert_eq!(record, expected);
+        assert!((begun..=now()).contains(&record.unix_millis), "{record:?}");
         let timed: Vec<&str> = record.phases.iter().map(|(name, _)| name.as_ref()).collect();
         assert_eq!(timed, phases, "{verb}");
-        assert!(record.phases.iter().map(|(_, micros)| micros).sum::<u64>() <= record.total_micros);
-        assert_eq!(record.trace_id.as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-        assert_eq!(record.parent_span_id.as_deref(), Some("00f067aa0ba902b7"));
-        assert!(record.span_id.is_some_and(|own| own != "00f067aa0ba902b7"), "a span of its own");
+        let micros = record.phases.iter().map(|(_, micros)| micros).sum::<u64>();
+        assert!(micros <= record.total_micros && record.total_micros > 0, "{record:?}");
+        let own = record.span_id.unwrap();
+        assert!(own.len() == 16 && own != "00f067aa0ba902b7", "a span of its own: {own}");
+        assert_eq!((record.message.contains("pools.json"), record.message.is_empty()), (code != 0, code == 0));
+        assert_eq!(listener.recv().unwrap_err().kind(), ErrorKind::WouldBlock, "one line");
+        age(&node);
+        if verb == "GC" {
+            // A STATUS that says yes is worth no line.
+            assert_success(&call(&node, "STATUS", &pod, &conf));
+            fs::remove_file(node.state.path().join("pools.json")).unwrap();
+        }
     }
     assert!(!node.state.path().join("verbs.log").exists());
-}
-
-#[test]
-fn check_gc_and_a_status_that_says_no_are_told_too() {
-    let (node, pod) = (Node::new(Families::V4), Pod::new("c1"));
-    let mut conf = node.conf("1.1.0");
-    conf["prevResult"] = crate::node::json_of(&node.cni("ADD", &pod, &conf));
-    conf["cni.dev/valid-attachments"] = serde_json::json!([]);
-    let listener = Listener::bind(node.state.path()).unwrap();
-    let told = || listener.recv().map(|record| (record.verb, record.code)).unwrap();
-    crate::node::assert_success(&node.cni("CHECK", &pod, &conf));
-    assert_eq!(told(), ("CHECK".to_owned(), 0));
-    crate::node::assert_success(&node.call(&[("CNI_COMMAND", "GC")], &conf));
-    assert_eq!(told(), ("GC".to_owned(), 0));
-    crate::node::assert_success(&node.call(&[("CNI_COMMAND", "STATUS")], &conf));
-    fs::remove_file(node.state.path().join("pools.json")).unwrap();
-    node.call(&[("CNI_COMMAND", "STATUS")], &conf);
-    assert_eq!(told(), ("STATUS".to_owned(), 50));
 }
 
 #[test]
@@ -82,9 +115,8 @@ fn an_agent_that_does_not_read_delays_no_verb_and_loses_no_line() {
     let (node, pod) = (Node::new(Families::V4), Pod::new("a"));
     let listener = Listener::bind(node.state.path()).unwrap();
     // More than a socket's queue holds.
-    for _ in 0..20 {
-        run(&node, "ADD", &pod);
-        run(&node, "DEL", &pod);
+    for verb in ["ADD", "DEL"].iter().cycle().take(40) {
+        assert_success(&call(&node, verb, &pod, &node.conf("1.0.0")));
     }
     let handed_over = std::iter::from_fn(|| listener.recv().ok()).count();
     let log = fs::read_to_string(node.state.path().join("verbs.log")).unwrap();
