@@ -6,9 +6,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::node::{Families, Node, PATIENCE, Pod, ip, name};
+use crate::gc::age;
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, ip, name};
 use ipnetwork::IpNetwork;
 use netlink::{Neighbour, NeighbourFilter, Netns, Socket};
+use serde_json::json;
 use vcn::MacAddr;
 
 #[test]
@@ -134,6 +136,65 @@ fn a_connection_to_the_old_owner_of_an_address_is_forgotten_when_it_goes() {
 fn a_connection_to_a_free_address_is_forgotten_before_somebody_gets_it() {
     for words in [V4, V6] {
         a_connection_to_the_old_owner_reaches_the_service_not_the_next_owner(&words, ServiceChanges::AfterDel);
+    }
+}
+
+/// Connections of a pod as the kernel knows them, of each protocol: the pod asked, was asked, and was asked in the node's name.
+fn know_connections(node: &Node, [pod, peer, own]: [&str; 3]) {
+    for protocol in ["tcp --state ESTABLISHED", "udp"] {
+        for (port, (from, to, answering)) in (4000..).zip([(pod, peer, peer), (peer, pod, pod), (peer, own, pod)]) {
+            let known = format!(
+                "conntrack -I -p {protocol} -s {from} -d {to} --sport {port} --dport 80 \
+                 -r {answering} -q {from} --reply-port-src 80 --reply-port-dst {port} --timeout 36000"
+            );
+            shell(&node.host, &known);
+        }
+    }
+}
+
+/// The connections that are known, but for what pings left.
+fn known(node: &Node) -> Vec<String> {
+    let shown = shell(&node.host, "conntrack -L -o extended -f ipv4; conntrack -L -o extended -f ipv6");
+    // Without the time they have left.
+    let words = |line: &str| {
+        line.split_whitespace().enumerate().filter(|(at, _)| *at != 4).map(|(_, word)| word.to_owned()).collect()
+    };
+    let mut lines: Vec<Vec<String>> = shown.lines().map(words).collect();
+    lines.retain(|words| ["tcp", "udp"].contains(&words[2].as_str()));
+    let mut lines: Vec<String> = lines.into_iter().map(|words| words.join(" ")).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn what_a_pod_leaves_of_connections_is_forgotten_with_it_of_each_protocol_and_family_and_no_others() {
+    for verb in ["DEL", "GC"] {
+        let node = Node::new(Families::Dual);
+        let (stays, goes) = (Pod::new("stays"), Pod::new("goes"));
+        let addresses = [&stays, &goes].map(|pod| node.add(pod)["ips"].as_array().unwrap().clone());
+        let address = |pod: usize, family: usize| {
+            let address = addresses[pod][family]["address"].as_str().unwrap();
+            address.split('/').next().unwrap()
+        };
+        let others = [["192.0.2.1", "10.0.0.2"], ["2001:db8:9::1", "2001:db8::2"]];
+        for (family, [peer, own]) in others.into_iter().enumerate() {
+            know_connections(&node, [address(0, family), peer, own]);
+        }
+        let kept = known(&node);
+        assert_eq!(kept.len(), 12, "{kept:#?}");
+        for (family, [_, own]) in others.into_iter().enumerate() {
+            know_connections(&node, [address(1, family), ["192.0.2.3", "2001:db8:9::3"][family], own]);
+        }
+        assert_eq!(known(&node).len(), 24, "{:#?}", known(&node));
+        if verb == "DEL" {
+            node.del(&goes);
+        } else {
+            age(&node);
+            let mut conf = node.conf("1.1.0");
+            conf["cni.dev/valid-attachments"] = json!([{"containerID": "stays", "ifname": "eth0"}]);
+            assert_success(&node.call(&[("CNI_COMMAND", verb)], &conf));
+        }
+        assert_eq!(known(&node), kept, "{verb}");
     }
 }
 
