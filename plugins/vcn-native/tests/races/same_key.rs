@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::node::{Families, Node, Pod, assert_success, error_of};
+use crate::node::{Families, Node, Pod, assert_success, error_of, waited};
 
 #[test]
 fn two_adds_of_one_attachment_at_once_make_one_network_that_works() {
@@ -17,6 +17,7 @@ fn two_adds_of_one_attachment_at_once_make_one_network_that_works() {
         let second = node.start("ADD", &pod, &conf);
         let outputs = [first, second].map(|child| child.wait_with_output().unwrap());
         let failed: Vec<_> = outputs.iter().filter(|output| !output.status.success()).map(error_of).collect();
+        assert!(outputs.iter().all(|it| it.status.success() || waited(it)), "round {round}: {failed:?}");
         // Each answers for what it made: while one of them says that there is a pod, there is one.
         if failed.len() == 2 {
             node.add(&pod);
@@ -37,10 +38,12 @@ fn an_add_and_a_del_of_one_attachment_at_once_leave_nothing_after_a_last_del() {
     let conf = node.conf("1.1.0");
     for round in 0..120_u64 {
         let pod = Pod::new(&format!("r{round}"));
-        let mut add = node.start("ADD", &pod, &conf);
+        let add = node.start("ADD", &pod, &conf);
         thread::sleep(Duration::from_micros(round * 53 % 7100));
         assert_success(&node.patiently("DEL", &pod, &conf));
-        add.wait().unwrap();
+        let added = add.wait_with_output().unwrap();
+        // "Its record went while it was added" is no failure of anybody's.
+        assert!(added.status.success() || error_of(&added).0 == 11, "round {round}: {added:?}");
         node.del(&pod);
         assert_eq!(node.snapshot(), before, "round {round}");
         assert!(node.allocations().allocations.is_empty(), "round {round}");
