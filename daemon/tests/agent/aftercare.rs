@@ -1,11 +1,13 @@
 //! What the agent does after plugins' runs: judged by what neighbours believe and by which connections the kernel knows.
 
 use std::cell::Cell;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ipam::{BootId, BootTime, COOLDOWN, Freed, Pools, Request};
 use netlink::{Address, LinkChange, Neighbour, NeighbourFilter, Socket, conntrack};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect as reach, socket};
 use telemetry::{Delivery, Sink, VerbRecord};
 use vcn::MacAddr;
 
@@ -117,8 +119,9 @@ fn an_agent_that_may_not_send_frames_says_so_once_and_lives() {
     assert_eq!(node.get("/healthz").0, 200);
 }
 
-/// Connections between addresses of the node's own loopback.
-fn connect(node: &Node, pairs: &[(&str, &str)]) {
+/// Connections between addresses of the node's own loopback, one by UDP and one by TCP for each pair; the latter are open until
+/// what is answered is dropped.
+fn connect(node: &Node, pairs: &[(&str, &str)]) -> Vec<(TcpListener, OwnedFd)> {
     node.on(|socket| {
         let lo = socket.index_of(&name("lo")).unwrap();
         for address in pairs.iter().flat_map(|(from, to)| [from, to]) {
@@ -126,18 +129,23 @@ fn connect(node: &Node, pairs: &[(&str, &str)]) {
             socket.replace_address(&address).unwrap();
         }
     });
-    node.inside(|| {
-        for (from, to) in pairs {
-            let receiver = UdpSocket::bind((*to, 0)).unwrap();
-            let sender = UdpSocket::bind((*from, 0)).unwrap();
-            receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-            let arrives = || {
-                sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
-                receiver.recv(&mut [0; 8]).is_ok()
-            };
-            assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
-        }
-    });
+    let connected = |(from, to): &(&str, &str)| {
+        let receiver = UdpSocket::bind((*to, 0)).unwrap();
+        let sender = UdpSocket::bind((*from, 0)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let arrives = || {
+            sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
+            receiver.recv(&mut [0; 8]).is_ok()
+        };
+        assert!((0..50).any(|_| arrives()), "nothing arrives at {to}");
+        let listener = TcpListener::bind((*to, 0)).unwrap();
+        let family = if ip(from).is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let asking = socket(family, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(asking.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(ip(from), 0))).unwrap();
+        reach(asking.as_raw_fd(), &SockaddrStorage::from(listener.local_addr().unwrap())).unwrap();
+        (listener, asking)
+    };
+    node.inside(|| pairs.iter().map(connected).collect())
 }
 
 /// How many connections an address has; they are gone then.
@@ -157,11 +165,19 @@ fn track(node: &Node) {
 /// Puts addresses on the list of those that were freed some time ago.
 fn free(node: &Node, addresses: &[(&str, Duration)]) {
     let now = BootTime::now().unwrap();
-    let freed = addresses.iter().map(|(address, ago)| {
-        let at = BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap());
-        Freed { address: ip(address), at, forgotten: false }
-    });
-    let freed = freed.collect::<Vec<_>>();
+    let ago = |(address, ago): &(_, Duration)| (*address, BootTime(now.0 - u64::try_from(ago.as_millis()).unwrap()));
+    free_at(node, addresses.iter().map(ago));
+}
+
+/// The same as if time were ahead by a day: their cooldown does not end in a test.
+fn free_now(node: &Node, addresses: &[&str]) {
+    let at = BootTime::now().unwrap().after(Duration::from_secs(86_400));
+    free_at(node, addresses.iter().map(|address| (*address, at)));
+}
+
+fn free_at<'a>(node: &Node, addresses: impl Iterator<Item = (&'a str, BootTime)>) {
+    let freed: Vec<Freed> =
+        addresses.map(|(address, at)| Freed { address: ip(address), at, forgotten: false }).collect();
     let noted = store(node).update(|held| {
         held.freed.extend(freed);
         Ok::<_, ipam::Error>(())
@@ -170,21 +186,27 @@ fn free(node: &Node, addresses: &[(&str, Duration)]) {
 }
 
 #[test]
-fn a_freed_addresss_connections_are_forgotten_and_no_others() {
-    let node = node_with_pods();
+fn a_freed_addresss_connections_are_forgotten_of_each_protocol_and_family_and_no_others() {
+    let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     track(&node);
-    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.9.9.9", "10.9.9.8")]);
-    connect(&node, &[("10.0.33.35", "10.9.9.9")]);
-    let now = Duration::ZERO;
-    free(&node, &[("10.0.33.33", now), ("10.0.33.34", now)]);
+    // Three of pods, then two of others, of each family.
+    let addresses = [
+        ["10.0.33.33", "10.0.33.34", "10.0.33.35", "10.9.9.9", "10.9.9.8"],
+        ["2603:c020:0:33::21", "2603:c020:0:33::22", "2603:c020:0:33::23", "2001:db8::9", "2001:db8::8"],
+    ];
+    let _open =
+        addresses.map(|[a, b, c, peer, other]| connect(&node, &[(a, peer), (peer, b), (peer, other), (c, peer)]));
+    let [[a4, b4, c4, ..], [a6, b6, c6, ..]] = addresses;
+    free_now(&node, &[a4, a6, b4, b6]);
     // The last of them somebody else has got already.
-    tell(&node, "DEL", &["10.0.33.33", "10.0.33.35"]);
-    tell(&node, "GC", &["10.0.33.34"]);
-    forgotten(&node, &agent, 2);
-    assert_eq!(count_out(&node, "10.0.33.33") + count_out(&node, "10.0.33.34"), 0);
-    assert_eq!((count_out(&node, "10.9.9.8"), count_out(&node, "10.0.33.35")), (1, 1), "others' stay");
+    tell(&node, "DEL", &[a4, a6, c4, c6]);
+    tell(&node, "GC", &[b4, b6]);
+    forgotten(&node, &agent, 8);
+    for [a, b, c, _, other] in addresses {
+        assert_eq!([a, b, other, c].map(|address| count_out(&node, address)), [0, 0, 2, 2], "others' stay");
+    }
 }
 
 /// A line has room for a few addresses, and a GC may free hundreds.
@@ -194,12 +216,11 @@ fn all_that_a_gc_freed_is_forgotten_though_its_record_names_one() {
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
     track(&node);
-    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
-    let now = Duration::ZERO;
-    free(&node, &[("10.0.33.33", now), ("10.0.33.34", now)]);
+    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.9.9.9", "10.0.33.34"), ("10.0.33.35", "10.9.9.9")]);
+    free_now(&node, &["10.0.33.33", "10.0.33.34"]);
     tell(&node, "GC", &["10.0.33.33"]);
-    forgotten(&node, &agent, 2);
-    assert_eq!(count_out(&node, "10.0.33.35"), 1, "somebody has it");
+    forgotten(&node, &agent, 4);
+    assert_eq!(count_out(&node, "10.0.33.35"), 2, "somebody has it");
     // Counted after the connections are.
     let done = "oke_node_agent_aftercare_addresses_total{what=\"forget\",result=\"ok\"} 2\n";
     wait_for("the count", || node.get("/metrics").1.contains(done), || node.get("/metrics").1);
@@ -217,7 +238,7 @@ fn at_the_end_of_the_cooldown_connections_are_forgotten_again_and_the_address_is
     node.wait_ready(&mut agent);
     agent.stop();
     track(&node);
-    connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
+    let _open = connect(&node, &[("10.0.33.33", "10.9.9.9"), ("10.0.33.34", "10.9.9.9"), ("10.0.33.32", "10.9.9.9")]);
     let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
     let request = Request {
         key: "vcn-native/c1/eth0".parse().unwrap(),
@@ -240,6 +261,6 @@ fn at_the_end_of_the_cooldown_connections_are_forgotten_again_and_the_address_is
     assert!(!marked("10.0.33.34") || begun.elapsed() > Duration::from_secs(3), "it still cools down");
     wait_for("the second address", || marked("10.0.33.34"), || agent.log());
     assert!(begun.elapsed() > Duration::from_secs(3), "{:?}", begun.elapsed());
-    forgotten(&node, &agent, 2);
-    assert_eq!(count_out(&node, "10.0.33.32"), 1, "an address in use keeps its connections");
+    forgotten(&node, &agent, 4);
+    assert_eq!(count_out(&node, "10.0.33.32"), 2, "an address in use keeps its connections");
 }
