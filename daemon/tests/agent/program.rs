@@ -1,5 +1,6 @@
 //! The program as a whole: repairs, hot-plug, and its end.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
@@ -9,7 +10,7 @@ use netlink::{LinkChange, Socket, nft};
 use vcn::Family;
 
 use crate::aftercare::dual_stack_node;
-use crate::metadata::vnic;
+use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, wait_for};
 use crate::pod::Pod;
 use crate::running::{SECOND, in_time};
@@ -296,25 +297,38 @@ fn metrics_tell_pools_sources_changes_and_decisions() {
     }
 }
 
-/// Two pods of which one has gone, of 16 addresses of each family.
+/// Of 16 addresses of each family on either of two VNICs, some are held and some rest, another number of each.
 #[test]
-fn the_gauges_of_pools_tell_what_is_held_and_what_rests_in_both_families() {
+fn the_gauges_of_pools_tell_what_is_held_and_what_rests_by_vnic_and_family() {
     let node = dual_stack_node();
+    node.plug("ens6", 34);
+    node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), dual_stack("more", 34)]);
+    node.publish_dual_stack(&[("pods", 33), ("more", 34)]);
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
-    let (_stays, goes) = (Pod::add(&node, "stays"), Pod::add(&node, "goes"));
-    goes.del(&node);
-    let gauge = |family: &str, state: &str| {
-        let series = format!(
-            r#"oke_node_agent_pool_addresses{{vnic="ocid1.vnic.oc1.iad.pods",link="ens5",family="{family}",state="{state}"}} "#
-        );
-        let metrics = node.get("/metrics").1;
-        metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse::<f64>().ok())
-    };
-    let all = |family: &str| ["total", "in_use", "cooling", "free"].map(|state| gauge(family, state));
-    for family in ["IPv4", "IPv6"] {
-        assert_eq!(all(family), [16.0, 1.0, 1.0, 14.0].map(Some), "{family}");
+    // The VNIC with the fewest in use is next.
+    let (on_pods, on_more): (Vec<Pod>, Vec<Pod>) = (0..8)
+        .map(|number| Pod::add(&node, &format!("p{number}")))
+        .partition(|pod| pod.addresses()[0].to_string().starts_with("10.0.33."));
+    on_pods[..1].iter().chain(&on_more[..3]).for_each(|pod| pod.del(&node));
+    let _new = Pod::add(&node, "new");
+    let metrics = node.get("/metrics").1;
+    let gauges: BTreeMap<String, f64> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("oke_node_agent_pool_addresses{")?.split_once("} "))
+        .map(|(labels, value)| (labels.to_owned(), value.parse().unwrap()))
+        .collect();
+    let mut expected = BTreeMap::new();
+    for (vnic, link, counts) in [("pods", "ens5", [16, 3, 1, 12]), ("more", "ens6", [16, 2, 3, 11])] {
+        for family in Family::ALL {
+            for (state, count) in ["total", "in_use", "cooling", "free"].into_iter().zip(counts) {
+                let labels =
+                    format!(r#"vnic="ocid1.vnic.oc1.iad.{vnic}",link="{link}",family="{family}",state="{state}""#);
+                expected.insert(labels, f64::from(count));
+            }
+        }
     }
+    assert_eq!(gauges, expected);
 }
 
 #[test]
