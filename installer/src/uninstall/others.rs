@@ -82,10 +82,14 @@ impl Others {
         link.and_then(|link| self.before.user(link)).or_else(|| self.network())
     }
 
-    /// Why an address of ours is not removed: with a link's last one the kernel drops every route by the link (IPv4).
+    /// Why an address of ours is not removed: with a link's last one the kernel drops every route by the link (IPv4), and from a
+    /// link-local one it may ask for others' routers.
     pub(super) fn of_address(&self, ours: &AddressSpec) -> Option<String> {
         let Shown { links, addresses, .. } = &self.before;
         let link = links.iter().find(|link| link.name == ours.link)?;
+        if link.mac.is_some_and(|mac| ours.address.ip() == IpAddr::from(mac.link_local())) {
+            return self.network().or_else(|| self.before.user(link));
+        }
         let ipv4 = |held: &&Address| held.index == link.index && held.address.is_ipv4();
         let last = ours.address.is_ipv4() && addresses.iter().filter(ipv4).count() == 1;
         let route = self.before.route(link, ours.address.is_ipv4())?;

@@ -6,6 +6,7 @@ use ipnetwork::IpNetwork;
 use netlink::{RouteFilter, nft};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, LINK_ALIAS_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities};
 
+use super::link_local;
 use crate::object::is_link_local;
 use crate::{AddressSpec, Error, LinkKind, LinkSpec, NftRule, Object, Place, Places, RouteSpec, SysctlSpec};
 
@@ -26,7 +27,7 @@ pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Ob
     let mut found = links(desired, &all, &names);
     // Before the addresses they tell to be ours, so that a deletion, which goes backwards, ends with them.
     found.extend(rules.iter().cloned());
-    found.extend(addresses(desired, &rules, &names, places)?);
+    found.extend(addresses(desired, &rules, &all, places)?);
     found.extend(settings(desired, places));
     found.extend(routes);
     found.extend(nft_table()?);
@@ -50,29 +51,37 @@ fn links(desired: &[Object], all: &[netlink::Link], names: &HashMap<u32, IfName>
     all.iter().filter(|link| wanted(&link.name) || ours(link)).map(describe).collect()
 }
 
-/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads. Of link-local
-/// addresses any that a link has is the one that is wanted there; one that is not (any more) stays, as the kernel's own would.
+/// The wanted ones, and those of ours that are not (any more): a single address from which a rule of ours leads, and beside one the
+/// link-local address that belongs to the MAC, where it was not to be checked for duplicates: the kernel makes none of that
+/// kind. Of link-local addresses any that a link has is the one that is wanted there.
 fn addresses(
     desired: &[Object],
     rules: &[Object],
-    names: &HashMap<u32, IfName>,
+    links: &[netlink::Link],
     places: &mut Places,
 ) -> Result<Vec<Object>, Error> {
+    let names: HashMap<u32, &IfName> = links.iter().map(|link| (link.index, &link.name)).collect();
     let ours = |address: IpNetwork| {
         let leads = |rule: &Object| matches!(rule, Object::Rule(rule) if rule.from == Some(address));
         address.prefix() == Family::of(address.ip()).host_prefix() && rules.iter().any(leads)
     };
     let found = places.host.addresses(None).map_err(|source| Error::Observe { what: "addresses".into(), source })?;
+    let beside = |it: &netlink::Address| {
+        let own = links.iter().find(|link| link.index == it.index).and_then(|link| link.mac).map(link_local);
+        let vnics =
+            |other: &netlink::Address| other.index == it.index && other.address.is_ipv6() && ours(other.address);
+        it.nodad && own == Some(it.address) && found.iter().any(vnics)
+    };
     let described = found.iter().filter_map(|address| {
-        let link = names.get(&address.index)?.clone();
+        let link = (*names.get(&address.index)?).clone();
         let object = Object::Address(AddressSpec { link, address: address.address });
-        (desired.contains(&object) || ours(address.address)).then_some(object)
+        (desired.contains(&object) || ours(address.address) || beside(address)).then_some(object)
     });
     let mut described: Vec<Object> = described.collect();
     let does_for = |wanted: &AddressSpec| {
         // One that is still being checked for duplicates will do.
         let others = found.iter().filter(|it| is_link_local(it.address) && !it.dad_failed);
-        is_link_local(wanted.address) && others.filter_map(|it| names.get(&it.index)).any(|link| *link == wanted.link)
+        is_link_local(wanted.address) && others.filter_map(|it| names.get(&it.index)).any(|link| **link == wanted.link)
     };
     for object in desired {
         if let Object::Address(wanted) = object

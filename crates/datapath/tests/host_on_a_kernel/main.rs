@@ -108,6 +108,10 @@ fn a_link_local_address_is_wanted_where_the_vnics_link_has_none() {
         apply(&todo(&HostNetwork { vnics: vec![], ..network() }, places), places).unwrap();
         let there = |it: &Address| it.index == link && it.address == other.address;
         assert!(socket.addresses(None).unwrap().iter().any(there), "it is not ours to take away");
+        socket.delete_address(&other).unwrap();
+        apply(&todo(&network(), places), places).unwrap();
+        let gone = texts(&todo(&HostNetwork { vnics: vec![], ..network() }, places));
+        assert!(gone.contains(&"addr del fe80::17ff:fe00:5/64 dev ens5".to_owned()), "{gone:?}");
     });
 }
 

@@ -69,6 +69,9 @@ fn where_there_is_another_pod_network_no_link_is_lowered() {
     let (code, said) = node.uninstall(&host, &["--force"]);
     let left = "left: setting link/ens5/state: 10-flannel.conflist is another pod network's, which may live by it\n";
     assert!(code == 0 && said.contains(left), "{said}");
+    // From which the kernel may ask for its pods' router, too.
+    let asks = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is another pod network's";
+    assert!(said.contains(asks), "{said}");
     assert_eq!(link(&host), "up 9000");
 
     // Whose configuration went before its pods.
