@@ -7,7 +7,7 @@ use sandbox::Runtime;
 use serde_json::json;
 use vcn::Family;
 
-use crate::kube_proxy::Mode;
+use crate::kube_proxy::{LOCAL, Mode, withdraw_nftables};
 use crate::world::{Connection, PORT, World};
 
 #[test]
@@ -24,14 +24,17 @@ fn a_host_port_answers_where_it_was_asked() {
     let (two, on_two) = world.server_by(&node, "two", &runtime(9002));
     assert_ne!(world.vnic_of(&one), world.vnic_of(&two), "pods are spread over VNICs");
     // Its rules and kube-proxy's are in the same chains on most nodes.
-    for with_kube_proxy in [false, true] {
-        if with_kube_proxy {
-            Mode::Nftables.publish(&world, &one);
+    for kube_proxy in [None, Some(Mode::Nftables), Some(Mode::Iptables)] {
+        if matches!(kube_proxy, Some(Mode::Iptables)) {
+            withdraw_nftables(&world);
+        }
+        if let Some(mode) = kube_proxy {
+            mode.publish(&world, &one);
         }
         for (server, port) in [(&one, 9001), (&two, 9002)] {
             for family in Family::ALL {
                 for address in world.own_addresses(family) {
-                    let what = format!("{} asked by {address} port {port}", server.label);
+                    let what = format!("{kube_proxy:?}, {} asked by {address} port {port}", server.label);
                     let mut connection = world.works(&what, world.ask(address, port));
                     assert_eq!(Some(connection.seen), world.client.address(family), "{what}");
                     world.works(&what, connection.echo());
@@ -46,6 +49,9 @@ fn a_host_port_answers_where_it_was_asked() {
             }
         }
     }
+    // Its rules and kube-proxy's are both there.
+    let mut connection = world.works("a node port", world.ask(world.address(Family::Ipv4), LOCAL));
+    world.works("a node port", connection.echo());
     world.assert_nothing_spoofed();
     for (server, attachment, port) in [(one, on_one, 9001), (two, on_two, 9002)] {
         runtime(port).del(&server.pod, &attachment).unwrap();

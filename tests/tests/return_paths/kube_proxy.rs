@@ -21,19 +21,38 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// Makes the Service's endpoint this pod, for both families.
+    /// Makes the Service's endpoint this pod, for both families. What others have written beside its rules stays.
     pub(crate) fn publish(self, world: &World, endpoint: &Server) {
         for family in Family::ALL {
             let Some(pod) = endpoint.address.of(family) else { continue };
-            let (program, template) = match (self, family) {
-                (Self::Iptables, Family::Ipv4) => ("iptables-restore", include_str!("rules/iptables.rules")),
-                (Self::Iptables, Family::Ipv6) => ("ip6tables-restore", include_str!("rules/iptables.rules")),
-                (Self::Nftables, _) => ("nft", include_str!("rules/nftables.nft")),
-            };
-            let arguments: &[&str] = if matches!(self, Self::Nftables) { &["-f", "-"] } else { &[] };
-            world.on_node(program, arguments, &filled_in(template, *pod, &world.own_addresses(family)));
+            let filled_in = |template| filled_in(template, *pod, &world.own_addresses(family));
+            match self {
+                Self::Iptables => restore(world, family, &filled_in(include_str!("rules/iptables.rules"))),
+                Self::Nftables => {
+                    world.on_node("nft", &["-f", "-"], &filled_in(include_str!("rules/nftables.nft")));
+                }
+            }
         }
     }
+}
+
+/// Takes away what was published in nftables mode.
+pub(crate) fn withdraw_nftables(world: &World) {
+    for table in ["table ip kube-proxy", "table ip6 kube-proxy"] {
+        world.on_node("nft", &[&format!("delete {table}")], "");
+    }
+}
+
+/// Its own chains are written anew; the jumps to them from the kernel's chains are made once, behind others' that are there.
+fn restore(world: &World, family: Family, rules: &str) {
+    let (save, restore) = match family {
+        Family::Ipv4 => ("iptables-save", "iptables-restore"),
+        Family::Ipv6 => ("ip6tables-save", "ip6tables-restore"),
+    };
+    let jumps = world.on_node(save, &[], "").contains("-j KUBE-SERVICES");
+    let is_jump = |line: &str| line.starts_with("-A ") && !line.starts_with("-A KUBE-");
+    let lines: Vec<_> = rules.lines().filter(|line| !(jumps && is_jump(line))).collect();
+    world.on_node(restore, &["--noflush"], &format!("{}\n", lines.join("\n")));
 }
 
 /// The Service's own address.
