@@ -6,6 +6,7 @@
 
 mod host_ports;
 mod kube_proxy;
+mod marks;
 mod node_ports;
 mod round_trips;
 mod services;

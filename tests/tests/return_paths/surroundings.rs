@@ -6,34 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox::{BOOT_DISK_V4, DropReason};
-use vcn::{Family, MARK_MASK};
+use vcn::Family;
 
 use crate::kube_proxy::{CLUSTER, LOCAL, Mode};
 use crate::world::{Connection, PATIENCE, World, serve, wait_for};
-
-/// Others' bits of packet and connection marks: everything that is not ours, half of it set.
-const FOREIGN: u32 = 0x5a5a_a5a5 & !MARK_MASK & !0xe000;
-
-/// A table of somebody who marks connections and packets with all bits but ours and the 0xe000 that the rules under test
-/// use themselves. It counts answers of pods that leave with those bits and ours, and those that leave with anything else.
-fn foreign_marker() -> String {
-    let others = !MARK_MASK & !0xe000;
-    format!(
-        "table inet somebody {{
-            chain early {{
-                type filter hook prerouting priority -150;
-                iifname ens3 ct direction original ct mark set ct mark & {MARK_MASK:#x} | {FOREIGN:#x}
-                ct direction reply meta mark set meta mark | {FOREIGN:#x}
-            }}
-            chain late {{
-                type filter hook postrouting priority 300;
-                tcp sport {LOCAL} oifname ens3 meta mark & {others:#x} == {FOREIGN:#x} meta mark & {MARK_MASK:#x} == 0x1000 \\
-                    ct mark & {others:#x} == {FOREIGN:#x} ct mark & {MARK_MASK:#x} == 0x1000 counter accept comment \"kept\"
-                tcp sport {LOCAL} oifname ens3 counter comment \"lost\"
-            }}
-        }}"
-    )
-}
 
 /// The packets that rules with this comment of a table counted.
 pub(crate) fn counted(listing: &str, comment: &str) -> u64 {
@@ -44,20 +20,6 @@ pub(crate) fn counted(listing: &str, comment: &str) -> u64 {
         words.get(at + 1).and_then(|number| number.parse::<u64>().ok()).unwrap()
     };
     lines.map(packets).sum()
-}
-
-#[test]
-fn others_bits_of_marks_are_kept() {
-    let world = World::start();
-    let [one, _] = world.servers();
-    Mode::Nftables.publish(&world, &one);
-    world.on_node("nft", &["-f", "-"], &foreign_marker());
-    for family in Family::ALL {
-        let mut connection = world.works("a node port", world.ask(world.address(family), LOCAL));
-        world.works("a node port", connection.echo());
-    }
-    let listing = world.on_node("nft", &["list", "table", "inet", "somebody"], "");
-    assert_eq!((counted(&listing, "kept") > 3, counted(&listing, "lost")), (true, 0), "{listing}");
 }
 
 /// Oracle Linux's firewall drops what it would answer by another link, IPv6 only, and asks with the mark.
