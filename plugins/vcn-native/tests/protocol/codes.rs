@@ -13,38 +13,64 @@ use vcn_native::code;
 use crate::call::{Answer, Machine};
 use crate::node::{Families, Node, Pod, name};
 
-/// A code, and a situation in which the plugin answers it.
-type Scenario = (ErrorCode, fn() -> Answer);
+/// A code, a situation in which the plugin answers it, and what its message then says to do.
+type Scenario = (ErrorCode, fn() -> Answer, &'static str);
 
 #[rustfmt::skip]
 const SCENARIOS: [Scenario; 19] = [
-    (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", "cniVersion", json!("0.2.0"))),
-    (ErrorCode::UNSUPPORTED_FIELD,    || configured("ADD", "ipam", json!({"type": "host-local"}))),
-    (ErrorCode::INVALID_ENVIRONMENT,  || changed(|machine| machine.answer(&machine.call("ADD").without("CNI_IFNAME")))),
-    (ErrorCode::IO_FAILURE,           || changed(|machine| Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </")))),
-    (ErrorCode::DECODING_FAILURE,     || changed(|machine| machine.answer(&machine.call("ADD").stdin("{")))),
-    (ErrorCode::INVALID_CONFIG,       || configured("ADD", "name", json!(""))),
-    (ErrorCode::INVALID_NETNS,        || changed(|machine| machine.answer(&machine.call("ADD").with("CNI_NETNS", "/absent")))),
-    (ErrorCode::TRY_AGAIN_LATER,      || changed(|machine| machine.answer(&machine.call("ADD")))),
-    (ErrorCode::NOT_AVAILABLE,        || changed(|machine| machine.answer(&machine.call("STATUS")))),
-    (code::STATE,                     state_of_a_newer_version),
-    (code::NO_ADDRESS,                pools_without_addresses),
-    (code::LINK_COLLISION,            somebody_elses_host_link),
-    (code::STEP_FAILED,               a_vnic_link_that_is_gone),
-    (code::UNOBSERVABLE,              without_privileges),
-    (code::INTERFACE_EXISTS,          a_pod_that_has_the_interface),
-    (code::CHECK_DIFFERS,             a_pod_that_lost_its_route),
-    (code::NOT_ALLOCATED,             || changed(|machine| machine.answer(&machine.call("CHECK")))),
-    (code::LEFT_OVER,                 del_without_privileges),
+    (ErrorCode::INCOMPATIBLE_VERSION, || configured("ADD", "cniVersion", json!("0.2.0")),
+        "set cniVersion to one of these"),
+    (ErrorCode::UNSUPPORTED_FIELD, || configured("ADD", "ipam", json!({"type": "host-local"})),
+        "leave ipam out"),
+    (ErrorCode::INVALID_ENVIRONMENT, || changed(|machine| machine.answer(&machine.call("ADD").without("CNI_IFNAME"))),
+        "the runtime sets them"),
+    (ErrorCode::IO_FAILURE, || changed(|machine| Answer::of(&machine.shell(&machine.call("ADD"), "exec \"$0\" </"))),
+        "the runtime must give a pipe or a file to read"),
+    (ErrorCode::DECODING_FAILURE, || changed(|machine| machine.answer(&machine.call("ADD").stdin("{"))),
+        "correct the file below /etc/cni/net.d"),
+    (ErrorCode::INVALID_CONFIG, || configured("ADD", "name", json!("")),
+        "give the network one"),
+    (ErrorCode::INVALID_NETNS, || changed(|machine| machine.answer(&machine.call("ADD").with("CNI_NETNS", "/absent"))),
+        "the runtime must create it before ADD"),
+    (ErrorCode::TRY_AGAIN_LATER, || changed(|machine| machine.answer(&machine.call("ADD"))),
+        "`oke-node-agent status` on the node says what it waits for"),
+    (ErrorCode::NOT_AVAILABLE, || changed(|machine| machine.answer(&machine.call("STATUS"))),
+        "`oke-node-agent why-not-ready` on the node says what it waits for"),
+    (code::STATE, state_of_a_newer_version,
+        "install that again, or drain the node and reboot it"),
+    (code::NO_ADDRESS, pools_without_addresses,
+        "`oke-node-agent status` on the node says which VNICs there are"),
+    (code::LINK_COLLISION, somebody_elses_host_link,
+        "remove or rename that link"),
+    (code::STEP_FAILED, a_vnic_link_that_is_gone,
+        "`oke-node-agent plan` on the node says what the host lacks"),
+    (code::UNOBSERVABLE, without_privileges,
+        "CNI plugins run as root"),
+    (code::INTERFACE_EXISTS, a_pod_that_has_the_interface,
+        "see whose it is, and remove or rename it"),
+    (code::CHECK_DIFFERS, a_pod_that_lost_its_route,
+        "see the details"),
+    (code::NOT_ALLOCATED, || changed(|machine| machine.answer(&machine.call("CHECK"))),
+        "delete and add the pod"),
+    (code::LEFT_OVER, del_without_privileges,
+        "the next DEL tries again"),
     // The last: its scenario is not the real binary's, see below.
-    (ErrorCode::INTERNAL,             internal),
+    (ErrorCode::INTERNAL, internal,
+        ""),
 ];
 
 #[test]
-fn every_code_is_answered_in_its_situation() {
-    for (code, scenario) in SCENARIOS.iter().filter(|(code, _)| *code != ErrorCode::INTERNAL) {
+fn every_code_is_answered_in_its_situation_and_says_what_to_do() {
+    for (code, scenario, next) in SCENARIOS.iter().filter(|(code, ..)| *code != ErrorCode::INTERNAL) {
         let answer = scenario();
         assert_eq!(answer.code(), u64::from(code.0), "{answer:?}");
+        // Behind all else, so that it is not cut off by whoever shows it on a line.
+        let end = answer.message().rsplit_once([':', ';']).map(|(_, end)| end);
+        assert!(end.is_some_and(|end| end.contains(next)), "what to do, {next}: {}", answer.message());
+        // What it tells people to run, its entry explains.
+        for command in answer.message().split('`').skip(1).step_by(2) {
+            assert!(entries()[&code.0].contains(command), "{command} is not in the entry of {code}");
+        }
         println!("{code}: {}", answer.message());
     }
 }
@@ -77,7 +103,7 @@ fn every_code_has_an_entry_and_every_entry_a_code() {
 fn every_code_has_a_scenario_unless_its_entry_says_that_it_is_never_answered() {
     let never: BTreeSet<u32> =
         entries().into_iter().filter(|(_, entry)| entry.contains("never answered")).map(|(code, _)| code).collect();
-    let played: BTreeSet<u32> = SCENARIOS.iter().map(|(code, _)| code.0).collect();
+    let played: BTreeSet<u32> = SCENARIOS.iter().map(|(code, ..)| code.0).collect();
     assert!(never.is_disjoint(&played), "it is answered, the entry says never: {:?}", never.intersection(&played));
     let all: BTreeSet<u32> = never.union(&played).copied().collect();
     assert_eq!(all, codes().into_keys().collect(), "a code without scenario here, or a scenario without code");
