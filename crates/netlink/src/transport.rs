@@ -1,22 +1,24 @@
 //! One request, its answers: sequence numbers, acknowledgements, lists that restart when they were interrupted.
 //! Knows nothing of what messages mean. Blocking, with a deadline on every wait.
 
+mod answer;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use netlink_packet_core::{
-    Emitable, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
-    NetlinkHeader,
-};
+use netlink_packet_core::{Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader};
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
-use crate::attributes;
-use crate::error::{Cause, Refusal};
+use self::answer::{Answer, answer};
+use crate::error::Cause;
+
+pub(crate) use self::answer::messages;
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::answer::read_datagram;
 
 /// The longest wait for one answer. Requests queue behind the kernel's RTNL lock, which a node that tears down many
 /// links holds for seconds.
@@ -29,14 +31,12 @@ pub const DUMP_ATTEMPTS: u32 = 6;
 const DUMP_PAUSE: Duration = Duration::from_millis(1);
 
 /// The kernel fills at most 32 KiB of a list at a time; a single answer (a link with many virtual functions) may be
-/// longer. Pages that are never written cost nothing.
-const RECEIVE_BUFFER: usize = 64 * 1024;
+/// longer. Pages that are never written cost nothing, but to have them.
+const OBJECTS_ROOM: usize = 64 * 1024;
 
-const NLMSG_NOOP: u16 = 1;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLMSG_OVERRUN: u16 = 4;
-const NLMSGERR_ATTR_MSG: u16 = 1;
+/// Room for an acknowledgement beside the request that a refusal repeats, and for an event of a link.
+const END_ROOM: usize = 4 * 1024;
+
 const HEADER_LEN: usize = 16;
 
 /// A netlink socket of one protocol, in the network namespace where it was opened.
@@ -55,12 +55,6 @@ pub(crate) struct Transport {
 pub(crate) struct Request {
     pub(crate) message_type: u16,
     pub(crate) flags: u16,
-}
-
-enum Answer<'a> {
-    /// The request is done; an error number of 0 is success.
-    End(Result<(), Refusal>),
-    Object(u16, &'a [u8]),
 }
 
 impl Transport {
@@ -83,7 +77,7 @@ impl Transport {
             strict: false,
             sequence: 0,
             sent: Vec::with_capacity(512),
-            received: Vec::with_capacity(RECEIVE_BUFFER),
+            received: Vec::with_capacity(END_ROOM),
         })
     }
 
@@ -91,6 +85,7 @@ impl Transport {
     pub(crate) fn acknowledged(&mut self, request: Request, body: &impl Emitable) -> Result<(), Cause> {
         self.begin();
         self.append(Request { flags: request.flags | NLM_F_ACK, ..request }, body);
+        self.expect(END_ROOM + self.sent.len());
         self.send()?;
         self.answers(|_, _| Ok(())).map(|_| ())
     }
@@ -105,6 +100,7 @@ impl Transport {
         self.begin();
         // The acknowledgement after the object costs nothing extra: it comes in the same read or the next.
         self.append(Request { flags: request.flags | NLM_F_ACK, ..request }, body);
+        self.expect(OBJECTS_ROOM);
         self.send()?;
         let mut found = None;
         self.answers(|_, payload| {
@@ -160,7 +156,14 @@ impl Transport {
         }
         self.begin();
         self.append(Request { flags: request.flags | NLM_F_DUMP, ..request }, body);
+        self.expect(OBJECTS_ROOM);
         self.send()
+    }
+
+    /// Makes room for answers of this length.
+    fn expect(&mut self, length: usize) {
+        self.received.clear();
+        self.received.reserve(length);
     }
 
     /// Hands the list's next few objects to `each`. Says whether there is more; after a no, and after a failure, there is
@@ -316,71 +319,6 @@ pub(crate) fn receive(socket: &netlink_sys::Socket, buffer: &mut Vec<u8>) -> Res
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// The messages of one datagram.
-pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>, Cause>> {
-    std::iter::from_fn(move || {
-        if datagram.is_empty() {
-            return None;
-        }
-        let Ok(message) = NetlinkBuffer::new_checked(datagram) else {
-            datagram = &[];
-            return Some(Err(Cause::Malformed("a message is longer than its datagram")));
-        };
-        let length = (message.length() as usize).next_multiple_of(4);
-        datagram = datagram.get(length..).unwrap_or_default();
-        Some(Ok(message))
-    })
-}
-
-/// Reads a datagram as answers, whatever they are.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn read_datagram(datagram: &[u8]) {
-    for message in messages(datagram).flatten() {
-        if let Ok(Some(Answer::Object(_, payload))) = answer(&message) {
-            std::hint::black_box(payload);
-        }
-    }
-}
-
-fn answer<'a>(message: &NetlinkBuffer<&'a [u8]>) -> Result<Option<Answer<'a>>, Cause> {
-    let payload = message.payload();
-    Ok(match message.message_type() {
-        NLMSG_NOOP => None,
-        NLMSG_OVERRUN => return Err(Cause::System(Errno::ENOBUFS.into())),
-        NLMSG_ERROR => Some(Answer::End(ended(payload, message.flags(), true)?)),
-        // A list may end without a number: that is success.
-        NLMSG_DONE if payload.is_empty() => Some(Answer::End(Ok(()))),
-        NLMSG_DONE => Some(Answer::End(ended(payload, message.flags(), false)?)),
-        kind => Some(Answer::Object(kind, payload)),
-    })
-}
-
-/// Reads the number that ends a request and, of a refusal, its text. An NLMSG_ERROR repeats the request (its header
-/// alone when capped) before the text; an NLMSG_DONE does not.
-fn ended(payload: &[u8], flags: u16, repeats_request: bool) -> Result<Result<(), Refusal>, Cause> {
-    let number = attributes::i32_of(payload)?;
-    if number == 0 {
-        return Ok(Ok(()));
-    }
-    let mut text = None;
-    if flags & NLM_F_ACK_TLVS != 0 {
-        let repeated = if !repeats_request {
-            0
-        } else if flags & NLM_F_CAPPED != 0 {
-            HEADER_LEN
-        } else {
-            let length = attributes::u32_of(payload.get(4..).unwrap_or_default())?;
-            (length as usize).next_multiple_of(4)
-        };
-        // A number with an unreadable text is still the number.
-        text = attributes::after(payload, 4 + repeated)
-            .flatten()
-            .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
-            .map(|(_, value)| attributes::text_of(value));
-    }
-    Ok(Err(Refusal { errno: Errno::from_raw(number.saturating_neg()), text }))
 }
 
 /// The pause before an attempt: doubling, plus up to as much again.
