@@ -1,7 +1,7 @@
 //! The document on stdin: bounded in size and in time, never cut short.
 
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -43,16 +43,17 @@ pub(crate) fn read(stdin: &mut dyn Read) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// This process's stdin, with a deadline for all of it. Not buffered: `read_to_end` asks for large pieces.
+/// This process's stdin, with a deadline for all of it. Not buffered: `read_to_end` asks for large pieces, and `std`'s buffer
+/// and lock are a hundredth of an ADD.
 #[derive(Debug)]
 pub(crate) struct DeadlineStdin {
-    stdin: io::Stdin,
+    stdin: BorrowedFd<'static>,
     until: Instant,
 }
 
 impl Default for DeadlineStdin {
     fn default() -> Self {
-        Self { stdin: io::stdin(), until: Instant::now() + INPUT_TIME }
+        Self { stdin: rustix::stdio::stdin(), until: Instant::now() + INPUT_TIME }
     }
 }
 
@@ -61,7 +62,7 @@ impl Read for DeadlineStdin {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            let mut waited = [PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN)];
+            let mut waited = [PollFd::new(self.stdin, PollFlags::POLLIN)];
             match poll(&mut waited, timeout) {
                 Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
                 // The timeout is in whole milliseconds: ask again for the rest.
@@ -69,7 +70,7 @@ impl Read for DeadlineStdin {
                 Ok(_) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            match nix::unistd::read(self.stdin.as_fd(), buffer) {
+            match nix::unistd::read(self.stdin, buffer) {
                 Err(Errno::EINTR | Errno::EAGAIN) => continue,
                 other => return other.map_err(Into::into),
             }

@@ -19,6 +19,7 @@ mod field;
 mod identity;
 mod input;
 mod netns;
+mod output;
 mod panic;
 mod plugin;
 mod prev_result;

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::environment::ProcessEnvironment;
 use crate::input::DeadlineStdin;
+use crate::output::Stdout;
 use crate::{AddRequest, AddResult, CheckRequest, DelRequest, Error, GcRequest, Refusal, StatusRequest, panic, run};
 
 /// A CNI plugin.
@@ -54,12 +55,7 @@ pub trait Plugin {
 /// A plugin's whole `main`: answers the call that this process was started for.
 pub fn main<P: Plugin>(plugin: &P) -> ExitCode {
     panic::install();
-    let exit = run(
-        plugin,
-        &ProcessEnvironment,
-        &mut DeadlineStdin::default(),
-        &mut std::io::stdout().lock(),
-        &mut std::io::stderr().lock(),
-    );
+    let exit =
+        run(plugin, &ProcessEnvironment, &mut DeadlineStdin::default(), &mut Stdout, &mut std::io::stderr().lock());
     exit.into()
 }
