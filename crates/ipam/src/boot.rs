@@ -1,14 +1,14 @@
 //! Which boot this is and how long it has lasted. Wall clocks jump; state that dies with the boot needs no wall clock.
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, file};
 
 const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -26,7 +26,7 @@ impl BootId {
         let path = Path::new(BOOT_ID_PATH);
         let mut text = [0; 64];
         // The kernel gives all of it, 37 bytes, at the first read; to ask for its size and its end first costs three more.
-        let length = fs::File::open(path)
+        let length = file::open(path, OFlag::O_RDONLY)
             .and_then(|mut file| file.read(&mut text))
             .map_err(|source| Error::Read { path: path.into(), source })?;
         let text = text.get(..length).unwrap_or_default();

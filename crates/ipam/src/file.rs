@@ -1,10 +1,13 @@
 //! State files: whole or old, never half.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, rename};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, rename};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, openat};
+use nix::sys::stat::Mode;
 
 /// Replaces `path` by `content`: temporary file in the same directory, fsync, rename, fsync of the directory.
 /// The caller holds whatever lock makes it the only writer. On tmpfs the fsyncs cost nothing.
@@ -65,8 +68,43 @@ pub(crate) fn beside(path: &Path, extension: impl AsRef<OsStr>) -> PathBuf {
     beside.into()
 }
 
+/// Reads a file that is only ever replaced as a whole.
+///
+/// # Errors
+/// Any of the system calls.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open(path, OFlag::O_RDONLY)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or_default();
+    // With room for a byte more than there is: one read that leaves it is all, and need not be repeated to be sure.
+    let mut content = vec![0; length + 1];
+    let read = file.read(&mut content).or_else(|error| match error.kind() {
+        io::ErrorKind::Interrupted => Ok(0),
+        _ => Err(error),
+    })?;
+    content.truncate(read);
+    if read != length {
+        file.read_to_end(&mut content)?;
+    }
+    Ok(content)
+}
+
+/// Opens a file; if that makes it, for nobody but us. `std` has musl call `open`, which asks the kernel a second time for what
+/// O_CLOEXEC says already; `openat` does not.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn open(path: &Path, flags: OFlag) -> io::Result<File> {
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    loop {
+        match openat(AT_FDCWD, path, flags | OFlag::O_CLOEXEC, mode) {
+            Err(Errno::EINTR) => {}
+            opened => return Ok(opened?.into()),
+        }
+    }
+}
+
 fn write(path: &Path, content: &[u8]) -> io::Result<File> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = open(path, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_TRUNC)?;
     file.write_all(content)?;
     Ok(file)
 }

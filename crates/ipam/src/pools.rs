@@ -10,12 +10,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use ipnetwork::IpNetwork;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
 
-use crate::{BootId, BootTime, Error, write_atomically};
+use crate::{BootId, BootTime, Error, file, write_atomically};
 
 /// The file's format. A reader takes any version up to its own; unknown fields are kept.
 const VERSION: u32 = 1;
@@ -54,7 +53,7 @@ pub struct Pools {
 
 /// One VNIC and its addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "VnicDocument")]
 pub struct VnicPool {
     /// The VNIC's OCID.
     pub vnic_id: Ocid,
@@ -63,18 +62,34 @@ pub struct VnicPool {
     /// Its Ethernet address.
     pub mac: MacAddr,
     /// Whether its link must have that one, too. Not said of a bare metal port, which may have its own, nor by an older agent.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub link_has_mac: bool,
     /// What pods on it use as their MTU.
     pub mtu: Mtu,
     /// Its routing table.
     pub table: TableId,
     /// Whom it serves; only [`Purpose::Pods`] takes part in the general pool.
-    #[serde(default)]
     pub purpose: Purpose,
     /// Subnet and addresses per family.
-    #[serde(flatten, deserialize_with = "each_of_its_family")]
+    #[serde(flatten)]
     pub families: PerFamily<FamilyPool>,
+}
+
+/// A VNIC as it is read, every ADD anew. What serde flattens it keeps as a tree first, which takes it twice as long.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VnicDocument {
+    vnic_id: Ocid,
+    link: IfName,
+    mac: MacAddr,
+    #[serde(default)]
+    link_has_mac: bool,
+    mtu: Mtu,
+    table: TableId,
+    #[serde(default)]
+    purpose: Purpose,
+    ipv4: Option<FamilyPool>,
+    ipv6: Option<FamilyPool>,
 }
 
 /// A VNIC's addresses of one family.
@@ -103,7 +118,7 @@ impl Pools {
     /// [`Error::NoPools`] where there are none of this boot; else unreadable, damaged or too new.
     pub fn read(state_dir: &Path, boot: &BootId) -> Result<Self, Error> {
         let path = state_dir.join(FILE);
-        let bytes = match fs::read(&path) {
+        let bytes = match file::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoPools { path }),
             Err(source) => return Err(Error::Read { path, source }),
@@ -204,17 +219,22 @@ impl FamilyPool {
     }
 }
 
-/// An address in the other family's place would be given out as both.
-fn each_of_its_family<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PerFamily<FamilyPool>, D::Error> {
-    let families = PerFamily::<FamilyPool>::deserialize(deserializer)?;
-    for (family, pool) in families.iter() {
-        let ranges = pool.addresses.iter().map(IpNetwork::ip);
-        let mut all = ranges.chain(pool.reserved.iter().copied()).chain([pool.router]);
-        if let Some(stray) = all.find(|address| Family::of(*address) != family) {
-            return Err(D::Error::custom(format!("{stray} is no {family} address")));
+impl TryFrom<VnicDocument> for VnicPool {
+    type Error = String;
+
+    fn try_from(document: VnicDocument) -> Result<Self, String> {
+        let VnicDocument { vnic_id, link, mac, link_has_mac, mtu, table, purpose, ipv4, ipv6 } = document;
+        let families = PerFamily { ipv4, ipv6 };
+        // An address in the other family's place would be given out as both.
+        for (family, pool) in families.iter() {
+            let ranges = pool.addresses.iter().map(IpNetwork::ip);
+            let mut all = ranges.chain(pool.reserved.iter().copied()).chain([pool.router]);
+            if let Some(stray) = all.find(|address| Family::of(*address) != family) {
+                return Err(format!("{stray} is no {family} address"));
+            }
         }
+        Ok(Self { vnic_id, link, mac, link_has_mac, mtu, table, purpose, families })
     }
-    Ok(families)
 }
 
 /// Takes over what the old document says of VNICs that are in both and we know nothing about.

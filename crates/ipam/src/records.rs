@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vcn::fnv1a_32;
 
-use crate::file::stage;
+use crate::file::{self, stage};
 use crate::{Allocation, Allocations, BootId, Error};
 
 const FOLDER: &str = "allocations";
@@ -82,7 +82,7 @@ impl Records {
         // Once more the lasting one: who looks without lock may come just when it is committed.
         for state in [LASTING, TENTATIVE, LASTING] {
             let path = self.path(name, state);
-            let bytes = match fs::read(&path) {
+            let bytes = match file::read(&path) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(source) => return Err(Error::Read { path, source }),

@@ -10,7 +10,7 @@ pub use attachment::AttachmentLock;
 pub use settle::Routed;
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use cni::AttachmentKey;
 use serde::de::Error as _;
 
 use crate::allocations::Held;
+use crate::file;
 use crate::records::{Records, name_of};
 use crate::{Allocation, Allocations, BootId, Error, Freed};
 
@@ -223,7 +224,7 @@ impl Store {
     /// The index and what it says; `None` where there is none of this boot.
     fn index(&self) -> Result<Option<(Vec<u8>, Allocations)>, Error> {
         let path = &self.index;
-        let bytes = match fs::read(path) {
+        let bytes = match file::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Read { path: path.clone(), source }),

@@ -1,15 +1,17 @@
 //! Locks that are freed when their file is closed, so also by kill −9, and that nobody waits for for ever: a holder that was
 //! stopped must not stop the node's pods.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::Error;
+use nix::fcntl::OFlag;
+
+use crate::{Error, file};
 
 /// Locks a file as a whole.
 pub(super) fn whole(path: &Path, patience: Duration) -> Result<File, Error> {
@@ -24,7 +26,7 @@ pub(super) fn whole(path: &Path, patience: Duration) -> Result<File, Error> {
 
 /// Opens a lock file. The agent makes the directory; a DEL must not depend on it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let open = || file::open(path, OFlag::O_WRONLY | OFlag::O_CREAT);
     match (open(), path.parent()) {
         (Err(error), Some(directory)) if error.kind() == io::ErrorKind::NotFound => {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
