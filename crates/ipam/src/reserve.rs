@@ -205,7 +205,8 @@ impl Allocations {
         let freed: AddressSet = self.freed.iter().map(|freed| freed.address).collect();
         let held: AddressSet = self.in_use().collect();
         if addresses.iter().any(|address| !freed.contains(address) && !held.contains(address)) {
-            self.anew = Some(now);
+            // Another may have made it anew since `now` was asked for.
+            self.anew = self.anew.max(Some(now));
         }
         self.rest(addresses, now);
     }

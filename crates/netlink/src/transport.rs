@@ -248,16 +248,13 @@ impl Transport {
     }
 
     /// Waits for an event that is the one, or for the end of the last request, whichever comes first.
-    pub(crate) fn event_or_end(
-        &mut self,
-        mut is_it: impl FnMut(u16, &[u8]) -> Result<bool, Cause>,
-    ) -> Result<(), Cause> {
+    pub(crate) fn event_or_end(&mut self, is_it: impl Fn(u16) -> bool) -> Result<(), Cause> {
         loop {
             receive(&self.socket, &mut self.received)?;
             for message in messages(&self.received) {
                 let message = message?;
                 match answer(&message)? {
-                    Some(Answer::Object(kind, payload)) if is_it(kind, payload)? => return Ok(()),
+                    Some(Answer::Object(kind, _)) if is_it(kind) => return Ok(()),
                     Some(Answer::End(end)) if message.sequence_number() == self.sequence => {
                         return end.map_err(Cause::Refused);
                     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use netlink::{Errno, LinkChange, LinkKind, MacvlanMode, Netns, NewLink, Peer, Socket};
 use nix::sys::wait::{WaitStatus, wait};
@@ -86,6 +87,7 @@ fn deleting_one_end_removes_both() {
 fn an_unlisted_pair_is_gone_from_both_namespaces_and_its_names_are_free_though_the_kernel_still_frees_it() {
     let (host, mut from_outside) = fresh();
     let (pod_netns, mut pod) = fresh();
+    let begun = Instant::now();
     host.run(|| {
         let mut socket = Socket::open().unwrap();
         for _ in 0..30 {
@@ -96,6 +98,7 @@ fn an_unlisted_pair_is_gone_from_both_namespaces_and_its_names_are_free_though_t
         }
     })
     .unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(20), "the kernel's word was waited for in vain, a second each");
     for child in 0..30 {
         assert!(matches!(wait(), Ok(WaitStatus::Exited(_, 0))), "somebody else waited each time, and ended: {child}");
     }

@@ -382,6 +382,15 @@ fn a_record_made_anew_lets_every_address_rest_that_it_does_not_know() {
 }
 
 #[test]
+fn what_is_lost_of_before_the_record_was_made_anew_shortens_no_rest() {
+    let mut held = none();
+    let later = START.after(Duration::from_secs(20));
+    held.anew = Some(later);
+    held.lose(&["10.0.1.9".parse().unwrap()], START);
+    assert_eq!(held.anew, Some(later));
+}
+
+#[test]
 fn a_family_that_pods_get_and_no_vnic_has_now_is_waited_for() {
     let mut two = pools(vec![vnic(1, &["10.0.1.8/31"], &[])]);
     two.pod_families = Some(vec![Family::Ipv4, Family::Ipv6]);

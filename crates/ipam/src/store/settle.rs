@@ -83,7 +83,7 @@ impl Allocations {
         let lost = lost.filter(|address| !listed(address) && !self.in_use().any(|held| held == **address));
         // The index was lost, or is an old one: what is not in it may have been somebody's until now.
         if lost.count() > 0 {
-            self.anew = Some(now);
+            self.anew = self.anew.max(Some(now));
         }
         let mut taken_in = 0;
         for pod in running.iter().filter(|pod| !pod.going) {

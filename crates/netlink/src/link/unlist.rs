@@ -25,13 +25,18 @@ use nix::errno::Errno;
 use rustix::net::SendFlags;
 use vcn::IfName;
 
-use super::{Link, RTM_DELLINK};
+use super::RTM_DELLINK;
 use crate::error::{Cause, Result};
-use crate::socket::Socket;
+use crate::socket::{Socket, Write};
 use crate::transport::{Request, Transport};
 
-/// How long the kernel's word is waited for. A child that could not even ask says nothing, and where the lock over all links
-/// is held for longer, asking once more does no harm.
+/// Where a message has its type (struct nlmsghdr).
+const TYPE_AT: u32 = 4;
+/// Where a message about a link has its index (struct ifinfomsg, after the header).
+const INDEX_AT: u32 = 20;
+const NLMSG_ERROR: u16 = 2;
+
+/// How long the kernel's word is waited for. A child that could not even ask says nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Enough for the calls of `run`, of which none is deep.
@@ -45,11 +50,17 @@ impl Socket {
     /// # Errors
     /// `is_not_found()` when it is gone already.
     pub fn unlist_link_named(&mut self, name: &IfName) -> Result<()> {
-        match unlist(name) {
+        let mut message = LinkMessage::default();
+        message.attributes.push(LinkAttribute::IfName(name.as_str().to_owned()));
+        let link = self.get_link(&message).map_err(|cause| cause.during("delete link", name))?;
+        // By its number from here on, which no other link gets: a child may come late, when there is another of that name.
+        let mut message = LinkMessage::default();
+        message.header.index = link.index;
+        match unlist(&message) {
             Ok(()) => Ok(()),
             Err(cause @ Cause::Refused(_)) => Err(cause.during("delete link", name)),
-            // There was no other process to be had, or the kernel's word got lost among others'.
-            Err(_) => match self.delete_link_named(name) {
+            // There was no other process to be had, or it says nothing.
+            Err(_) => match self.write((RTM_DELLINK, Write::Existing), &message, "delete link", name) {
                 Err(error) if error.is_not_found() => Ok(()),
                 waited => waited,
             },
@@ -57,18 +68,47 @@ impl Socket {
     }
 }
 
-fn unlist(name: &IfName) -> Result<(), Cause> {
-    // A socket for this alone: others' events must not fill the queue of one that goes on.
+fn unlist(message: &LinkMessage) -> Result<(), Cause> {
+    // A socket for this alone: it is told of links.
     let mut transport = Transport::open_patient(NETLINK_ROUTE, PATIENCE)?;
+    hear_only(message.header.index, transport.socket())?;
     transport.socket().add_membership(libc::RTNLGRP_LINK)?;
-    let mut message = LinkMessage::default();
-    message.attributes.push(LinkAttribute::IfName(name.as_str().to_owned()));
     transport.begin();
-    transport.append(Request { message_type: RTM_DELLINK, flags: NLM_F_ACK }, &message);
+    transport.append(Request { message_type: RTM_DELLINK, flags: NLM_F_ACK }, message);
     in_a_child(transport.socket(), transport.appended().to_owned())?;
-    transport.event_or_end(|kind, payload| {
-        Ok(kind == RTM_DELLINK && Link::decode(payload)?.is_some_and(|link| link.name == *name))
-    })
+    transport.event_or_end(|kind| kind == RTM_DELLINK)
+}
+
+/// Lets nothing come to a socket but ends of requests and the removal of one link: where hundreds of links are removed at once,
+/// each would be told of each.
+#[expect(unsafe_code, reason = "nix attaches no classic filters")]
+fn hear_only(index: u32, socket: &impl AsRawFd) -> Result<(), Cause> {
+    let plain = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let load = |width: u32, offset: u32| plain(libc::BPF_LD | width | libc::BPF_ABS, offset);
+    // What a filter loads it takes for big-endian, and the kernel's messages are in the machine's order.
+    let equal = |value: u32, jt: u8, jf: u8| libc::sock_filter {
+        jt,
+        jf,
+        ..plain(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value)
+    };
+    let mut filter = [
+        load(libc::BPF_H, TYPE_AT),
+        equal(NLMSG_ERROR.to_be().into(), 3, 0),
+        equal(RTM_DELLINK.to_be().into(), 0, 3),
+        load(libc::BPF_W, INDEX_AT),
+        equal(index.to_be(), 0, 1),
+        plain(libc::BPF_RET | libc::BPF_K, u32::MAX),
+        plain(libc::BPF_RET | libc::BPF_K, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    // SAFETY: the kernel reads the program and its instructions, which both live until it has.
+    let attached = unsafe {
+        let program = (&raw const program).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program, length)
+    };
+    Errno::result(attached)?;
+    Ok(())
 }
 
 /// What the child does, whose memory is its parent's.

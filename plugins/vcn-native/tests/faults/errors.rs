@@ -4,7 +4,7 @@
 use ipam::{BootId, BootTime, Store};
 use netlink::Sysctls;
 
-use crate::node::{Families, Node, Pod, assert_success};
+use crate::node::{Families, Node, PATIENCE, Pod, assert_success, within};
 use crate::scene::{End, Scene, end};
 use crate::traced::{Call, Fault, Run, deletion, on_each, sample};
 
@@ -145,6 +145,27 @@ fn a_del_whose_child_dies_before_it_removes_the_link_removes_it_itself() {
     assert!(outcome.hit, "nobody removed the link for it");
     assert_success(&outcome.output);
     scene.assert_as_before("DEL");
+}
+
+/// After a second the DEL removes the link itself. The child, which has let go of the lock, sends its request when the next
+/// pod's link has the same name.
+#[test]
+fn a_child_that_is_late_removes_no_other_link_of_the_same_name() {
+    let scene = Scene::new();
+    let pod = scene.old_pod("pod");
+    let run = scene.run("DEL", &pod);
+    std::thread::scope(|scope| {
+        let del = scope.spawn(|| run.with_a_child_late_at_its_second("close_range", 6));
+        let held = || scene.node.allocations().allocations;
+        let gone = || held().iter().all(|held| held.key.container_id.as_str() != pod.id);
+        assert!(within(PATIENCE, gone), "the DEL never ended");
+        assert_success(&scene.run("ADD", &pod).plain());
+        assert!(!del.is_finished(), "too late to see anything");
+        assert!(scene.works(&pod));
+        assert_success(&del.join().unwrap());
+        assert!(scene.works(&pod));
+    });
+    scene.delete(&pod, "the child has ended");
 }
 
 #[test]
