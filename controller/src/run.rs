@@ -26,6 +26,7 @@ use tokio::time::sleep;
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
 use crate::board::{Board, Role};
 use crate::cloud::{self, NoClient};
+use crate::heap;
 use crate::kubernetes;
 use crate::lead::{self, Leader};
 use crate::lease::Lease;
@@ -97,6 +98,7 @@ impl From<Exit> for ExitCode {
 fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     // The second call of a process fails, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    heap::one_for_all();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
