@@ -16,9 +16,9 @@ use nix::sys::time::TimeVal;
 use self::answer::{Answer, answer};
 use crate::error::Cause;
 
-pub(crate) use self::answer::messages;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::answer::read_datagram;
+pub(crate) use self::answer::{NLMSG_ERROR, messages};
 
 /// The longest wait for one answer. Requests queue behind the kernel's RTNL lock, which a node that tears down many
 /// links holds for seconds.

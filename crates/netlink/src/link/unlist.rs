@@ -28,13 +28,12 @@ use vcn::IfName;
 use super::RTM_DELLINK;
 use crate::error::{Cause, Result};
 use crate::socket::{Socket, Write};
-use crate::transport::{Request, Transport};
+use crate::transport::{NLMSG_ERROR, Request, Transport};
 
 /// Where a message has its type (struct nlmsghdr).
 const TYPE_AT: u32 = 4;
 /// Where a message about a link has its index (struct ifinfomsg, after the header).
 const INDEX_AT: u32 = 20;
-const NLMSG_ERROR: u16 = 2;
 
 /// How long the kernel's word is waited for. A child that could not even ask says nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
