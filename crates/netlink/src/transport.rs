@@ -16,9 +16,9 @@ use nix::sys::time::TimeVal;
 use self::answer::{Answer, answer};
 use crate::error::Cause;
 
+pub(crate) use self::answer::messages;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::answer::read_datagram;
-pub(crate) use self::answer::{NLMSG_ERROR, messages};
 
 /// The longest wait for one answer. Requests queue behind the kernel's RTNL lock, which a node that tears down many
 /// links holds for seconds.
@@ -248,13 +248,13 @@ impl Transport {
     }
 
     /// Waits for an event that is the one, or for the end of the last request, whichever comes first.
-    pub(crate) fn event_or_end(&mut self, is_it: impl Fn(u16) -> bool) -> Result<(), Cause> {
+    pub(crate) fn event_or_end(&mut self, is_it: impl Fn(u16, &[u8]) -> bool) -> Result<(), Cause> {
         loop {
             receive(&self.socket, &mut self.received)?;
             for message in messages(&self.received) {
                 let message = message?;
                 match answer(&message)? {
-                    Some(Answer::Object(kind, _)) if is_it(kind) => return Ok(()),
+                    Some(Answer::Object(kind, payload)) if is_it(kind, payload) => return Ok(()),
                     Some(Answer::End(end)) if message.sequence_number() == self.sequence => {
                         return end.map_err(Cause::Refused);
                     }

@@ -8,7 +8,7 @@ use crate::attributes;
 use crate::error::{Cause, Refusal};
 
 const NLMSG_NOOP: u16 = 1;
-pub(crate) const NLMSG_ERROR: u16 = 2;
+const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLMSG_OVERRUN: u16 = 4;
 const NLMSGERR_ATTR_MSG: u16 = 1;
