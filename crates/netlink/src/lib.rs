@@ -7,7 +7,6 @@
 //!     └──run(closure)    └─ stays in the namespace where it was opened
 //!   Monitor ──drain()──▶ Vec<Event>                           hints to look again
 //!   nft::Socket ──replace_table()──▶ ()                       one transaction
-//!   xtables::barriers() ──▶ Vec<Barrier>                      what iptables-legacy stops
 //! ```
 //!
 //! Requests are built from `netlink-packet-route`'s typed messages. Answers are read attribute by attribute, and only
@@ -35,7 +34,6 @@ mod setting;
 mod socket;
 mod sysctl;
 mod transport;
-pub mod xtables;
 
 pub use address::{Address, Scope};
 pub use announce::Announcer;

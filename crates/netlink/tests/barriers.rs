@@ -6,14 +6,12 @@
 use std::process::Command;
 use std::time::Duration;
 
+use netlink::Netns;
 use netlink::nft::{LinkMatch, Socket, Watch, Way};
-use netlink::{Netns, xtables};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 fn run(netns: &Netns, command: &str) {
-    // All legacy programs of a machine share a lock, and without -w they fail where somebody has it.
-    let command = &command.replace("tables-legacy ", "tables-legacy -w 60 ");
     let output = netns.run(|| Command::new("sh").args(["-c", command]).output()).unwrap().unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -30,13 +28,7 @@ fn to_pods() -> Way {
 fn told(commands: &[&str]) -> Vec<String> {
     let netns = Netns::create().unwrap();
     commands.iter().for_each(|command| run(&netns, command));
-    let look = || {
-        let mut socket = Socket::open().unwrap();
-        let ways = [from_pods(), to_pods()];
-        let mut all = socket.barriers(&ways).unwrap();
-        all.extend(xtables::barriers(&ways).unwrap());
-        all
-    };
+    let look = || Socket::open().unwrap().barriers(&[from_pods(), to_pods()]).unwrap();
     netns.run(look).unwrap().iter().map(|barrier| format!("{barrier} {}", barrier.how)).collect()
 }
 
@@ -96,56 +88,6 @@ fn the_default_firewall_of_oracle_linux_is_told() {
 #[test]
 fn a_policy_that_drops_is_told() {
     assert_eq!(told(&["iptables-nft -P FORWARD DROP"]), ["ip filter FORWARD policy drop"]);
-}
-
-#[test]
-fn what_iptables_legacy_stops_is_told() {
-    assert_eq!(told(&["iptables-legacy -P FORWARD DROP"]), ["ip filter FORWARD (legacy) policy drop"]);
-    assert_eq!(told(&["ip6tables-legacy -A FORWARD -j REJECT"]), ["ip6 filter FORWARD (legacy) reject"]);
-    let table = "iptables-legacy -t mangle -A FORWARD -o ens5 -j DROP";
-    assert_eq!(told(&[table]), ["ip mangle FORWARD (legacy) drop"]);
-    // By way of a chain, past one that only counts and one that is about others.
-    let chains = [
-        "iptables-legacy -N FILTERS && iptables-legacy -A FILTERS -i docker0 -j ACCEPT && iptables-legacy -A FILTERS -j DROP",
-        "iptables-legacy -A FORWARD -i docker0 -j RETURN",
-        "iptables-legacy -A FORWARD -m comment --comment counted",
-        "iptables-legacy -A FORWARD -j FILTERS",
-    ];
-    assert_eq!(told(&chains), ["ip filter FORWARD (legacy) drop"]);
-}
-
-#[test]
-fn what_iptables_legacy_lets_pass_is_not_told() {
-    for pass in [
-        vec![],
-        vec!["iptables-legacy -S"],
-        vec!["iptables-legacy -A FORWARD -s 10.9.0.0/16 -j DROP", "iptables-legacy -A FORWARD -p tcp -j REJECT"],
-        vec!["ip6tables-legacy -A FORWARD -s 2001:db8::/64 -j DROP", "ip6tables-legacy -A FORWARD -p tcp -j REJECT"],
-        vec!["iptables-legacy -P FORWARD DROP", "iptables-legacy -A FORWARD -j ACCEPT"],
-        vec!["iptables-legacy -A FORWARD ! -i vcn+ -o ens6 -j DROP", "iptables-legacy -A FORWARD -i ens -j DROP"],
-        vec!["iptables-legacy -P INPUT DROP"],
-        // What the condition advises.
-        vec![
-            "iptables-legacy -A FORWARD -j REJECT",
-            "iptables-legacy -I FORWARD -i vcn+ -j ACCEPT && iptables-legacy -I FORWARD -o vcn+ -j ACCEPT",
-        ],
-        vec![
-            "ip6tables-legacy -P FORWARD DROP",
-            "ip6tables-legacy -I FORWARD -i vcn+ -j ACCEPT && ip6tables-legacy -I FORWARD -o vcn+ -j ACCEPT",
-        ],
-        vec!["iptables-legacy -N ON", "iptables-legacy -A FORWARD -g ON", "iptables-legacy -A FORWARD -j DROP"],
-    ] {
-        assert_eq!(told(&pass), [""; 0], "{pass:?}");
-    }
-}
-
-/// A look makes no table: a firewall that was never asked for would cost every packet.
-#[test]
-fn a_look_leaves_no_table_behind() {
-    let netns = Netns::create().unwrap();
-    let names = || netns.run(|| std::fs::read_to_string("/proc/thread-self/net/ip_tables_names").unwrap()).unwrap();
-    netns.run(|| xtables::barriers(&[from_pods(), to_pods()]).unwrap()).unwrap();
-    assert_eq!(names(), "");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use datapath::host::HostNetwork;
 use netlink::nft::{Barrier, LinkMatch, Socket, Way};
-use netlink::xtables;
 use resident::logging::chain;
 use vcn::HOST_LINK_PREFIX;
 
@@ -144,13 +143,12 @@ fn ways(network: &HostNetwork) -> Vec<Way> {
 
 fn barriers(ways: &[Way]) -> Result<Vec<Barrier>, netlink::Error> {
     let mut found = Socket::open()?.barriers(ways)?;
-    found.extend(xtables::barriers(ways)?);
     found.sort_by_key(ToString::to_string);
     Ok(found)
 }
 
 fn condition(barrier: &Barrier) -> Condition {
-    let Barrier { family, table, chain, how, legacy } = barrier;
+    let Barrier { family, table, chain, how } = barrier;
     let accept = match (*family, table.as_str()) {
         ("inet", "firewalld") => format!(
             "firewall-cmd --permanent --zone=trusted --add-interface={HOST_LINK_PREFIX}+ and firewall-cmd --reload"
@@ -159,12 +157,7 @@ fn condition(barrier: &Barrier) -> Condition {
             "nft insert rule inet {table} {chain} iifname \"{HOST_LINK_PREFIX}*\" accept, and the same with oifname"
         ),
         (family, _) => {
-            let command = match (family, legacy) {
-                ("ip6", true) => "ip6tables-legacy",
-                ("ip6", false) => "ip6tables",
-                (_, true) => "iptables-legacy",
-                (_, false) => "iptables",
-            };
+            let command = if family == "ip6" { "ip6tables" } else { "iptables" };
             let command = format!("{command} -t {table}");
             let command = command.strip_suffix(" -t filter").unwrap_or(&command);
             format!(
@@ -175,8 +168,7 @@ fn condition(barrier: &Barrier) -> Condition {
     };
     let message = format!(
         "the firewall stops what is forwarded from and to pods, unless one of its rules before accepts it (chain {chain} of \
-         table {family} {table}{}: {how}). Make it accept pods' links: {accept}; or stop the firewall service",
-        if *legacy { " of iptables-legacy" } else { "" }
+         table {family} {table}: {how}). Make it accept pods' links: {accept}; or stop the firewall service"
     );
     Condition::degraded(Reason::ForwardingRejected, message).about(barrier)
 }
@@ -188,7 +180,7 @@ mod tests {
     use super::*;
 
     fn barrier() -> Barrier {
-        Barrier { family: "ip", table: "filter".into(), chain: "FORWARD".into(), how: "reject", legacy: false }
+        Barrier { family: "ip", table: "filter".into(), chain: "FORWARD".into(), how: "reject" }
     }
 
     fn some_ways() -> Vec<Way> {

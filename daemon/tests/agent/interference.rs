@@ -183,22 +183,6 @@ fn drop_ins_that_cannot_be_removed_are_told() {
 }
 
 #[test]
-fn a_firewall_of_iptables_legacy_is_told_and_what_it_says_helps() {
-    let node = dual_stack_node();
-    let agent = running(&node);
-    let pod = Pod::add(&node, "a");
-    pod.wait_connected();
-    sh(&node, "iptables-legacy -w 60 -P FORWARD DROP");
-    let said = wait_told(&node, &agent, "ForwardingRejected", 1);
-    assert!(!pod.is_connected());
-    let help = "iptables-legacy -I FORWARD -i vcn+ -j ACCEPT and iptables-legacy -I FORWARD -o vcn+ -j ACCEPT";
-    assert!(said[0].starts_with("ip filter FORWARD (legacy): ") && said[0].contains(help), "{said:?}");
-    sh(&node, &help.replace(" and ", " && "));
-    wait_told(&node, &agent, "ForwardingRejected", 0);
-    pod.wait_connected();
-}
-
-#[test]
 fn a_drop_in_of_somebody_else_is_left_and_told() {
     let node = dual_stack_node();
     write(&node, "run/NetworkManager/devices/1", "[device]\nmanaged=false\n");

@@ -70,14 +70,11 @@ pub struct Barrier {
     pub chain: String,
     /// `policy drop`, `reject`, `drop`.
     pub how: &'static str,
-    /// It is of iptables-legacy, which nf_tables knows nothing of.
-    pub legacy: bool,
 }
 
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let legacy = if self.legacy { " (legacy)" } else { "" };
-        write!(f, "{} {} {}{legacy}", self.family, self.table, self.chain)
+        write!(f, "{} {} {}", self.family, self.table, self.chain)
     }
 }
 
@@ -164,13 +161,7 @@ impl Socket {
                         _ => drops.then_some("policy drop"),
                     });
                     let Some(how) = how else { continue };
-                    found.push(Barrier {
-                        family: word,
-                        table: table.clone(),
-                        chain: chain.name.clone(),
-                        how,
-                        legacy: false,
-                    });
+                    found.push(Barrier { family: word, table: table.clone(), chain: chain.name.clone(), how });
                 }
             }
         }
