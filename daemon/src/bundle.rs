@@ -1,18 +1,18 @@
-//! `bundle`: everything about this node's network in a tar, for whoever was not there. Asked of the agent where one answers,
-//! and found out without it where none does; what cannot be had is noted and keeps nothing else out. Nothing secret leaves
-//! the node: see [`redact`].
+//! `bundle`: the state of this node's network in a tar, for support. The running agent answers most of it; without one the
+//! command collects the same itself. What cannot be read is listed and stops nothing else.
+//!
+//! No secret leaves the node, because only these are collected: the agent's own answers, the kernel's network state, our own
+//! state files by name, and of CNI configurations their names, plugin types and keys, never a value.
 //!
 //! ```text
-//!   agent (or what it would say) ─┐
-//!   kernel: links … nft, sysctls ─┼─▶ redact ─▶ entry ─▶ tar (streamed: the agent's container has little memory)
-//!   files: state, CNI, versions ──┘       └──────────▶ README.txt: what is in it, what is not
+//!   agent (or the same, collected) ─┐
+//!   kernel: links … nft, sysctls ───┼─▶ entry ─▶ tar (streamed: the agent's container has little memory)
+//!   files: state, CNI, versions ────┘     └────▶ README.txt: what is in it, what is missing
 //! ```
 
 mod archive;
-mod document;
 mod files;
 mod kernel;
-mod redact;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;

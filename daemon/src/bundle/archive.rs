@@ -1,4 +1,4 @@
-//! The tar: entries are written as they come, redacted, and what was left out is kept for README.txt, the last entry.
+//! The tar: entries are written as they come, and what was left out is listed in README.txt, the last entry.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -9,18 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::document::{LONGEST_DOCUMENT, is_document, too_long};
-use super::redact::{self, Redacted};
-
-/// The most of one entry, in bytes; a text that is longer is cut and said to be.
+/// The longest entry, in bytes. Of a longer text the beginning is taken, and README.txt says so; of longer JSON nothing.
 pub(super) const LONGEST: usize = 4 << 20;
 
 pub(super) struct Archive<W: Write> {
     tar: tar::Builder<W>,
     /// The names of entries.
     names: Vec<String>,
-    /// What was redacted, by entry.
-    redacted: Vec<(String, usize)>,
     /// What is not there, and why.
     missing: Vec<(String, String)>,
 }
@@ -34,30 +29,23 @@ pub(super) struct Replacing {
 
 impl<W: Write> Archive<W> {
     pub(super) fn new(to: W) -> Self {
-        Self { tar: tar::Builder::new(to), names: Vec::new(), redacted: Vec::new(), missing: Vec::new() }
+        Self { tar: tar::Builder::new(to), names: Vec::new(), missing: Vec::new() }
     }
 
-    /// A text: its beginning if it is long, and of a long document nothing.
+    /// Adds a text, cut after the last whole line that fits.
     pub(super) fn text(&mut self, name: &str, text: &str) -> io::Result<()> {
         let length = text.len();
-        if length > LONGEST_DOCUMENT && is_document(name, text) {
-            self.missing(name, &too_long(length));
+        if length <= LONGEST {
+            return self.entry(name, text.as_bytes());
+        }
+        if Path::new(name).extension().is_some_and(|extension| extension == "json") {
+            self.missing(name, &format!("{length} bytes are too long for a bundle"));
             return Ok(());
         }
-        // By whole lines: in half a one a secret may not be known as one.
-        let longest = text.floor_char_boundary(LONGEST);
-        let text = match text.get(..longest).filter(|_| length > LONGEST) {
-            Some(beginning) => beginning.rfind('\n').and_then(|end| beginning.get(..=end)).unwrap_or_default(),
-            None => text,
-        };
-        if text.len() < length {
-            self.missing(name, &format!("all but the first {} of {length} bytes", text.len()));
-        }
-        let Redacted { text, count } = redact::redact(text);
-        if count > 0 {
-            self.redacted.push((name.to_owned(), count));
-        }
-        self.entry(name, text.as_bytes())
+        let head = text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default();
+        let lines = head.rfind('\n').and_then(|end| head.get(..=end)).unwrap_or_default();
+        self.missing(name, &format!("all but the first {} of {length} bytes", lines.len()));
+        self.entry(name, lines.as_bytes())
     }
 
     /// A value as JSON.
@@ -79,8 +67,7 @@ impl<W: Write> Archive<W> {
 
     /// Something that could not be had.
     pub(super) fn missing(&mut self, name: &str, why: &str) {
-        // Whoever could not be asked may tell a secret all the same.
-        self.missing.push((name.to_owned(), redact::redact(why).text));
+        self.missing.push((name.to_owned(), why.to_owned()));
     }
 
     /// What there is and what there is not.
@@ -89,14 +76,9 @@ impl<W: Write> Archive<W> {
         for name in &self.names {
             let _ = writeln!(text, "  {name}");
         }
-        text.push_str("\nRedacted (\"REDACTED\" stands in its place):\n");
-        for (name, count) in &self.redacted {
-            let _ = writeln!(text, "  {name}: {count} value(s)");
-        }
-        text.push_str(if self.redacted.is_empty() { "  nothing\n" } else { "" });
         text.push_str(
-            "  By JSON keys and words that look like secrets, private keys, bearer tokens. Never taken: files in the CNI\n  \
-             directory that are no configuration (kubeconfigs), the metadata service's credentials and user data.\n\nNot to be had:\n",
+            "\nNever collected: values of CNI configurations, other programs' files, the metadata service's credentials and\n\
+             user data.\n\nNot to be had:\n",
         );
         for (name, why) in &self.missing {
             let _ = writeln!(text, "  {name}: {why}");
@@ -162,31 +144,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_log_of_records_is_taken_though_its_lines_begin_as_documents_do() {
-        let record = format!("{{\"verb\":\"ADD\",\"message\":\"{}\"}}\n", "x".repeat(200));
-        let log = record.repeat(LONGEST_DOCUMENT / record.len() + 2);
-        let cut = format!("{{\"verb\":\"AD\n{log}");
-        let one = format!("{{\"a\":\"{}\"}}\n", "x".repeat(LONGEST_DOCUMENT));
-        let pretty = format!("{{\n{}}}\n", "  \"a\": {},\n".repeat(LONGEST_DOCUMENT / 8));
-        let taken = |name: &str, text: &str| {
-            let mut archive = Archive::new(Vec::new());
-            archive.text(name, text).unwrap();
-            assert_eq!(archive.names.len() + archive.missing.len(), 1, "{:?}", archive.missing);
-            archive.missing.is_empty()
-        };
-        for (text, expected) in [(&log, true), (&cut, true), (&one, false), (&pretty, false)] {
-            assert_eq!(taken("state/verbs.log", text), expected, "{}", &text[..40]);
-            assert!(!taken("agent/verbs.json", text), "{}", &text[..40]);
-        }
-    }
-
-    #[test]
-    fn of_a_long_text_the_first_whole_lines_are_taken_and_of_a_long_document_nothing_and_it_is_said() {
+    fn a_long_text_is_cut_after_a_line_and_long_json_is_left_out() {
         let mut archive = Archive::new(Vec::new());
         let line = format!("{}\n", "ä".repeat(50));
         archive.text("long.txt", &line.repeat(LONGEST / line.len() + 10)).unwrap();
         archive.text("one-line.txt", &"x".repeat(LONGEST + 1)).unwrap();
-        archive.text("long.json", &format!("{{\"a\":\"{}\"}}", "x".repeat(LONGEST_DOCUMENT))).unwrap();
+        archive.text("long.json", &format!("{{\"a\":\"{}\"}}", "x".repeat(LONGEST))).unwrap();
         archive.text("short.json", "{}").unwrap();
         archive.readme("Head").unwrap();
         let tar = archive.finish().unwrap();
@@ -203,7 +166,7 @@ mod tests {
         for said in [
             format!("long.txt: all but the first {whole} of "),
             format!("one-line.txt: all but the first 0 of {} bytes", LONGEST + 1),
-            format!("long.json: it is {} bytes long, too long for a bundle", LONGEST_DOCUMENT + 8),
+            format!("long.json: {} bytes are too long for a bundle", LONGEST + 8),
         ] {
             assert!(readme.contains(&said), "{said} is not in\n{readme}");
         }

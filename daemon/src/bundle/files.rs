@@ -1,68 +1,83 @@
-//! What is on disk: our state, CNI configurations, and of programs what they are, not what is in them.
+//! Files on disk: our own state by name; of CNI configurations their form; of programs size and digest.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::fcntl::OFlag;
+use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::archive::{Archive, LONGEST};
-use super::document::{LONGEST_DOCUMENT, is_configuration, too_long};
 use crate::settings::Settings;
 
-/// How deep our own directories are.
-const DEPTH: u32 = 2;
+/// Our files in the data directory. Not `installer.json` and `before/`: both quote other programs' configurations.
+const DATA: [&str; 6] =
+    [vcn::NPN_COPY_FILE, vcn::VNICS_COPY_FILE, vcn::TOLD_FILE, "tables.json", "sysctls.json", "drop-ins.json"];
+
+/// Our files in the state directory; next to them a folder with a record for each attachment.
+const STATE: [&str; 4] = ["pools.json", "allocations.json", "verbs.log", "verbs.log.1"];
+const RECORDS: &str = "allocations";
+
+/// What one CNI configuration is, without any of its values.
+#[derive(Serialize)]
+struct Configuration {
+    file: String,
+    /// Why it cannot be read, or is no JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    name: Value,
+    cni_version: Value,
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Serialize)]
+struct Plugin {
+    r#type: Value,
+    keys: Vec<String>,
+}
 
 pub(super) fn collect<W: io::Write>(settings: &Settings, archive: &mut Archive<W>) -> io::Result<()> {
-    directory(&settings.state_dir, "state", DEPTH, archive)?;
-    directory(&settings.data_dir, "data", DEPTH, archive)?;
+    for name in STATE {
+        state_file(&settings.state_dir.join(name), &format!("state/{name}"), archive)?;
+    }
+    let records = settings.state_dir.join(RECORDS);
+    for name in names(&records).unwrap_or_default().iter().filter(|name| name.ends_with(".json")) {
+        state_file(&records.join(name), &format!("state/{RECORDS}/{name}"), archive)?;
+    }
+    for name in DATA {
+        state_file(&settings.data_dir.join(name), &format!("data/{name}"), archive)?;
+    }
     let installer = &settings.installer;
     for (path, name) in [(&installer.cni_conf_dir, "cni/net.d"), (&installer.cni_bin_dir, "cni/bin")] {
-        let (listing, names) = listing(path);
-        archive.result(&format!("{name}.txt"), listing)?;
-        for file in names.iter().filter(|_| name == "cni/net.d").filter(|file| is_configuration(file)) {
-            archive.result(&format!("{name}/{file}"), text(&path.join(file)))?;
-        }
+        archive.result(&format!("{name}.txt"), listing(path).map_err(|error| error.to_string()))?;
     }
+    archive.json("cni/configurations.json", &configurations(&installer.cni_conf_dir))?;
     archive.text("versions.txt", &versions(settings))
 }
 
-/// Files of ours; sockets and locks have nothing to say.
-fn directory<W: io::Write>(path: &Path, name: &str, depth: u32, archive: &mut Archive<W>) -> io::Result<()> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) => {
-            archive.missing(name, &error.to_string());
-            return Ok(());
-        }
-    };
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    for entry in names {
-        let (path, name) = (path.join(&entry), format!("{name}/{entry}"));
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_dir() && depth > 0 => directory(&path, &name, depth - 1, archive)?,
-            Ok(found) if found.is_file() && !entry.ends_with(".lock") => archive.result(&name, text(&path))?,
-            Ok(_) => {}
-            Err(error) => archive.missing(&name, &error.to_string()),
-        }
+fn state_file<W: io::Write>(path: &Path, name: &str, archive: &mut Archive<W>) -> io::Result<()> {
+    match text(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        read => archive.result(name, read.map_err(|error| error.to_string())),
     }
-    Ok(())
 }
 
-/// A line for each file: SHA-256, size, mode, owner, when it was changed, name. And the names.
-fn listing(path: &Path) -> (Result<String, String>, Vec<String>) {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) => return (Err(error.to_string()), Vec::new()),
-    };
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> =
+        fs::read_dir(path)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort_unstable();
+    Ok(names)
+}
+
+/// A line for each file: SHA-256, size, mode, owner, time of change, name.
+fn listing(path: &Path) -> io::Result<String> {
     let mut text = format!("{}: sha256, size, mode, owner, changed (seconds since 1970), name\n", path.display());
-    for name in &names {
-        let file = path.join(name);
+    for name in names(path)? {
+        let file = path.join(&name);
         let _ = match fs::symlink_metadata(&file) {
             Ok(found) => {
                 let digest = if found.is_file() { digest(&file) } else { "-".into() };
@@ -73,7 +88,7 @@ fn listing(path: &Path) -> (Result<String, String>, Vec<String>) {
             Err(error) => writeln!(text, "- - - - - {name}: {error}"),
         };
     }
-    (Ok(text), names)
+    Ok(text)
 }
 
 fn digest(path: &Path) -> String {
@@ -85,32 +100,62 @@ fn digest(path: &Path) -> String {
     }
 }
 
-/// A file's text, the end of it if it is long: what was written last is what matters. A long document is left out: where a
-/// part of one begins, nobody knows what it is the value of.
-fn text(path: &Path) -> Result<String, String> {
-    let read = || -> io::Result<String> {
-        // Whatever somebody planted there is neither followed nor waited for.
-        let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-        let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
-        let (length, longest) = (file.metadata()?.len(), LONGEST as u64);
-        let is_document = path.file_name().and_then(|name| name.to_str()).is_some_and(is_configuration);
-        if is_document && length > LONGEST_DOCUMENT as u64 {
-            return Err(io::Error::other(too_long(usize::try_from(length).unwrap_or(usize::MAX))));
-        }
-        let cut = length > longest;
-        if cut {
-            io::Seek::seek(&mut file, io::SeekFrom::Start(length - longest))?;
-        }
-        let mut bytes = Vec::new();
-        file.take(longest).read_to_end(&mut bytes)?;
-        let text = String::from_utf8_lossy(&bytes);
-        if !cut {
-            return Ok(text.into_owned());
-        }
-        let whole_lines = text.split_once('\n').map_or("", |(_, after)| after);
-        Ok(format!("(all but the last {} bytes are cut)\n{whole_lines}", whole_lines.len()))
+/// The files that a runtime takes for configurations.
+fn configurations(path: &Path) -> Vec<Configuration> {
+    let is_configuration = |name: &String| {
+        let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| ["conf", "conflist", "json"].contains(&extension))
     };
-    read().map_err(|error| error.to_string())
+    names(path).unwrap_or_default().into_iter().filter(is_configuration).map(|name| configuration(path, name)).collect()
+}
+
+fn configuration(path: &Path, file: String) -> Configuration {
+    let read = text(&path.join(&file)).map_err(|error| error.to_string());
+    let parsed = read.and_then(|text| serde_json::from_str(&text).map_err(|error| format!("not JSON: {error}")));
+    let (document, error) = match parsed {
+        Ok(document) => (document, None),
+        Err(error) => (Value::Null, Some(error)),
+    };
+    // A single plugin's configuration is its own entry.
+    let list = document.get("plugins").and_then(Value::as_array);
+    let entries = list.map_or(std::slice::from_ref(&document), Vec::as_slice);
+    let plugin = |entry: &Value| Plugin {
+        r#type: short(entry, "type"),
+        keys: entry.as_object().map(|members| members.keys().cloned().collect()).unwrap_or_default(),
+    };
+    Configuration {
+        file,
+        name: short(&document, "name"),
+        cni_version: short(&document, "cniVersion"),
+        plugins: entries.iter().filter(|entry| entry.is_object()).map(plugin).collect(),
+        error,
+    }
+}
+
+/// A member that is a name or a version; any other value is left out.
+fn short(document: &Value, key: &str) -> Value {
+    let text = document.get(key).and_then(Value::as_str).filter(|text| text.len() <= 100);
+    text.map_or(Value::Null, Into::into)
+}
+
+/// The end of a regular file, by whole lines if it is long: what was written last matters most.
+fn text(path: &Path) -> io::Result<String> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let mut file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    let (found, longest) = (file.metadata()?, LONGEST as u64);
+    if !found.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let cut = found.len().saturating_sub(longest);
+    file.seek(SeekFrom::Start(cut))?;
+    let mut bytes = Vec::new();
+    file.take(longest).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    if cut == 0 {
+        return Ok(text.into_owned());
+    }
+    let whole_lines = text.split_once('\n').map_or("", |(_, after)| after);
+    Ok(format!("(all but the last {} bytes are cut)\n{whole_lines}", whole_lines.len()))
 }
 
 fn versions(settings: &Settings) -> String {
@@ -120,7 +165,6 @@ fn versions(settings: &Settings) -> String {
         ("boot id", "/proc/sys/kernel/random/boot_id"),
         ("uptime, idle (seconds)", "/proc/uptime"),
         ("load", "/proc/loadavg"),
-        ("kernel command line", "/proc/cmdline"),
     ] {
         let value = fs::read_to_string(path).unwrap_or_else(|error| error.to_string());
         let _ = writeln!(text, "{what}: {}", value.trim());
@@ -139,18 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_log_the_last_whole_lines_are_taken_and_of_a_long_document_nothing() {
+    fn a_long_log_is_cut_to_its_last_whole_lines() {
         let directory = tempfile::tempdir().unwrap();
-        let (log, document) = (directory.path().join("verbs.log"), directory.path().join("10-long.conflist"));
+        let log = directory.path().join("verbs.log");
         let line = format!("{}\n", "x".repeat(99));
         fs::write(&log, line.repeat(LONGEST / 100 + 10)).unwrap();
         let taken = text(&log).unwrap();
         let (said, rest) = taken.split_once('\n').unwrap();
         assert_eq!(said, format!("(all but the last {} bytes are cut)", rest.len()));
         assert!(rest.lines().all(|it| it.len() == 99) && rest.len() + 100 > LONGEST, "{}", rest.len());
-        fs::write(&document, "x".repeat(LONGEST_DOCUMENT + 1)).unwrap();
-        assert!(text(&document).unwrap_err().contains("too long for a bundle"));
-        fs::write(&document, "{}").unwrap();
-        assert_eq!(text(&document).unwrap(), "{}");
     }
 }

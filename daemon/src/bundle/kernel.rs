@@ -12,8 +12,7 @@ use vcn::{Family, NFT_TABLE};
 
 use super::archive::Archive;
 
-/// How much of the nft ruleset is told. What is told is held several times while secrets are looked for in it, in the
-/// agent's container, beside the agent: of its 64 MiB not much is left.
+/// How much of the nft ruleset is collected, in bytes. The text is held in memory, in the agent's container of 64 MiB.
 const LONGEST: nft::Longest = nft::Longest { table: 1 << 20, all: 3 << 20 };
 
 /// Settings of each link, by family.
@@ -63,7 +62,7 @@ const OF_HOST: [&str; 11] = [
     "net/bridge/bridge-nf-call-iptables",
 ];
 
-/// Files of the kernel's that say something on their own. The tables of iptables-legacy are in no ruleset of nft.
+/// Files of the kernel that are collected whole. The tables of iptables-legacy are in no nft ruleset, so their names are.
 const PROC: [&str; 5] =
     ["net/dev", "net/ip_tables_names", "net/ip6_tables_names", "net/stat/nf_conntrack", "net/softnet_stat"];
 

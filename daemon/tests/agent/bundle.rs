@@ -57,17 +57,23 @@ fn plant(node: &Node) {
     fs::write(node.path("lib/note.txt"), note).unwrap();
 }
 
+/// No secret, and of the files they are in all that may be had.
 fn without_secrets(entries: &Entries) {
     for (name, text) in entries {
         for secret in SECRETS {
             assert!(!text.contains(secret), "{secret} is in {name}:\n{text}");
         }
     }
-    let readme = &entries["README.txt"];
-    assert!(readme.contains("cni/net.d/99-calico.conflist: 2 value(s)"), "{readme}");
-    assert!(readme.contains("cni/net.d/98-half.conflist: 1 value(s)"), "{readme}");
-    assert!(readme.contains("cni/net.d/97-odd.conflist: 1 value(s)"), "{readme}");
-    assert!(readme.contains("data/note.txt: 3 value(s)"), "{readme}");
+    let configurations = json(entries, "cni/configurations.json");
+    let of = |file: &str| configurations.as_array().unwrap().iter().find(|it| it["file"] == file).unwrap().clone();
+    let calico = serde_json::json!({
+        "file": "99-calico.conflist", "name": "x", "cni_version": "0.3.1",
+        "plugins": [{"type": "calico", "keys": ["type", "k8s_auth_token", "etcd_key"]}],
+    });
+    assert_eq!(of("99-calico.conflist"), calico);
+    for broken in ["98-half.conflist", "97-odd.conflist"] {
+        assert!(of(broken)["error"].as_str().unwrap().starts_with("not JSON: "), "{configurations}");
+    }
 }
 
 fn json(entries: &Entries, name: &str) -> Value {
@@ -88,7 +94,6 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
     assert_eq!(Sink::new(node.path("run")).send(&run), Delivery::Agent);
     wait_for("the run", || agent.events("cni.failed").len() == 1, || agent.log());
     plant(&node);
-    let conflist = format!("cni/net.d/{}", vcn::CONFLIST_FILE);
     wait_for("the conflist", || node.path("net.d").join(vcn::CONFLIST_FILE).exists(), || agent.log());
     let all = bundle(&node);
     let address = pod.addresses()[0].to_string();
@@ -116,9 +121,11 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
         ("proc/net/dev", "ens5:"),
         ("state/pools.json", "ocid1.vnic.oc1.iad.pods"),
         ("state/allocations.json", "bootId"),
-        ("data/nativepodnetwork.json", "NativePodNetwork"),
+        ("data/vnics-seen.json", "ocid1.vnic.oc1.iad.pods"),
+        ("data/tables.json", "ocid1.vnic.oc1.iad.pods"),
+        ("data/sysctls.json", "ip_forward"),
         ("cni/net.d.txt", "calico-kubeconfig"),
-        (conflist.as_str(), "vcn-native"),
+        ("cni/configurations.json", vcn::CONFLIST_FILE),
         ("cni/bin.txt", "vcn-native"),
         ("versions.txt", "oke-node-agent "),
         ("versions.txt", "kernel: Linux version"),
