@@ -1,5 +1,7 @@
 //! RSA keys: read from PEM or generated, used to sign. A private key is never shown nor written.
 
+mod encrypted;
+
 use std::fmt;
 
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
@@ -29,13 +31,14 @@ impl RsaKey {
         tokio::task::spawn_blocking(Self::generate)
     }
 
-    /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`) or PKCS#1 (`BEGIN RSA PRIVATE KEY`). Text around it is
-    /// skipped: Oracle's tools append `OCI_API_KEY`.
-    pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, LoginError> {
+    /// Reads a key in PEM form: PKCS#8 (`BEGIN PRIVATE KEY`, or `BEGIN ENCRYPTED PRIVATE KEY` with its pass phrase) or PKCS#1
+    /// (`BEGIN RSA PRIVATE KEY`). Text around it is skipped: Oracle's tools append `OCI_API_KEY`. A key that is not encrypted needs
+    /// no pass phrase and may have one, as in Oracle's SDK for Python: profiles inherit that of DEFAULT.
+    pub(crate) fn from_pem(pem: &[u8], pass_phrase: Option<&str>) -> Result<Self, LoginError> {
         let problem = |problem: &str| LoginError::material("the private key", problem);
-        let text = String::from_utf8_lossy(pem);
-        if text.contains("ENCRYPTED") {
-            return Err(problem("it is encrypted: a program cannot be asked for a pass phrase"));
+        if let Some(pkcs8) = encrypted::decrypt(&String::from_utf8_lossy(pem), pass_phrase).map_err(problem)? {
+            // What another pass phrase makes of it passes for a key in one of 256 cases up to here.
+            return RsaKeyPair::from_pkcs8(&pkcs8).map(Self).map_err(|_| problem(encrypted::WRONG));
         }
         let der = PrivateKeyDer::from_pem_slice(pem).map_err(|_| problem("it holds no private key in PEM form"))?;
         let pair = match &der {

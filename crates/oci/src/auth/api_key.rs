@@ -49,8 +49,8 @@ struct State {
 const DEFAULT: &str = "DEFAULT";
 
 impl ApiKey {
-    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names. Both are read again whenever the
-    /// service refuses the key (401).
+    /// Reads a profile of a file in the format of `~/.oci/config`, and the key file that it names, which `pass_phrase` decrypts. Both
+    /// are read again whenever the service refuses the key (401).
     ///
     /// # Errors
     /// When one of the files cannot be read or lacks something; names the file and the entry.
@@ -66,7 +66,9 @@ impl ApiKey {
         let pem = fs::read(&file)
             .map_err(|error| Error::setup_by(format!("{}: key_file {}", at(), file.display()), error))?;
         let region = entries.get("region").map(|region| RegionName::new(region)).transpose()?;
-        let mut key = Self::new((&entry("tenancy")?, &entry("user")?, &entry("fingerprint")?), &pem)?;
+        let parts = (&*entry("tenancy")?, &*entry("user")?, &*entry("fingerprint")?);
+        let pass_phrase = entries.get("pass_phrase").map(String::as_str);
+        let mut key = Self::decrypted(parts, &pem, pass_phrase)?;
         key.region = region;
         key.source = Some(Source { path: path.to_owned(), profile: profile.to_owned() });
         Ok(key)
@@ -76,8 +78,17 @@ impl ApiKey {
     ///
     /// # Errors
     /// When the PEM holds no RSA key that can be used.
-    pub fn new((tenancy, user, fingerprint): (&str, &str, &str), pem: &[u8]) -> Result<Self, Error> {
-        let key = RsaKey::from_pem(pem).map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
+    pub fn new(parts: (&str, &str, &str), pem: &[u8]) -> Result<Self, Error> {
+        Self::decrypted(parts, pem, None)
+    }
+
+    fn decrypted(
+        (tenancy, user, fingerprint): (&str, &str, &str),
+        pem: &[u8],
+        pass_phrase: Option<&str>,
+    ) -> Result<Self, Error> {
+        let key = RsaKey::from_pem(pem, pass_phrase)
+            .map_err(|error| Error::setup_by(format!("the API key of {user}"), error))?;
         let key_id = format!("{tenancy}/{user}/{fingerprint}").into();
         Ok(Self { credentials: Credentials { key_id, key: Arc::new(key) }, region: None, source: None })
     }
