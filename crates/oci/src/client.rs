@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Uri};
 use patience::chance;
 use serde::de::DeserializeOwned;
@@ -110,10 +111,15 @@ impl Oci {
             let items: Vec<T> = read(&answer).map_err(|source| call.failed(1, &request_id, source))?;
             all.extend(items);
             // An empty page may well have a next one.
-            match answer.header("opc-next-page") {
-                None | Some("") => return Ok(all),
-                Some(next) if !pages.insert(next.to_owned()) => break,
-                Some(next) => page = Some(next.to_owned()),
+            match answer.headers.get("opc-next-page").map(HeaderValue::to_str) {
+                None | Some(Ok("")) => return Ok(all),
+                Some(Ok(next)) if !pages.insert(next.to_owned()) => break,
+                Some(Ok(next)) => page = Some(next.to_owned()),
+                // It cannot be sent back. To stop here would pass a part for the whole list.
+                Some(Err(_)) => {
+                    let source = "its opc-next-page is not ASCII text".into();
+                    return Err(call.failed(1, &request_id, Failure::Unreadable { beginning: String::new(), source }));
+                }
             }
         }
         let problem = Failure::Unreadable { beginning: String::new(), source: "its pages go round in circles".into() };

@@ -99,3 +99,10 @@ fn a_query_is_escaped() {
     assert_eq!(query(&parameters), "?availabilityDomain=Pjwf%3A%20PHX-AD-1&page=a%2Fb%2Bc%3D%26d");
     assert_eq!(query(&[]), "");
 }
+
+#[tokio::test]
+async fn a_next_page_that_is_not_ascii_is_an_error() {
+    let foreign = |_: &str| ("opc-next-page: p\u{e9}\r\n".to_owned(), "[]".to_owned());
+    let listed = Stage::new(foreign).await.listed().await;
+    assert_eq!(listed, (Kind::Unusable, "its opc-next-page is not ASCII text".to_owned(), 1));
+}
