@@ -98,7 +98,8 @@ pub fn is_of_such_requests(error: &Error) -> bool {
         Kind::Limit | Kind::Invalid | Kind::Forbidden | Kind::NotFoundOrForbidden => true,
         // The same as the last, in the words that requests get which create something.
         Kind::Conflict => error.code() == Some(NOT_AUTHORIZED),
-        _ => false,
+        // An endpoint that does not have such requests.
+        _ => matches!(error.status(), Some(405 | 501)),
     }
 }
 

@@ -146,6 +146,8 @@ pub enum LoginError {
 /// An instance takes one of these at a time, and answers another one with 409 `Conflict`: "currently being modified, try again later".
 /// Attempts made at once come to the same, so the client makes none.
 const ONE_AT_A_TIME: [&str; 2] = ["AttachVnic", "DetachVnic"];
+/// The words of such an answer to any other request. There is no code for it: a taken address is a `Conflict` as well.
+const BEING_MODIFIED: &str = "being modified";
 
 /// The code for a retry token of something that is gone since.
 const SPENT: &str = "InvalidatedRetryToken";
@@ -157,8 +159,7 @@ pub enum Kind {
     Throttled,
     /// A service limit or quota is reached: wait long, tell the user.
     Limit,
-    /// 409 `IncorrectState`, `LockConflict`; of an attach or detach also `Conflict`: something else is going on with the resource, try
-    /// again.
+    /// 409 `IncorrectState`, `LockConflict`, or a `Conflict` that passes by itself: something else is going on with the resource, try again.
     Busy,
     /// Other 409: what we know is old; or (`InvalidatedRetryToken`) the retry token is spent, and another one is needed. Read again.
     Conflict,
@@ -186,9 +187,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Call { operation, source, .. } if ONE_AT_A_TIME.contains(operation) && source.is_bare_conflict() => {
-                Kind::Busy
-            }
+            Self::Call { operation, source, .. } if source.is_busy(operation) => Kind::Busy,
             Self::Call { source, .. } => source.kind(),
             Self::Setup { .. } => Kind::Invalid,
         }
@@ -310,9 +309,10 @@ impl Failure {
         }
     }
 
-    fn is_bare_conflict(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.kind() == Kind::Conflict
-            && refusal.code == "Conflict" && !refusal.is_of_retry_token())
+    /// Whether it is a 409 `Conflict` that passes by itself.
+    fn is_busy(&self, operation: &str) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.status == 409 && refusal.code == "Conflict"
+            && !refusal.is_of_retry_token() && (ONE_AT_A_TIME.contains(&operation) || refusal.message.contains(BEING_MODIFIED)))
     }
 
     /// Whether the service may have carried the request out: it was sent, and no answer says that it was not.

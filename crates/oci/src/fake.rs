@@ -146,11 +146,23 @@ impl FakeCloud {
         self.state().unlisted.insert(attachment.clone(), lists);
     }
 
+    /// From now on lists show an attachment in the state that it has now.
+    pub fn freeze_in_lists(&self, attachment: &Ocid) {
+        let mut state = self.state();
+        let found = state.attachments.iter().find(|(own, _)| own.id == *attachment).map(|(own, _)| own.lifecycle_state);
+        state.frozen.extend(found.map(|found| (attachment.clone(), found)));
+    }
+
     /// The next call of an operation (`AttachVnic`; `ListAddresses`, or of one family `ListIpv6s`) is refused like this; several are refused in turn. With `done`, it is
     /// carried out all the same: the answer is lost.
     pub fn fail_next(&self, operation: &'static str, (status, code): (u16, &str), done: bool) {
-        let refusal =
-            Refusal { status, code: code.to_owned(), message: "as the test wants".to_owned(), retry_after: None };
+        self.refuse_next(operation, (status, code, "as the test wants"), done);
+    }
+
+    /// The same, in these words.
+    pub fn refuse_next(&self, operation: &'static str, (status, code, message): (u16, &str, &str), done: bool) {
+        let (code, message) = (code.to_owned(), message.to_owned());
+        let refusal = Refusal { status, code, message, retry_after: None };
         self.state().failures.push((operation, refusal, done));
     }
 

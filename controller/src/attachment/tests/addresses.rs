@@ -77,6 +77,24 @@ async fn a_requested_address_that_is_taken_is_told_and_had_as_soon_as_it_is_free
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_vnic_that_is_being_modified_is_busy_and_the_address_is_not_taken() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.change("a", |object| object.spec.vnic.ipv4_count = 1);
+    scene.settle().await;
+    scene.change("a", |object| object.spec.requested_addresses = vec![address("10.0.40.7")]);
+    let refusal = (409, "Conflict", "The VNIC is currently being modified, try again later");
+    scene.cloud.refuse_next("CreateAddress", refusal, false);
+    assert_eq!(scene.look().await, Next::Failed);
+    assert_eq!(scene.told("a"), ["True Attached", "False InstanceBusy"]);
+    scene.settle().await;
+    assert_eq!(
+        (beside(&scene, Family::Ipv4).await, scene.told("a")[1].as_str()),
+        (vec![address("10.0.40.7")], "True Ready")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_address_that_somebody_else_gave_the_vnic_is_not_counted_and_stays() {
     let scene = Scene::with(4);
     scene.wants("a");
@@ -282,6 +300,8 @@ async fn where_so_many_at_once_are_refused_as_many_as_may_be_had_come_one_by_one
         (403, "NotAuthorized"),
         (404, "NotAuthorizedOrNotFound"),
         (409, "NotAuthorizedOrResourceAlreadyExists"),
+        (405, "MethodNotAllowed"),
+        (501, "MethodNotImplemented"),
     ] {
         let scene = Scene::with(4);
         scene.wants("a");

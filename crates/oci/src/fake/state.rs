@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) list_lag: u32,
     /// In how many lists more an attachment is not.
     pub(super) unlisted: BTreeMap<Ocid, u32>,
+    /// In which state lists show an attachment, whatever its own.
+    pub(super) frozen: BTreeMap<Ocid, AttachmentState>,
     /// What was made by a token: an attachment or an address.
     made: BTreeMap<RetryToken, Ocid>,
     /// What was asked for with it, and how another wish is refused.
@@ -142,6 +144,7 @@ impl State {
             });
             listed && fits(own)
         });
+        all.iter_mut().for_each(|own| own.lifecycle_state = *self.frozen.get(&own.id).unwrap_or(&own.lifecycle_state));
         all
     }
 
