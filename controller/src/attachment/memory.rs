@@ -281,6 +281,11 @@ impl Memory {
         object.setbacks.detaching(attachment, now);
     }
 
+    /// The attachments whose detach was accepted, as long as it may be carried out.
+    pub(super) fn detaches(&self) -> BTreeSet<Ocid> {
+        self.objects.values().filter_map(|object| object.setbacks.detaches().cloned()).collect()
+    }
+
     /// The cloud took a change of its VNIC, or the release of an address.
     pub(super) fn took(&mut self, uid: &str, of: &Ocid, now: Instant) {
         let object = self.objects.entry(uid.to_owned()).or_default();

@@ -237,6 +237,8 @@ pub struct Question<'a> {
     pub told: &'a BTreeSet<Ocid>,
     /// Attachments that were found to be others'.
     pub foreign: &'a HashSet<Ocid>,
+    /// Attachments whose detach the cloud accepted.
+    pub detaching: &'a BTreeSet<Ocid>,
 }
 
 /// The VNICs that people were told of, by these objects' statuses.
@@ -274,7 +276,8 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
             subnets.insert(id.clone(), subnet);
         }
     }
-    let listed = cloud.vnic_attachments(&instance.compartment_id, Some(question.instance)).await?;
+    let mut listed = cloud.vnic_attachments(&instance.compartment_id, Some(question.instance)).await?;
+    follow_detaches(cloud, question.detaching, &mut listed).await?;
     let mut attachments = Vec::new();
     for attachment in listed {
         attachments.push(look(cloud, question, attachment).await?);
@@ -294,6 +297,28 @@ pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>
     }
     let machine = Machine::There { state, shape, most };
     Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets, pod_network: None })
+}
+
+/// Reads each attachment that is being detached by its OCID: that answer is current, a list may be stale.
+async fn follow_detaches<C: CloudView>(
+    cloud: &C,
+    accepted: &BTreeSet<Ocid>,
+    listed: &mut Vec<VnicAttachment>,
+) -> Result<(), Error> {
+    let shown = listed.iter().filter(|own| own.lifecycle_state == AttachmentState::Detaching).map(|own| own.id.clone());
+    for id in shown.chain(accepted.iter().cloned()).collect::<BTreeSet<_>>() {
+        let read = match cloud.vnic_attachment(&id).await {
+            Ok(read) => read.value,
+            // Forgotten, or not to be read: the list stands.
+            Err(error) if is_of_one(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        match listed.iter_mut().find(|own| own.id == id) {
+            Some(own) => *own = read,
+            None => listed.push(read),
+        }
+    }
+    Ok(())
 }
 
 async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {

@@ -205,9 +205,9 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let told = told_vnics(objects);
         let (own, leaving) = (told_addresses(objects), leaving(objects));
         let (mark, foreign) = (&self.mark, &memory.foreign);
-        let (present, leaving) = (&uids, &leaving);
-        let question =
-            Question { instance, mark, subnets: &subnets, ipv6, own: &own, present, leaving, told: &told, foreign };
+        let (present, leaving, detaching) = (&uids, &leaving, &memory.detaches());
+        let (subnets, own, told) = (&subnets, &own, &told);
+        let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
         let observed = read(&self.cloud, &self.cache, question).await?;
         memory.unreadable = None;
         if let Some(compartment) = &observed.compartment {

@@ -89,7 +89,9 @@ async fn of_instance<C: CloudView, N: PodNetworks>(
     let present = objects.iter().filter_map(|object| object.metadata.uid.clone()).collect();
     let (told, own, foreign) = (told_vnics(objects), told_addresses(objects), HashSet::new());
     let (told, own, foreign, leaving) = (&told, &own, &foreign, &leaving(objects));
-    let question = Question { instance, mark, subnets: &subnets, ipv6, own, present: &present, leaving, told, foreign };
+    // Only the controller knows what it asked for; what lists show as DETACHING is followed all the same.
+    let (subnets, present, detaching) = (&subnets, &present, &BTreeSet::new());
+    let question = Question { instance, mark, subnets, ipv6, own, present, leaving, told, foreign, detaching };
     let line = |object: Option<&str>, word, text: String, changes| Line {
         instance: instance.to_string(),
         object: object.map(str::to_owned),

@@ -8,7 +8,8 @@ use vcn::Family;
 use super::scene::Scene;
 
 const PAGE: &str = include_str!("../../../../docs/iam.md");
-/// The controller makes none of these. Without shapes nothing is known of capacity, and the cloud's own refusal tells.
+/// No condition names these. The controller makes no bulk deletes. Without shapes nothing is known of capacity, and the cloud's own
+/// refusal tells; lists show the end of a detach, too.
 const NEVER_TOLD: [&str; 4] = ["GetVnicAttachment", "ListShapes", "BulkDeletePrivateIps", "BulkDeleteIpv6s"];
 
 /// The second column of the table of rights.

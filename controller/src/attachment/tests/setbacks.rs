@@ -156,6 +156,24 @@ async fn a_list_that_is_behind_makes_no_detach_one_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stale_list_makes_no_detach_fail() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.freeze_in_lists(&scene.live()[0].id);
+    scene.delete("a");
+    for _ in 0..6 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.told("a")[0], "False Detaching");
+        advance(Duration::from_secs(3)).await;
+    }
+    assert_eq!((scene.count("DetachVnic"), scene.count("GetVnicAttachment")), (1, 5), "one read for each look");
+    scene.cloud.settle();
+    scene.look().await;
+    assert!(!scene.exists("a"), "DETACHED, although the list still shows it as attached");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
     let refusals = [
         (500, "InternalServerError"),
