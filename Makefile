@@ -90,7 +90,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGET
 
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* tests/runner tests/fuzz/run tests/kube/servers/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

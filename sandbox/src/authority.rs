@@ -15,11 +15,13 @@ use rcgen::{
     PublicKeyData, SanType, SigningKey,
 };
 use serde_json::{Value, json};
-use x509_cert::der::{Decode, DecodePem, Encode};
+use x509_cert::der::pem::{LineEnding, encode_string};
+use x509_cert::der::{self, Any, Decode, DecodePem, Encode, asn1::BitString};
+use x509_cert::name::Name;
 
 use crate::error::{Error, Result};
 use crate::fabric::SERVICES_V4;
-use crate::identity::TENANCY;
+use crate::identity::{COMPARTMENT, TENANCY};
 
 /// The authority. Keys are new in each sandbox.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Authority {
     leaves: Mutex<BTreeMap<String, String>>,
 }
 
+/// The place of the subject in a certificate's TBSCertificate (RFC 5280, 4.1).
+const SUBJECT: usize = 5;
 /// What a PKCS#8 document of an RSA key has before the PKCS#1 document within.
 const PKCS8_HEADER: usize = 26;
 
@@ -106,6 +110,8 @@ impl Authority {
         let claims = json!({
             "sub": subject, "opc-tenant": TENANCY, "ptype": kind, "ttype": "x509", "iss": "authService.oracle.com",
             "iat": seconds(SystemTime::now()), "exp": seconds(until), "jwk": jwk.to_string(),
+            // A workload's tenancy, without which the SDK for Go refuses the token.
+            "res_tenant": TENANCY,
             // Two tokens of one second differ.
             "jti": format!("{:x?}", public_key.get(40..56)),
         });
@@ -126,13 +132,15 @@ impl Authority {
     }
 
     fn leaf(&self, instance: &str) -> Result<String> {
-        let mut params = CertificateParams::default();
-        let name = &mut params.distinguished_name;
-        name.push(DnType::CommonName, instance);
-        name.push(DnType::OrganizationalUnitName, format!("opc-instance:{instance}"));
-        name.push(DnType::OrganizationName, format!("opc-tenant:{TENANCY}"));
-        let certificate = params.signed_by(&self.leaf_key, &self.issuer).map_err(failed)?;
-        Ok(certificate.pem())
+        let certificate = CertificateParams::default().signed_by(&self.leaf_key, &self.issuer).map_err(failed)?;
+        let subject = format!(
+            "OU=opc-certtype:instance,OU=opc-compartment:{COMPARTMENT},OU=opc-instance:{instance},OU=opc-tenant:{TENANCY},CN={instance}"
+        );
+        let bad = |error: der::Error| Error::Invalid(format!("the certificate of {instance}: {error}"));
+        let tbs = with_subject(certificate.der(), &subject).map_err(bad)?;
+        let signature = self.issuer.key().sign(&tbs).map_err(failed)?;
+        let whole = with_signature(certificate.der(), &tbs, &signature).map_err(bad)?;
+        encode_string("CERTIFICATE", LineEnding::LF, &whole).map_err(|error| bad(error.into()))
     }
 
     fn leaves(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
@@ -162,6 +170,22 @@ pub(crate) fn user_key() -> Result<UserKey> {
     Ok(UserKey { pem: key.serialize_pem(), public_key: key.subject_public_key_info() })
 }
 
+/// What of a certificate is signed, with another subject: rcgen takes each type of attribute once, and a real subject has four OUs.
+fn with_subject(certificate: &[u8], subject: &str) -> der::Result<Vec<u8>> {
+    let tbs = Vec::<Any>::from_der(certificate)?.into_iter().next().unwrap_or_else(Any::null).to_der()?;
+    let mut parts = Vec::<Any>::from_der(&tbs)?;
+    if let Some(place) = parts.get_mut(SUBJECT) {
+        *place = Any::encode_from(&subject.parse::<Name>()?)?;
+    }
+    parts.to_der()
+}
+
+/// A certificate's algorithm, with this content and signature.
+fn with_signature(certificate: &[u8], tbs: &[u8], signature: &[u8]) -> der::Result<Vec<u8>> {
+    let algorithm = Vec::<Any>::from_der(certificate)?.into_iter().nth(1).unwrap_or_else(Any::null);
+    vec![Any::from_der(tbs)?, algorithm, Any::encode_from(&BitString::from_bytes(signature)?)?].to_der()
+}
+
 /// The form in which the metadata service gives keys out.
 fn pkcs1_pem(pkcs8: &[u8]) -> String {
     let body = STANDARD.encode(pkcs8.get(PKCS8_HEADER..).unwrap_or_default());
@@ -171,4 +195,30 @@ fn pkcs1_pem(pkcs8: &[u8]) -> String {
 
 fn failed(error: rcgen::Error) -> Error {
     Error::Invalid(format!("the sandbox's certificate authority: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_certificate_has_the_subject_of_a_real_one() {
+        let authority = Authority::new().unwrap();
+        let pem = authority.identity("ocid1.instance.oc1.iad.a").unwrap()["cert.pem"].as_str().unwrap().to_owned();
+        let certificate = x509_cert::Certificate::from_pem(&pem).unwrap();
+        let mut subject: Vec<String> =
+            certificate.tbs_certificate().subject().iter().map(ToString::to_string).collect();
+        subject.sort();
+        let unit = |text: &str| format!("OU={text}");
+        let expected = [
+            "CN=ocid1.instance.oc1.iad.a".to_owned(),
+            unit("opc-certtype:instance"),
+            unit(&format!("opc-compartment:{COMPARTMENT}")),
+            unit("opc-instance:ocid1.instance.oc1.iad.a"),
+            unit(&format!("opc-tenant:{TENANCY}")),
+        ];
+        assert_eq!(subject, expected);
+        let examined = authority.examine(&STANDARD.encode(certificate.to_der().unwrap())).unwrap();
+        assert_eq!((examined.instance.as_str(), examined.tenancy.as_str()), ("ocid1.instance.oc1.iad.a", TENANCY));
+    }
 }

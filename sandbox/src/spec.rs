@@ -45,6 +45,8 @@ pub struct VnicSpec {
     pub(crate) nic_index: u8,
     /// Its own addresses, where they are not the lowest free ones.
     pub(crate) address: PerFamily<IpAddr>,
+    /// The block of its own IPv6 address, where the subnet has several and it is not the first.
+    pub(crate) ipv6_block: Option<IpNetwork>,
     /// Whether it has an IPv6 address where the subnet has both families.
     pub(crate) ipv6: bool,
 }
@@ -74,6 +76,7 @@ impl VnicSpec {
             secondary: Secondary::None,
             nic_index: 0,
             address: PerFamily::default(),
+            ipv6_block: None,
             ipv6: true,
         }
     }
@@ -102,6 +105,13 @@ impl VnicSpec {
     #[must_use]
     pub fn address(mut self, address: IpAddr) -> Self {
         *self.address.slot(Family::of(address)) = Some(address);
+        self
+    }
+
+    /// Takes its own IPv6 address out of this block of the subnet, instead of the first.
+    #[must_use]
+    pub const fn ipv6_block(mut self, block: IpNetwork) -> Self {
+        self.ipv6_block = Some(block);
         self
     }
 

@@ -228,11 +228,9 @@ impl Vcn {
         for (family, block) in subnet.blocks.iter() {
             let wanted = spec.address.of(family).copied();
             if family == Family::Ipv4 || spec.ipv6 || wanted.is_some() || subnet.blocks.ipv4.is_none() {
-                *vnic.address.slot(family) = Some(self.take_here(
-                    &subnet.name,
-                    (wanted.and_then(|own| subnet.block_of(own)).unwrap_or(*block), wanted),
-                    1,
-                )?);
+                let named = spec.ipv6_block.filter(|_| family == Family::Ipv6);
+                let block = wanted.and_then(|own| subnet.block_of(own)).or(named).unwrap_or(*block);
+                *vnic.address.slot(family) = Some(self.take_here(&subnet.name, (block, wanted), 1)?);
             }
         }
         Ok(())

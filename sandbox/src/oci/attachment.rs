@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Instant, SystemTime};
 
+use ipnetwork::IpNetwork;
 use serde_json::{Map, Value, json};
 use vcn::MachineKind;
 
@@ -102,8 +103,22 @@ impl Api {
         let address = |text: &str| text.parse::<IpAddr>().map_err(|_| invalid(format!("{text:?} is no address")));
         let mut given = text("privateIp").map(address).transpose()?.into_iter().collect::<Vec<_>>();
         let pairs = wish.get("ipv6AddressIpv6SubnetCidrPairDetails").and_then(Value::as_array);
+        if pairs.is_some_and(|pairs| pairs.len() > 1) {
+            return Err(invalid("the sandbox gives a new VNIC one IPv6 address at most"));
+        }
         for pair in pairs.into_iter().flatten() {
-            given.extend(pair.get("ipv6Address").and_then(Value::as_str).map(address).transpose()?);
+            let field = |name: &str| pair.get(name).and_then(Value::as_str);
+            let own = field("ipv6Address").map(address).transpose()?;
+            if let Some(cidr) = field("ipv6SubnetCidr") {
+                let has = |block: &IpNetwork| block.is_ipv6() && cidr.parse() == Ok(*block);
+                let none = || invalid(format!("the subnet has no IPv6 block {cidr}"));
+                let block = subnet.all_blocks().find(has).ok_or_else(none)?;
+                if own.is_some_and(|own| !block.contains(own)) {
+                    return Err(invalid(format!("ipv6Address is not in {cidr}")));
+                }
+                spec = spec.ipv6_block(block);
+            }
+            given.extend(own);
         }
         let ipv6 = wish.get("assignIpv6Ip").and_then(Value::as_bool).unwrap_or(false) || pairs.is_some();
         if ipv6 && subnet.blocks.ipv6.is_none() {

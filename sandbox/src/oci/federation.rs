@@ -26,8 +26,10 @@ impl Api {
         let sha256 = body.get("fingerprintAlgorithm").and_then(|name| name.as_str()) == Some("SHA256");
         let (scheme, algorithm) =
             if sha256 { ("fed-x509-sha256", &SHA256) } else { ("fed-x509", &SHA1_FOR_LEGACY_USE_ONLY) };
-        let expected = format!("{}/{scheme}/{}", examined.tenancy, fingerprint(algorithm, &examined.der));
-        if signature.key_id != expected {
+        // Oracle's SDKs write its digits in lower case (Go) or in capitals (Java, Python).
+        let own = fingerprint(algorithm, &examined.der);
+        let given = signature.key_id.strip_prefix(&format!("{}/{scheme}/", examined.tenancy));
+        if !given.is_some_and(|given| given.eq_ignore_ascii_case(&own)) {
             return Err(not_authenticated("the key id is not tenancy/scheme/fingerprint"));
         }
         signature.check(asked, &examined.public_key, self.settings().clock_skew, false)?;

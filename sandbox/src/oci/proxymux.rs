@@ -17,6 +17,8 @@ impl Api {
         }
         let body = asked.json()?;
         let key = body.get("podKey").and_then(|text| text.as_str()).ok_or_else(|| missing("podKey"))?;
+        // The SDK for Go sends the whole PEM document, the one for Python what is between its armor.
+        let key: String = key.lines().filter(|line| !line.starts_with("-----")).collect();
         let key = STANDARD.decode(key).map_err(|_| invalid("podKey is no base64"))?;
         let session = self.session(("workload", "ocid1.cluster.oc1.iad.sandbox"), key)?;
         let inner = json!({ "token": format!("ST${session}") }).to_string();

@@ -38,13 +38,13 @@ pub(super) struct Server {
 impl Server {
     /// Opens the ports and starts serving.
     pub(super) fn start(api: &Arc<Api>) -> Result<Self> {
-        let listen = || -> io::Result<StdListener> {
-            let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let listen = |port: u16| -> io::Result<StdListener> {
+            let listener = StdListener::bind((Ipv4Addr::LOCALHOST, port))?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
         let opening = || "open the OCI API's ports".to_owned();
-        let (core, muxed) = (listen().during(opening)?, listen().during(opening)?);
+        let (core, muxed) = (listen(0).during(opening)?, listen(api.settings().proxymux_port).during(opening)?);
         let in_nodes = api.vcn().services().listen().during(opening)?;
         let loopback = core.local_addr().during(opening)?;
         let proxymux = muxed.local_addr().during(opening)?;

@@ -31,6 +31,8 @@ pub struct OciSettings {
     pub retry_after: Option<u32>,
     /// How far a request's date may be from ours.
     pub clock_skew: Duration,
+    /// The port on which proxymux listens (the real one: 12250); 0 means any free one.
+    pub proxymux_port: u16,
     /// The seed of faults that happen by chance.
     pub seed: u64,
 }
@@ -51,6 +53,7 @@ impl Default for OciSettings {
             per_second: None,
             retry_after: None,
             clock_skew: Duration::from_mins(5),
+            proxymux_port: 0,
             seed: 1,
         }
     }

@@ -17,7 +17,8 @@ use super::answer::{Asked, Outcome, Refused, refuse};
 /// What the `authorization` header says.
 pub(super) struct Signature<'a> {
     pub(super) key_id: &'a str,
-    headers: Vec<&'a str>,
+    /// In lower case.
+    headers: Vec<String>,
     signature: Vec<u8>,
 }
 
@@ -40,14 +41,17 @@ impl<'a> Signature<'a> {
             return Err(not_authenticated("version 1 and rsa-sha256 only"));
         }
         let signature = STANDARD.decode(field("signature").ok_or_else(bad)?).map_err(|_| bad())?;
-        let headers = field("headers").ok_or_else(bad)?.split(' ').collect();
+        let headers = field("headers").ok_or_else(bad)?.split(' ').map(str::to_ascii_lowercase).collect();
         Ok(Self { key_id: field("keyId").ok_or_else(bad)?, headers, signature })
     }
 
     /// Checks it against the key that its name stands for (SPKI). `host_too`: the federation service wants no host.
     pub(super) fn check(&self, asked: &Asked, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
         let with_body = matches!(asked.method, Method::POST | Method::PUT | Method::PATCH);
-        let mut required = vec!["date", "(request-target)"];
+        // What runs in a browser may not set `date`: the SDK for TypeScript signs `x-date`.
+        let is_signed = |name: &str| self.headers.iter().any(|own| own == name);
+        let dated = if is_signed("x-date") { "x-date" } else { "date" };
+        let mut required = vec![dated, "(request-target)"];
         required.extend(host_too.then_some("host"));
         if with_body {
             required.extend(["content-length", "content-type", "x-content-sha256"]);
@@ -55,10 +59,10 @@ impl<'a> Signature<'a> {
                 return Err(not_authenticated("x-content-sha256 is not the body's"));
             }
         }
-        if let Some(missing) = required.iter().find(|name| !self.headers.contains(name)) {
+        if let Some(missing) = required.iter().find(|name| !is_signed(name)) {
             return Err(not_authenticated(&format!("{missing} is not signed")));
         }
-        let date = asked.header("date").and_then(|date| httpdate::parse_http_date(date).ok());
+        let date = asked.header(dated).and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.ok_or_else(|| not_authenticated("no date"))?;
         let now = SystemTime::now();
         if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > skew {
@@ -73,7 +77,7 @@ impl<'a> Signature<'a> {
     fn message(&self, asked: &Asked) -> Outcome<String> {
         let mut lines = Vec::new();
         for name in &self.headers {
-            let value = match *name {
+            let value = match name.as_str() {
                 "(request-target)" => format!("{} {}", asked.method.as_str().to_lowercase(), asked.target),
                 name => asked.header(name).ok_or_else(|| not_authenticated(&format!("{name} is missing")))?.to_owned(),
             };

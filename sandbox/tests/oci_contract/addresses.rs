@@ -6,7 +6,7 @@ use sandbox::OciSettings;
 use serde_json::{Value, json};
 
 use crate::client::{Client, text};
-use crate::scene::{Scene, by_both, by_both_in, wait_for};
+use crate::scene::{Scene, by_each, by_each_in, wait_for};
 
 fn addresses(client: &mut dyn Client, family: &str, vnic: &str) -> Vec<Value> {
     let listed = client.call("listAddresses", json!({ "family": family, "vnicId": vnic })).expect("a list");
@@ -21,7 +21,7 @@ fn secondary(scene: &Scene, vnic: &str) -> usize {
 
 #[test]
 fn an_address_is_the_vnics_as_long_as_its_object_lives() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         for (family, chosen) in [("IPv4", "10.0.32.99"), ("IPv6", "2603:c020:0:2::99")] {
             let own = addresses(client, family, &vnic);
@@ -49,7 +49,7 @@ fn an_address_is_the_vnics_as_long_as_its_object_lives() {
 
 #[test]
 fn a_retry_token_makes_one_address() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         let wish = || json!({ "family": "IPv4", "retryToken": "one", "body": { "vnicId": vnic } });
         let first = client.call("createAddress", wish()).unwrap().value;
@@ -62,7 +62,7 @@ fn a_retry_token_makes_one_address() {
 
 #[test]
 fn a_block_is_one_object() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         for (family, prefix) in [("IPv4", 28), ("IPv6", 120)] {
             let wish = json!({ "family": family, "body": { "vnicId": vnic, "cidrPrefixLength": prefix } });
@@ -81,7 +81,7 @@ fn a_block_is_one_object() {
 
 #[test]
 fn many_addresses_come_and_go_at_once_and_later() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         for family in ["IPv4", "IPv6"] {
             let items: Vec<_> = (0..5).map(|number| json!({ "displayName": format!("pod-{number}") })).collect();
@@ -108,7 +108,7 @@ fn many_addresses_come_and_go_at_once_and_later() {
 #[test]
 fn a_vnic_has_so_many_addresses_and_no_more() {
     let few = || Scene::with(OciSettings { addresses_per_vnic: 2, ..OciSettings::default() });
-    by_both_in(few, |scene, client| {
+    by_each_in(few, |scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         let wish = || json!({ "family": "IPv4", "body": { "vnicId": vnic } });
         client.call("createAddress", wish()).unwrap();
@@ -120,7 +120,7 @@ fn a_vnic_has_so_many_addresses_and_no_more() {
 
 #[test]
 fn where_a_subnet_has_two_ipv6_blocks_an_address_must_say_of_which_it_is() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let vnic = text(&scene.attached_to_two(client), "vnicId");
         let second = "2603:c020:0:5::/64";
         let one = |fields: Value| {

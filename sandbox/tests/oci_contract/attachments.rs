@@ -6,11 +6,11 @@ use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vc
 use serde_json::{Value, json};
 
 use crate::client::text;
-use crate::scene::{SOON, Scene, by_both, by_both_in, wait_for, wait_for_state};
+use crate::scene::{SOON, Scene, by_each, by_each_in, wait_for, wait_for_state};
 
 #[test]
 fn an_attached_vnic_is_a_link_of_the_node_and_a_detached_one_is_gone() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let before = scene.links();
         let reply = client.call("attachVnic", json!({ "body": scene.wish("storage") })).unwrap();
         assert_eq!(reply.value["lifecycleState"], "ATTACHING");
@@ -44,7 +44,7 @@ fn an_attached_vnic_is_a_link_of_the_node_and_a_detached_one_is_gone() {
 
 #[test]
 fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         assert_eq!(scene.attachments(client).len(), 1, "the primary one");
         let gone = scene.attached(client, "gone");
         client.call("detachVnic", json!({ "id": gone["id"] })).unwrap();
@@ -62,12 +62,12 @@ fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
 #[test]
 fn an_instance_takes_one_attachment_at_a_time() {
     let slow = || Scene::with(OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() });
-    by_both_in(slow, |scene, client| {
+    by_each_in(slow, |scene, client| {
         let first = client.call("attachVnic", json!({ "body": scene.wish("a") })).unwrap().value;
         client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "Conflict");
         client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "Conflict");
     });
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         scene.attached(client, "a");
         client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap();
     });
@@ -75,7 +75,7 @@ fn an_instance_takes_one_attachment_at_a_time() {
 
 #[test]
 fn the_shape_limits_the_vnics() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         for name in ["a", "b", "c"] {
             scene.attached(client, name);
         }
@@ -85,7 +85,7 @@ fn the_shape_limits_the_vnics() {
 
 #[test]
 fn a_retry_token_makes_one_vnic_until_that_is_gone() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
         let first = client.call("attachVnic", wish()).unwrap().value;
         let again = client.call("attachVnic", wish()).unwrap().value;
@@ -105,7 +105,7 @@ fn a_retry_token_makes_one_vnic_until_that_is_gone() {
 #[test]
 fn a_retry_token_is_forgotten_after_its_time() {
     let hurried = || Scene::with(OciSettings { retry_token_life: Duration::from_millis(1), ..OciSettings::default() });
-    by_both_in(hurried, |scene, client| {
+    by_each_in(hurried, |scene, client| {
         let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
         let first = client.call("attachVnic", wish()).unwrap().value;
         wait_for_state(client, &text(&first, "id"), "ATTACHED");
@@ -116,7 +116,7 @@ fn a_retry_token_is_forgotten_after_its_time() {
 
 #[test]
 fn a_change_to_an_old_version_is_refused() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let attachment = scene.attached(client, "a");
         let vnic = text(&attachment, "vnicId");
         let read = client.call("getVnic", json!({ "id": vnic })).unwrap();
@@ -137,7 +137,7 @@ fn a_change_to_an_old_version_is_refused() {
 
 #[test]
 fn the_primary_vnic_cannot_be_detached() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let primary = scene.attachments(client)[0]["id"].clone();
         client.call("detachVnic", json!({ "id": primary })).unwrap_err().expect(400, "InvalidParameter");
     });
@@ -145,7 +145,7 @@ fn the_primary_vnic_cannot_be_detached() {
 
 #[test]
 fn what_is_not_there_and_what_is_forbidden_look_the_same() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let unknown = json!({ "id": "ocid1.vnic.oc1.iad.nobody" });
         client.call("getVnic", unknown).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
         let vnic = text(&scene.attached(client, "a"), "vnicId");
@@ -165,7 +165,7 @@ fn what_is_not_there_and_what_is_forbidden_look_the_same() {
 
 #[test]
 fn a_given_address_is_given_once() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let mut wish = scene.wish("a");
         wish["createVnicDetails"]["privateIp"] = "10.0.32.77".into();
         let id = text(&client.call("attachVnic", json!({ "body": wish })).unwrap().value, "id");
@@ -178,8 +178,32 @@ fn a_given_address_is_given_once() {
 }
 
 #[test]
+fn an_attach_takes_its_ipv6_address_from_the_block_that_it_names() {
+    by_each(|scene, client| {
+        let wish = |pair: Value| {
+            let mut wish = scene.wish("two");
+            wish["createVnicDetails"]["subnetId"] = json!(scene.vcn.subnet("two").unwrap().id);
+            wish["createVnicDetails"]["ipv6AddressIpv6SubnetCidrPairDetails"] = json!([pair]);
+            json!({ "body": wish })
+        };
+        let second = "2603:c020:0:5::/64";
+        for refused in [
+            json!({ "ipv6SubnetCidr": "2603:c020:0:6::/64" }),
+            json!({ "ipv6SubnetCidr": second, "ipv6Address": "2603:c020:0:4::9" }),
+        ] {
+            client.call("attachVnic", wish(refused)).unwrap_err().expect(400, "InvalidParameter");
+        }
+        let reply = client.call("attachVnic", wish(json!({ "ipv6SubnetCidr": second }))).unwrap().value;
+        let attached = wait_for_state(client, &text(&reply, "id"), "ATTACHED").value;
+        let vnic = client.call("getVnic", json!({ "id": attached["vnicId"] })).unwrap().value;
+        let address = vnic["ipv6Addresses"][0].as_str().unwrap_or_default().to_owned();
+        assert!(address.starts_with("2603:c020:0:5:"), "{vnic}");
+    });
+}
+
+#[test]
 fn what_happens_behind_the_api_is_seen() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let plugged = scene.vcn.attach_vnic("node-a", &sandbox::VnicSpec::for_pods("pods", 3)).unwrap();
         let seen: Vec<Value> = scene.attachments(client);
         let attachment =
@@ -192,7 +216,7 @@ fn what_happens_behind_the_api_is_seen() {
 
 #[test]
 fn a_terminated_instance_takes_nothing() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         scene.attached(client, "a");
         scene.api.set_instance_state("node-a", "TERMINATED").unwrap();
         client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
@@ -204,7 +228,7 @@ fn a_terminated_instance_takes_nothing() {
 
 #[test]
 fn faults_are_told_as_the_api_tells_them() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let id = scene.attachments(client)[0]["id"].clone();
         for (status, code) in [(429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable")] {
             scene.api.inject(ApiFault::refuse(status, code).of(Operation::GetVnicAttachment).times(1));
@@ -235,7 +259,7 @@ fn instances_on_paper_have_attachments_too() {
 #[test]
 fn a_vnic_is_available_some_time_after_its_attachment_is() {
     let slow = || Scene::with(OciSettings { provisioning: Duration::from_secs(600), ..OciSettings::default() });
-    by_both_in(slow, |scene, client| {
+    by_each_in(slow, |scene, client| {
         let attachment = scene.attached(client, "a");
         let found = client.call("getVnic", json!({ "id": attachment["vnicId"] })).unwrap().value;
         assert_eq!(found["lifecycleState"], "PROVISIONING");
@@ -244,7 +268,7 @@ fn a_vnic_is_available_some_time_after_its_attachment_is() {
 
 #[test]
 fn a_subnet_that_allows_no_public_addresses_gives_none() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let mut wish = scene.wish("a");
         wish["createVnicDetails"]["assignPublicIp"] = json!(true);
         let refused = client.call("attachVnic", json!({ "body": wish })).unwrap_err();

@@ -1,5 +1,5 @@
-//! The contract of the emulated OCI API: the same cases by Oracle's own SDK and by our client. What the SDK cannot use is
-//! our bug; where the two clients see different things, one of us is wrong.
+//! The contract of the emulated OCI API: the same cases by Oracle's SDKs for Python and for Go, and by our client. What an
+//! SDK cannot use is our bug; where two clients see different things, one of them is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod addresses;

@@ -1,4 +1,5 @@
-//! Oracle's SDK for Python, as a case sees a client: `driver.py` in a process of its own, one line of JSON per call.
+//! Oracle's SDKs for Python and for Go, as a case sees a client: a driver in a process of its own (`driver.py`, `go/main.go`), one
+//! line of JSON per call.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,55 +15,79 @@ use crate::scene::Scene;
 /// Loading the SDK takes seconds on a busy machine.
 const ANSWER: Duration = Duration::from_secs(180);
 
+/// One of Oracle's SDKs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sdk {
+    Python,
+    Go,
+}
+
+impl Sdk {
+    pub(crate) const ALL: [Self; 2] = [Self::Python, Self::Go];
+
+    /// The driver's program, and its first argument.
+    fn driver(self) -> (PathBuf, Option<PathBuf>) {
+        match self {
+            Self::Python => (python(), Some(driver())),
+            Self::Go => (go_driver(), None),
+        }
+    }
+}
+
 pub(crate) struct Oracles {
+    sdk: Sdk,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
 impl Oracles {
-    pub(crate) fn by_config(scene: &Scene, config: &Path) -> Self {
-        let login = json!({ "login": "config", "endpoint": scene.api.url(), "config": config });
-        let mut command = Command::new(python());
-        command.arg(driver()).arg(login.to_string());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Self::of(command.spawn().expect("start Python"))
+    pub(crate) fn by_config(sdk: Sdk, scene: &Scene, config: &Path) -> Self {
+        Self::start(sdk, &json!({ "login": "config", "endpoint": scene.api.url(), "config": config }))
     }
 
     /// On the node, where the metadata service is.
-    pub(crate) fn by_instance(scene: &Scene) -> Self {
+    pub(crate) fn by_instance(sdk: Sdk, scene: &Scene) -> Self {
         let url = scene.api.url_in_nodes();
         let login = json!({ "login": "instance", "endpoint": url, "federation": format!("{url}/v1/x509") });
-        let command = scene.vcn.node("node-a").unwrap().command(python());
+        let (program, script) = sdk.driver();
+        let command = scene.vcn.node("node-a").unwrap().command(program);
         let command = command
-            .arg(driver())
+            .args(script)
             .arg(login.to_string())
             .env("OCI_METADATA_BASE_URL", "http://169.254.169.254/opc/v2")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        Self::of(command.spawn().expect("start Python on the node"))
+        Self::of(sdk, command.spawn().expect("start the driver on the node"))
     }
 
-    pub(crate) fn by_workload(scene: &Scene, token: &str, authority: &Path) -> Self {
+    pub(crate) fn by_workload(sdk: Sdk, scene: &Scene, token: &str, authority: &Path) -> Self {
         let proxymux = scene.api.proxymux();
         let login = json!({ "login": "workload", "endpoint": scene.api.url(), "token": token, "authority": authority,
             "host": proxymux.ip(), "port": proxymux.port() });
-        let mut command = Command::new(python());
-        command.arg(driver()).arg(login.to_string());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Self::of(command.spawn().expect("start Python"))
+        Self::start(sdk, &login)
     }
 
-    fn of(mut child: Child) -> Self {
+    fn start(sdk: Sdk, login: &Value) -> Self {
+        let (program, script) = sdk.driver();
+        let mut command = Command::new(program);
+        command.args(script).arg(login.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::of(sdk, command.spawn().expect("start the driver"))
+    }
+
+    fn of(sdk: Sdk, mut child: Child) -> Self {
         let stdin = child.stdin.take().expect("its input");
         let lines = read_lines(child.stdout.take().expect("its output"));
-        Self { child, stdin, lines }
+        Self { sdk, child, stdin, lines }
     }
 }
 
 impl Client for Oracles {
     fn name(&self) -> &'static str {
-        "Oracle's SDK"
+        match self.sdk {
+            Sdk::Python => "Oracle's SDK for Python",
+            Sdk::Go => "Oracle's SDK for Go",
+        }
     }
 
     fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint> {
@@ -103,6 +128,14 @@ fn read_lines(stdout: ChildStdout) -> Receiver<String> {
 
 pub(crate) fn driver() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oci_contract/driver.py")
+}
+
+/// The driver of the SDK for Go. `go/build` alone decides where it is. A test never makes it build: it has no network.
+fn go_driver() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oci_contract/go/build");
+    let output = Command::new(script).arg("--where").output().expect("run go/build");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
 }
 
 /// The interpreter that has the SDK.

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::scene::by_both;
+use crate::scene::by_each;
 
 #[test]
 fn a_subnet_has_its_blocks_and_routers() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let subnet = client.call("getSubnet", json!({ "id": scene.subnet() })).unwrap().value;
         assert_eq!((&subnet["cidrBlock"], &subnet["virtualRouterIp"]), (&"10.0.32.0/24".into(), &"10.0.32.1".into()));
         assert_eq!(subnet["ipv6CidrBlocks"], json!(["2603:c020:0:2::/64"]));
@@ -17,7 +17,7 @@ fn a_subnet_has_its_blocks_and_routers() {
 
 #[test]
 fn an_instance_has_a_shape_and_the_shape_a_limit() {
-    by_both(|scene, client| {
+    by_each(|scene, client| {
         let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
         assert_eq!(
             (&instance["lifecycleState"], &instance["shape"]),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply, text};
-use crate::oracles::Oracles;
+use crate::oracles::{Oracles, Sdk};
 use crate::ours::Ours;
 
 /// Long enough for a busy machine.
@@ -95,19 +95,18 @@ impl Scene {
     }
 }
 
-/// Plays a case twice, each time in a scene of its own: with Oracle's client and with ours.
-pub(crate) fn by_both(case: impl Fn(&Scene, &mut dyn Client)) {
-    by_both_in(Scene::new, case);
+/// Plays a case with each of Oracle's SDKs and with our client, each time in a scene of its own.
+pub(crate) fn by_each(case: impl Fn(&Scene, &mut dyn Client)) {
+    by_each_in(Scene::new, case);
 }
 
-pub(crate) fn by_both_in(scene: impl Fn() -> Scene, case: impl Fn(&Scene, &mut dyn Client)) {
-    for oracles in [true, false] {
+pub(crate) fn by_each_in(scene: impl Fn() -> Scene, case: impl Fn(&Scene, &mut dyn Client)) {
+    for sdk in Sdk::ALL.map(Some).into_iter().chain([None]) {
         let scene = scene();
         let config = scene.api.write_user(scene.folder.path()).expect("a user");
-        let mut client: Box<dyn Client> = if oracles {
-            Box::new(Oracles::by_config(&scene, &config))
-        } else {
-            Box::new(Ours::by_config(&scene.api.url(), Path::new(&config)))
+        let mut client: Box<dyn Client> = match sdk {
+            Some(sdk) => Box::new(Oracles::by_config(sdk, &scene, &config)),
+            None => Box::new(Ours::by_config(&scene.api.url(), Path::new(&config))),
         };
         println!("== by {}", client.name());
         case(&scene, client.as_mut());

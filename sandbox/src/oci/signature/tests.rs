@@ -10,12 +10,13 @@ type Tamper = fn(&mut Asked);
 const SKEW: Duration = Duration::from_secs(300);
 const BODY: &[u8] = br#"{"instanceId":"ocid1.instance.oc1.iad.a"}"#;
 const ALL: &str = "date (request-target) host content-length content-type x-content-sha256";
+const BY_X_DATE: &str = "x-date (request-target) host content-length content-type x-content-sha256";
 
 /// A POST, its listed headers signed.
 fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
     let mut headers = HeaderMap::new();
     let values = [
-        ("date", httpdate::fmt_http_date(date)),
+        (if listed.contains("x-date") { "x-date" } else { "date" }, httpdate::fmt_http_date(date)),
         ("host", "iaas.us-ashburn-1.oraclecloud.com".to_owned()),
         ("content-length", BODY.len().to_string()),
         ("content-type", "application/json".to_owned()),
@@ -32,7 +33,8 @@ fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
         headers,
         body: BODY.to_vec(),
     };
-    let unsigned = Signature { key_id: "me", headers: listed.split(' ').collect(), signature: Vec::new() };
+    let unsigned =
+        Signature { key_id: "me", headers: listed.split(' ').map(str::to_owned).collect(), signature: Vec::new() };
     let signature = STANDARD.encode(key.sign(unsigned.message(&asked).unwrap().as_bytes()).unwrap());
     let header = format!(
         "Signature version=\"1\",keyId=\"me\",algorithm=\"rsa-sha256\",headers=\"{listed}\",signature=\"{signature}\""
@@ -84,6 +86,27 @@ fn every_required_header_must_be_signed() {
         let refused = check(&post(&key, &listed.join(" "), SystemTime::now()), &key).unwrap_err();
         assert!(refused.contains(&format!("{missing} is not signed")), "{refused}");
     }
+}
+
+#[test]
+fn header_names_in_the_list_compare_without_case() {
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    let mut asked = post(&key, ALL, SystemTime::now());
+    let header = asked.header("authorization").unwrap().replace("date", "Date").replace("host", "Host");
+    asked.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
+    assert_eq!(check(&asked, &key), Ok(()));
+}
+
+#[test]
+fn x_date_is_signed_in_place_of_date() {
+    let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
+    let now = SystemTime::now();
+    assert_eq!(check(&post(&key, BY_X_DATE, now), &key), Ok(()));
+    assert!(check(&post(&key, BY_X_DATE, now - Duration::from_secs(310)), &key).is_err(), "too old");
+    let mut asked = post(&key, BY_X_DATE, now);
+    asked.headers.remove("x-date");
+    asked.headers.insert("date", HeaderValue::from_str(&httpdate::fmt_http_date(now)).unwrap());
+    assert!(check(&asked, &key).is_err(), "the signed header is missing");
 }
 
 #[test]
