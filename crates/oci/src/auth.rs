@@ -8,6 +8,7 @@
 
 mod api_key;
 mod instance;
+mod progress;
 mod session;
 mod token;
 mod workload;

@@ -130,9 +130,9 @@ pub enum LoginError {
         /// Now.
         now: String,
     },
-    /// No token in time.
-    #[error("no token within {0:?}")]
-    TimedOut(Duration),
+    /// No token in time. The text is the address asked and the cause of its last failure.
+    #[error("no token within {0:?}: {1}; check that this host reaches that address (docs/iam.md, network)")]
+    TimedOut(Duration, String),
     /// The login that all callers waited for failed; this is its story.
     #[error("{story}")]
     Shared {
@@ -365,7 +365,7 @@ impl LoginError {
             Self::Fetch { source, .. } => {
                 matches!(source.kind(), Kind::Unavailable | Kind::Throttled | Kind::NotFoundOrForbidden)
             }
-            Self::TimedOut(_) | Self::File { .. } => true,
+            Self::TimedOut(..) | Self::File { .. } => true,
             Self::Shared { transient, .. } => *transient,
             Self::Material { .. } | Self::TenancyChanged { .. } => false,
         }

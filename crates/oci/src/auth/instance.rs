@@ -14,10 +14,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use super::progress::Progress;
 use super::session::TokenSource;
 use super::token::Token;
 use crate::endpoint::{Endpoint, MetadataUrl};
-use crate::error::{Error, Failure, LoginError, Refusal, beginning};
+use crate::error::{Error, Failure, LoginError, Refusal, beginning, chain};
 use crate::key::RsaKey;
 use crate::region::Region;
 use crate::sign::{Credentials, Signable, sign};
@@ -73,18 +74,18 @@ impl InstancePrincipal {
     /// When it does not answer, or with something else.
     pub async fn region(&self) -> Result<Region, Error> {
         let unknown = |error: LoginError| Error::setup_by("the region of this instance", error);
-        let answer = self.metadata("the region", "instance/regionInfo").await.map_err(unknown)?;
+        let answer = self.metadata("the region", "instance/regionInfo", &Progress::default()).await.map_err(unknown)?;
         Region::from_region_info(&answer)
     }
 
-    async fn metadata(&self, what: &'static str, path: &str) -> Result<Bytes, LoginError> {
+    async fn metadata(&self, what: &'static str, path: &str, progress: &Progress) -> Result<Bytes, LoginError> {
         let url = format!("{}/{path}", self.metadata);
         let fetch = || async {
             let request = Request::get(&url).header("authorization", "Bearer Oracle").body(Full::default());
             let request = request.map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(METADATA_TIMEOUT, self.transport.send(request)).await
         };
-        let answer = retried(fetch).await.map_err(|source| LoginError::Fetch {
+        let answer = retried(&url, progress, fetch).await.map_err(|source| LoginError::Fetch {
             what,
             from: url.clone(),
             source: Box::new(source),
@@ -92,11 +93,11 @@ impl InstancePrincipal {
         answer.map(|answer| answer.body)
     }
 
-    async fn federation(&self) -> Result<Endpoint, LoginError> {
+    async fn federation(&self, progress: &Progress) -> Result<Endpoint, LoginError> {
         if let Some(service) = &self.federation {
             return Ok(service.clone());
         }
-        let answer = self.metadata("the region", "instance/regionInfo").await?;
+        let answer = self.metadata("the region", "instance/regionInfo", progress).await?;
         let region = Region::from_region_info(&answer).map_err(|error| LoginError::material("the region", error))?;
         Ok(region.endpoints().auth)
     }
@@ -112,11 +113,11 @@ impl InstancePrincipal {
 }
 
 impl TokenSource for InstancePrincipal {
-    async fn token(&self, key: &RsaKey) -> Result<Token, LoginError> {
+    async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
         // Every time anew: they rotate together.
-        let leaf = self.metadata("the instance's certificate", "identity/cert.pem").await?;
-        let leaf_key = self.metadata("the instance's key", "identity/key.pem").await?;
-        let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem").await?;
+        let leaf = self.metadata("the instance's certificate", "identity/cert.pem", progress).await?;
+        let leaf_key = self.metadata("the instance's key", "identity/key.pem", progress).await?;
+        let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem", progress).await?;
         let leaf = Certificate::from_pem(&leaf)?;
         let intermediate = Certificate::from_pem(&intermediate)?;
         let tenancy = leaf.tenancy()?;
@@ -133,12 +134,12 @@ impl TokenSource for InstancePrincipal {
             "purpose": "DEFAULT",
         })
         .to_string();
-        let url = format!("{}/v1/x509", self.federation().await?);
+        let url = format!("{}/v1/x509", self.federation(progress).await?);
         let fetch = || async {
             let request = federation_request(&url, &body, &signer)?;
             attempt(FEDERATION_TIMEOUT, self.transport.send(request)).await
         };
-        let answer = retried(fetch).await.map_err(|source| LoginError::Fetch {
+        let answer = retried(&url, progress, fetch).await.map_err(|source| LoginError::Fetch {
             what: "a session token",
             from: url.clone(),
             source: Box::new(source),
@@ -183,14 +184,20 @@ pub(super) async fn attempt(
     }))
 }
 
-/// A few attempts, as far as another one can help.
+/// A few attempts at `url`, as far as another one can help.
 pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
+    url: &str,
+    progress: &Progress,
     fetch: impl Fn() -> F,
 ) -> Result<Answer, Failure> {
+    progress.is(format!("{url} has not answered yet"));
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {
         match fetch().await {
-            Err(failure) if is_worth_another(&failure) => sleep(pause.mul_f64(0.5 + chance() / 2.0)).await,
+            Err(failure) if is_worth_another(&failure) => {
+                progress.is(format!("{url}: {}", chain(&failure)));
+                sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
+            }
             outcome => return outcome,
         }
         pause *= 2;

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::progress::Progress;
 use super::token::Token;
 use crate::error::{LoginError, chain};
 use crate::key::RsaKey;
@@ -30,8 +31,8 @@ use crate::sign::Credentials;
 
 /// Where tokens come from.
 pub(crate) trait TokenSource: Send + Sync + 'static {
-    /// Fetches a token for a key's public half.
-    fn token(&self, key: &RsaKey) -> impl Future<Output = Result<Token, LoginError>> + Send;
+    /// Fetches a token for a key's public half, and notes in `progress` which address it asks.
+    fn token(&self, key: &RsaKey, progress: &Progress) -> impl Future<Output = Result<Token, LoginError>> + Send;
 
     /// The time; tests have their own.
     fn now(&self) -> SystemTime {
@@ -48,6 +49,8 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
 const RENEWING: Duration = Duration::from_secs(50);
 /// After a failed renewal, how long callers that still have a good token leave the service alone.
 const PAUSE: Duration = Duration::from_secs(10);
+/// The progress of a renewal that still waits for its key.
+const NOTHING_SENT: &str = "no request was sent yet";
 /// Between two renewals because of a refusal.
 const AFTER_REFUSAL: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(2) };
 /// What was refused only after it had this age was good before. Longer than the longest pause, which a bad one outlives.
@@ -58,6 +61,8 @@ pub(crate) struct Session<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
     source: S,
+    /// Of the renewal that is going on.
+    progress: Progress,
     state: Mutex<State>,
 }
 
@@ -103,7 +108,7 @@ impl<S> std::fmt::Debug for Session<S> {
 
 impl<S: TokenSource> Session<S> {
     pub(crate) fn new(source: S) -> Self {
-        Self(Arc::new(Shared { source, state: Mutex::default() }))
+        Self(Arc::new(Shared { source, progress: Progress::default(), state: Mutex::default() }))
     }
 
     /// Who signs now. Waits, until `end` at most, only where no token is good.
@@ -124,7 +129,7 @@ impl<S: TokenSource> Session<S> {
                 _ => self.renew(&mut state),
             }
         };
-        let late = || LoginError::TimedOut(end.saturating_duration_since(asked));
+        let late = || self.0.late(end.saturating_duration_since(asked));
         let outcome = timeout_at(end, renewal.wait_for(Option::is_some)).await.map_err(|_| late())?;
         match outcome.map(|outcome| outcome.clone()) {
             Ok(Some(Ok(credentials))) => Ok(credentials),
@@ -176,7 +181,8 @@ impl Current {
 
 impl<S: TokenSource> Shared<S> {
     async fn renewed(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Outcome {
-        let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or(Err(LoginError::TimedOut(RENEWING)));
+        self.progress.is(NOTHING_SENT.to_owned());
+        let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or_else(|_| Err(self.late(RENEWING)));
         let mut state = self.state();
         state.renewal = None;
         match fetched {
@@ -197,9 +203,13 @@ impl<S: TokenSource> Shared<S> {
 
     async fn fetch(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Result<Current, LoginError> {
         let key = spare.await.map_err(|error| LoginError::material("the new session key", error))??;
-        let token = self.source.token(&key).await?;
+        let token = self.source.token(&key, &self.progress).await?;
         let credentials = Credentials { key_id: token.key_id.as_str().into(), key: Arc::new(key) };
         Ok(Current { credentials, token, fetched: Instant::now() })
+    }
+
+    fn late(&self, within: Duration) -> LoginError {
+        LoginError::TimedOut(within, self.progress.now())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::instance::{attempt, retried};
+use super::progress::Progress;
 use super::read_file;
 use super::session::TokenSource;
 use super::token::Token;
@@ -67,7 +68,7 @@ impl WorkloadIdentity {
 }
 
 impl TokenSource for WorkloadIdentity {
-    async fn token(&self, key: &RsaKey) -> Result<Token, LoginError> {
+    async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
         // Both anew each time: kubelet rotates the token, and the authority may be rotated too.
         let authority = read_file("the cluster's authority", &self.authority).await?;
         let account = read_file("the service account's token", &self.token).await?;
@@ -84,7 +85,7 @@ impl TokenSource for WorkloadIdentity {
                 .map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(TIMEOUT, transport.send(request)).await
         };
-        let answer = retried(fetch).await;
+        let answer = retried(&self.url, progress, fetch).await;
         if let Err(Failure::Refused(refusal)) = &answer
             && refusal.status == 403
         {

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::*;
+use crate::auth::instance::retried;
+use crate::error::Failure;
 
 /// Tokens good for an hour, numbered; a clock and failures of the test's.
 struct Source {
@@ -19,7 +21,7 @@ struct World {
 }
 
 impl TokenSource for Source {
-    async fn token(&self, _key: &RsaKey) -> Result<Token, LoginError> {
+    async fn token(&self, _key: &RsaKey, _progress: &Progress) -> Result<Token, LoginError> {
         let number = self.fetched.fetch_add(1, Ordering::SeqCst) + 1;
         // Others get a chance to ask meanwhile.
         tokio::task::yield_now().await;
@@ -168,7 +170,7 @@ fn a_renewal_that_died_with_its_runtime_is_begun_anew() {
     let world = World::new();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let late = runtime().block_on(async { world.session.credentials(Instant::now()).await }).unwrap_err();
-    assert!(matches!(late, LoginError::TimedOut(_)), "{late:?}");
+    assert!(matches!(late, LoginError::TimedOut(..)), "{late:?}");
     assert_eq!(runtime().block_on(world.key_id()).unwrap(), "ST$1");
 }
 
@@ -176,7 +178,35 @@ fn a_renewal_that_died_with_its_runtime_is_begun_anew() {
 async fn a_caller_gives_up_at_its_deadline_and_the_token_still_arrives() {
     let world = World::new();
     let late = world.session.credentials(Instant::now()).await.unwrap_err();
-    assert!(matches!(late, LoginError::TimedOut(_)), "{late:?}");
+    assert!(matches!(late, LoginError::TimedOut(..)), "{late:?}");
     world.until_fetched(1).await;
     assert_eq!(world.key_id().await.unwrap(), "ST$1");
+}
+
+/// One that asks an address, which refuses or never answers.
+struct Far {
+    answers: bool,
+}
+
+impl TokenSource for Far {
+    async fn token(&self, _key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
+        let asked = async || match self.answers {
+            true => Err(Failure::NoConnection("connection refused".into())),
+            false => std::future::pending().await,
+        };
+        let failure =
+            retried("http://192.0.2.1/opc/v2/identity/cert.pem", progress, asked).await.map(drop).unwrap_err();
+        Err(LoginError::material("token", failure))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_learns_which_address_was_asked_and_why_it_failed() {
+    let within = Duration::from_millis(300);
+    for (answers, progress) in [(true, ": no connection: connection refused;"), (false, " has not answered yet;")] {
+        let session = Session::new(Far { answers });
+        let late = session.credentials(Instant::now() + within).await.unwrap_err().to_string();
+        let wanted = format!("no token within 300ms: http://192.0.2.1/opc/v2/identity/cert.pem{progress} check that");
+        assert!(late.starts_with(&wanted) && late.contains("docs/iam.md"), "{late}");
+    }
 }
