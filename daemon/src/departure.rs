@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use installer::Uninstall;
 use installer::departure::{Departure, OwnDaemonSet, daemon_set_of, departure};
-use installer::{Removal, Removed, Uninstall};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::{GroupVersionKind, Status};
@@ -84,31 +84,11 @@ pub fn uninstall(settings: &Settings, ended: bool) {
         force: false,
         dry_run: false,
     };
-    told(&installer::uninstall(&settings.installer, how));
+    installer::uninstall(&settings.installer, how).log("agent", ELSE);
 }
 
 /// What else helps.
 const ELSE: &str = "manifests/uninstall.yaml does it when that is mended";
-
-fn told(removal: &Removal) {
-    let status = removal.status();
-    for step in &removal.steps {
-        tracing::info!(event = "agent.uninstall_step", step);
-    }
-    for left in &removal.left {
-        tracing::info!(event = "agent.uninstall_left", left);
-    }
-    for why in &removal.refusals {
-        tracing::warn!(event = "agent.uninstall_refused", reason = "refused", why, "everything stays; {ELSE}");
-    }
-    for failure in &removal.failures {
-        let (reason, why) = (failure.word(), chain(failure));
-        tracing::warn!(event = "agent.uninstall_failed", reason, why, "it stays; {ELSE}");
-    }
-    if status != Removed::Refused {
-        tracing::info!(event = "agent.uninstalled", %status, steps = removal.steps.len());
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What came of taking us off a node: steps, what stays, failures; as the command prints it.
+//! What came of taking us off a node: steps, what stays, failures; as the command prints it and as programs log it.
 
 use std::fmt;
 
@@ -17,6 +17,8 @@ pub struct Removal {
     pub applied: bool,
     /// What is left although it has one of our names, because it is not ours.
     pub left: Vec<String>,
+    /// What an operator should know of the node as it is now.
+    pub notes: Vec<String>,
     /// What could not be removed.
     pub failures: Vec<Error>,
 }
@@ -46,6 +48,35 @@ impl Removal {
         }
     }
 
+    /// Logs it as events of `program`, which match the status; `next` says what to do about what stays.
+    pub fn log(&self, program: &str, next: &str) {
+        let event = |word: &str| format!("{program}.{word}");
+        for step in &self.steps {
+            tracing::info!(event = event("uninstall_step"), step, applied = self.applied);
+        }
+        for left in &self.left {
+            tracing::info!(event = event("uninstall_left"), left);
+        }
+        for note in &self.notes {
+            tracing::warn!(event = event("uninstall_note"), note);
+        }
+        for why in &self.refusals {
+            tracing::warn!(event = event("uninstall_refused"), reason = "refused", why, "everything stays; {next}");
+        }
+        for failure in &self.failures {
+            let (reason, why) = (failure.word(), chain(failure));
+            tracing::warn!(event = event("uninstall_failed"), reason, why, "it stays; {next}");
+        }
+        let ended = match self.status() {
+            Removed::All => "uninstalled",
+            Removed::Planned => "uninstall_planned",
+            Removed::Part => "uninstall_incomplete",
+            // Said for each reason.
+            Removed::Refused => return,
+        };
+        tracing::info!(event = event(ended), status = %self.status(), steps = self.steps.len());
+    }
+
     /// Takes a step, unless this is a dry run.
     pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
         if self.applied
@@ -68,6 +99,9 @@ impl fmt::Display for Removal {
         }
         for left in &self.left {
             writeln!(f, "left: {left}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
         }
         for failure in &self.failures {
             writeln!(f, "failed: {} [{}]", chain(failure), failure.word())?;

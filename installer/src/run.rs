@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
-use tracing_subscriber::EnvFilter;
+use resident::logging;
+use tracing::Level;
 
 use crate::args::Keeping;
 use crate::{
-    Answers, Args, Command, Options, Removal, Removed, Report, Settings, SettingsError, Status, Uninstall,
-    UninstallArgs, dry_run, reconcile, uninstall,
+    Answers, Args, Command, Options, Removed, Report, Settings, SettingsError, Status, Uninstall, UninstallArgs,
+    dry_run, reconcile, uninstall,
 };
 
 /// EX_USAGE of sysexits.h: called wrongly.
@@ -57,14 +58,9 @@ fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let UninstallArgs { directories, keeping, sysctl_root, host_root, force, dry_run } = args;
     let settings = settings(Options::at(directories), &keeping)?;
     let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, dry_run });
-    let Removal { steps, failures, .. } = &removal;
-    for step in steps {
-        tracing::info!(step, applied = !dry_run, "step");
-    }
-    let status = removal.status();
-    tracing::info!(steps = steps.len(), failures = failures.len(), %status, "uninstalled");
+    removal.log("installer", "run it again when that is mended");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
-    Ok(match status {
+    Ok(match removal.status() {
         Removed::All | Removed::Planned => ExitCode::SUCCESS,
         Removed::Part => ExitCode::FAILURE,
         Removed::Refused => ExitCode::from(REFUSED),
@@ -84,25 +80,24 @@ fn settings(options: Options, keeping: &Keeping) -> Result<Settings, SettingsErr
     Settings::new(options)?.keeping(&keeping.state_dir, &keeping.data_dir)
 }
 
-/// For collectors. Whoever sits at a terminal has the report, which says the same.
+/// For collectors, as the agent logs. At a terminal the report alone is shown, which says the same.
 fn log_to_stderr() {
-    let usual = if io::stderr().is_terminal() { "off" } else { "info" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    // Fails only where a subscriber is set already, as in tests.
-    let _ = tracing_subscriber::fmt().json().with_writer(io::stderr).with_env_filter(filter).try_init();
+    if !io::stderr().is_terminal() {
+        logging::start_on_stderr(Level::INFO);
+    }
 }
 
 fn tell(report: &Report) -> anyhow::Result<ExitCode> {
     for step in &report.steps {
-        tracing::info!(%step, applied = report.applied, "step");
+        tracing::info!(event = "installer.step", %step, applied = report.applied);
     }
     tracing::info!(
+        event = "installer.reconciled",
         install = report.decision.install,
         decided_by = %report.decision.decided_by,
         reason = report.decision.reason,
         configuration = %report.conflist,
         status = %report.status(),
-        "reconciled"
     );
     writeln!(io::stdout(), "{report}").context("writing the report to stdout")?;
     Ok(if report.status() == Status::Failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -35,6 +35,12 @@ pub struct Uninstall {
     pub dry_run: bool,
 }
 
+/// What becomes of a node whose last CNI configuration is removed. containerd asks for the network's status all the time;
+/// CRI-O only until it was good once, unless it is set to go on (cri-o/cri-o#9918).
+const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so no pod can start. With containerd the \
+                          node becomes NotReady. With CRI-O it stays Ready unless cni_status_grace_period is set: cordon \
+                          it until another pod network is installed";
+
 /// Takes everything of ours off this node, unless pods live by it or somebody would put it back: the agent, an installer.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
@@ -61,6 +67,10 @@ pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     }
     let record = record.unwrap_or_default();
     files::configurations(settings, &record, &mut removal);
+    let removed = removal.steps.iter().any(|step| step.starts_with("remove "));
+    if removed && files::successor(settings).is_none() {
+        removal.notes.push(NO_NETWORK.to_owned());
+    }
     // A runtime that was starting a pod when we looked has done so by now; its network is not taken away.
     let came = if force { Vec::new() } else { pods(settings) };
     if !came.is_empty() {

@@ -1,4 +1,4 @@
-//! Logs: JSON lines on standard output, one per transition, each with a stable `event` name.
+//! Logs: JSON lines, on standard output where nothing else is written there, one per transition, each with a stable `event` name.
 //! Nothing is logged because time has passed.
 
 use std::error::Error;
@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
@@ -17,6 +18,15 @@ static LEAST: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Logs from here on. The second call of a process does nothing, so tests may all call it.
 pub fn start(least: Level) {
+    start_on(io::stdout, least);
+}
+
+/// The same on standard error, for a command whose standard output is its report.
+pub fn start_on_stderr(least: Level) {
+    start_on(io::stderr, least);
+}
+
+fn start_on(writer: impl for<'w> MakeWriter<'w> + Send + Sync + 'static, least: Level) {
     let (filter, handle) = reload::Layer::new(LevelFilter::from_level(least));
     let logs = fmt::layer()
         .json()
@@ -24,7 +34,7 @@ pub fn start(least: Level) {
         .with_current_span(false)
         .with_span_list(false)
         .with_target(false)
-        .with_writer(io::stdout);
+        .with_writer(writer);
     // The client of the API server logs the errors that it returns, without an event's name; whoever gets them tells.
     let told_once = filter_fn(|metadata| !metadata.target().starts_with("kube_"));
     if tracing_subscriber::registry().with(filter).with(told_once).with(logs).try_init().is_ok() {

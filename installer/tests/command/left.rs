@@ -159,7 +159,7 @@ fn a_pod_that_lives_by_it_keeps_it() {
     flannel(&node);
     node.allocate();
     let another = ["--node-label", "false"];
-    let pods = left("1 attachment(s) of this boot hold addresses (vcn-native/0123abcd/eth0)");
+    let pods = left("1 attachment(s) of this boot hold addresses (default/web-0)");
     assert_eq!(said(&node, &another), pods);
     fs::remove_dir_all(node.path("run")).unwrap();
     assert!(!said(&node, &another).1, "as after a boot");

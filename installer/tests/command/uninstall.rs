@@ -5,6 +5,7 @@ mod drop_ins;
 mod forwarding;
 pub(crate) mod kernel;
 mod links;
+mod log;
 mod record;
 mod refused;
 
@@ -13,7 +14,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use cni::AttachmentKey;
-use ipam::{BootId, BootTime, FamilyPool, Pools, Request, Store, VnicPool};
+use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicPool};
 use sandbox::Container;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
@@ -68,7 +69,7 @@ impl Node {
         let key: AttachmentKey = "vcn-native/0123abcd/eth0".parse().unwrap();
         let request = Request {
             key: key.clone(),
-            pod: None,
+            pod: Some(PodRecord { namespace: "default".into(), name: "web-0".into(), uid: None }),
             host_link: "vcn012345678901".parse().unwrap(),
             netns: None,
             mtu: None,
@@ -131,6 +132,9 @@ fn by_hand_on_a_host_it_does_the_same_and_the_directories_go_too() {
     assert_eq!(node.snapshot(), files);
     let (code, text) = host.inside(|| node.uninstall_on_a_host(&["--force"]));
     assert!(code == 0 && text.contains("status: removed"), "{text}");
+    let note = "note: no usable CNI configuration is left on this node";
+    assert!(text.contains(note) && text.contains("cni_status_grace_period"), "{text}");
+    assert!(text.contains("installer.uninstall_note"), "{text}");
     assert_eq!(node.names(), ["bin/portmap"]);
     assert_eq!(host.snapshot(), kernel);
     assert!(!node.path("run").exists() && !node.path("lib").exists());

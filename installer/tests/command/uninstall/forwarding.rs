@@ -38,5 +38,6 @@ fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_no
         assert_eq!(forwarding(&host), [expected, expected], "{said}");
         let left = format!("left: setting net/ipv4/ip_forward: {name} is another");
         assert_eq!(said.contains(&left), stays, "{said}");
+        assert_eq!(said.contains("note: no usable CNI configuration is left"), !stays, "{said}");
     }
 }

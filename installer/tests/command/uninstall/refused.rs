@@ -18,7 +18,7 @@ fn while_pods_live_here_it_is_refused_unless_forced() {
     let (before, host) = (node.snapshot(), Host::new());
     let (code, text) = node.uninstall(&host, &[]);
     assert_eq!(code, 75, "{text}");
-    assert!(text.contains("1 attachment(s) of this boot hold addresses (vcn-native/0123abcd/eth0)"), "{text}");
+    assert!(text.contains("1 attachment(s) of this boot hold addresses (default/web-0)"), "{text}");
     assert!(text.contains("--force") && text.contains("status: refused"), "{text}");
     assert_eq!(node.snapshot(), before);
     let (code, text) = node.uninstall(&host, &["--force"]);
