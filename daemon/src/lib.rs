@@ -20,7 +20,6 @@
 
 pub mod advice;
 pub mod aftercare;
-pub mod api_server;
 pub mod args;
 pub mod ask;
 pub mod attachments;

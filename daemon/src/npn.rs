@@ -25,8 +25,8 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use vcn::Ocid;
 
-use crate::api_server::in_cluster;
 use crate::settings::Settings;
+use resident::api_server::in_cluster;
 
 pub use cluster::ClusterNpn;
 pub(crate) use cluster::NPN_AWAITED;

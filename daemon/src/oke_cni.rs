@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use imds::Backoff;
-use installer::departure::OwnDaemonSet;
+use installer::departure::{OwnDaemonSet, daemon_sets, meaning};
 use installer::{OKE_DAEMONSET, Seen};
 use kube::Api;
 use kube::api::{DynamicObject, GetParams};
 use resident::logging::chain;
 use tokio::sync::{Notify, watch};
 
-use crate::api_server;
 use crate::backoff::{chance, jittered};
-use crate::departure::{daemon_sets, meaning};
+use resident::api_server;
 
 /// Where OKE puts it.
 const NAMESPACE: &str = "kube-system";

@@ -22,13 +22,13 @@ use resident::logging::chain;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::api_server::client;
 use crate::metrics::Metrics;
 use crate::pass::Finished;
 use crate::reload::{self, Configuration};
 use crate::settings::Settings;
 use kept::Kept;
 use plan::{Name, Plan, Standing, Telling};
+use resident::api_server::client;
 
 /// The task.
 #[derive(Debug)]

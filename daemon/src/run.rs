@@ -39,8 +39,7 @@ use crate::verbs::{Intake, Recent};
 use crate::wake::Loop;
 use crate::world::World;
 use crate::{
-    aftercare, api_server, args, bundle, command_line, departure, directories, gather, oke_cni, port, reload, show,
-    verbs,
+    aftercare, args, bundle, command_line, departure, directories, gather, oke_cni, port, reload, show, verbs,
 };
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
@@ -176,7 +175,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         configurations: configurations.clone(),
         passes: passes.clone(),
         metrics: metrics.clone(),
-        in_cluster: api_server::in_cluster(),
+        in_cluster: resident::api_server::in_cluster(),
         chance,
     };
     let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());

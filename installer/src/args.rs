@@ -53,10 +53,10 @@ pub enum Command {
     /// rules, pods' links, the nft table, kernel settings, state
     ///
     /// Refuses with exit status 75 while pods of our network live here, or while the node agent or another installer is at
-    /// work, which would put everything back. It may be repeated: what is gone already is fine. Exit status 1: something
-    /// stays, and is named. On a whole cluster: manifests/uninstall.yaml.
+    /// work, which would put everything back; in a pod also while the agent's DaemonSet exists. It may be repeated: what is
+    /// gone already is fine. Exit status 1: something stays, and is named. On a whole cluster: manifests/uninstall.
     Uninstall(Box<UninstallArgs>),
-    /// Do nothing until told to end: keeps a pod there, ready, whose init container did the work (uninstall.yaml)
+    /// Do nothing until told to end: keeps a pod there, ready, whose init container did the work (manifests/uninstall)
     #[command(hide = true)]
     Idle,
 }
@@ -76,8 +76,8 @@ pub struct UninstallArgs {
     /// The host's file system, as seen from here: below it are the drop-ins for network managers
     #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
     pub host_root: PathBuf,
-    /// Go on although pods of our network live here (they lose it), or the record of what was there before is damaged (then
-    /// nothing of that is given back)
+    /// Go on although pods of our network live here (they lose it), the agent's DaemonSet exists or cannot be asked for, or
+    /// the record of what was there before is damaged (then nothing of that is given back)
     #[arg(long)]
     pub force: bool,
     /// Say what would be done and do nothing

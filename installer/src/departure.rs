@@ -1,10 +1,13 @@
 //! Why we are being stopped: to make room for another version of us, or for good. Only then may anything be removed, for a
-//! configuration that is missing during an upgrade is a node without pod network. Pure; whoever has a Kubernetes client
-//! brings the answer. Every doubt means that we stay: what is left behind by mistake is removed by the `uninstall`
+//! configuration that is missing during an upgrade is a node without pod network. The decision is pure; `ask` brings the
+//! API server's answer. Every doubt means that we stay: what is left behind by mistake is removed by the `uninstall`
 //! command, what is removed by mistake takes a node down.
 
+mod ask;
 #[cfg(test)]
 mod tests;
+
+pub use ask::{ask, daemon_sets, meaning};
 
 /// What a generated name ends with: no vowels and nothing that looks like one, so that no word comes of it
 /// (k8s.io/apimachinery/pkg/util/rand).
@@ -68,6 +71,25 @@ pub const fn departure(answer: OwnDaemonSet) -> Departure {
         OwnDaemonSet::Unauthorized => Returning(Reason::Unauthorized),
         OwnDaemonSet::Forbidden => Returning(Reason::Forbidden),
         OwnDaemonSet::Unreachable => Returning(Reason::Unreachable),
+    }
+}
+
+/// Why an agent may come to this node again and put everything back, for the uninstaller; nothing where its DaemonSet was
+/// deleted. `why` is the cause of a doubt.
+#[must_use]
+pub fn returning(name: &str, answer: OwnDaemonSet, why: Option<&str>) -> Option<String> {
+    match departure(answer) {
+        Departure::Leaving(_) => None,
+        Departure::Returning(Reason::DaemonSetPresent) => Some(format!(
+            "the DaemonSet {name} exists, and its agents would put everything back: delete it first \
+             (docs/uninstall.md), or uninstall this node alone by --force"
+        )),
+        Departure::Returning(reason) => Some(format!(
+            "whether the DaemonSet {name} still exists is unknown ({}: {}): apply all of manifests/uninstall, check that \
+             this node reaches the API server, or go on by --force",
+            reason.word(),
+            why.unwrap_or("no cause given")
+        )),
     }
 }
 

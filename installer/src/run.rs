@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
-use resident::logging;
+use resident::{api_server, logging};
 use tracing::Level;
 
 use crate::args::Keeping;
+use crate::departure::{ask, returning};
 use crate::{
     Answers, Args, Command, Options, Removed, Report, Settings, SettingsError, Status, Uninstall, UninstallArgs,
     dry_run, reconcile, uninstall,
@@ -21,6 +22,9 @@ const USAGE: u8 = 64;
 
 /// EX_TEMPFAIL of sysexits.h: refused for now.
 const REFUSED: u8 = 75;
+
+/// The agent's DaemonSet.
+const AGENT: &str = "oke-node-agent";
 
 /// Runs the command with the given arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -57,7 +61,8 @@ fn installed(args: Args) -> anyhow::Result<ExitCode> {
 fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     let UninstallArgs { directories, keeping, sysctl_root, host_root, force, dry_run } = args;
     let settings = settings(Options::at(directories), &keeping)?;
-    let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, dry_run });
+    let returning = if force { None } else { returning_agent()? };
+    let removal = uninstall(&settings, Uninstall { sysctl_root, host_root, force, returning, dry_run });
     removal.log("installer", "run it again when that is mended");
     writeln!(io::stdout(), "{removal}").context("writing the report to stdout")?;
     Ok(match removal.status() {
@@ -65,6 +70,16 @@ fn removed(args: UninstallArgs) -> anyhow::Result<ExitCode> {
         Removed::Part => ExitCode::FAILURE,
         Removed::Refused => ExitCode::from(REFUSED),
     })
+}
+
+/// Why an agent may come to this node again, as far as the cluster knows. Outside a pod there is no cluster to ask.
+fn returning_agent() -> anyhow::Result<Option<String>> {
+    if !api_server::in_cluster() {
+        return Ok(None);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let (answer, why) = runtime.context("starting the client of the API server")?.block_on(ask(AGENT));
+    Ok(returning(AGENT, answer, why.as_deref()))
 }
 
 /// The first process of a container is not ended by a signal that it does not wait for.

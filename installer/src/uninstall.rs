@@ -31,6 +31,8 @@ pub struct Uninstall {
     pub host_root: PathBuf,
     /// Although pods live here.
     pub force: bool,
+    /// Why an agent may come to this node again ([`crate::departure::returning`]).
+    pub returning: Option<String>,
     /// Only say what would be done.
     pub dry_run: bool,
 }
@@ -44,10 +46,11 @@ const NO_NETWORK: &str = "no usable CNI configuration is left on this node, so n
 /// Takes everything of ours off this node, unless pods live by it or somebody would put it back: the agent, an installer.
 pub fn uninstall(settings: &Settings, how: Uninstall) -> Removal {
     let mut removal = Removal { applied: !how.dry_run, ..Removal::default() };
-    let Uninstall { sysctl_root, host_root, force, .. } = how;
+    let Uninstall { sysctl_root, host_root, force, returning, .. } = how;
     let mut agent = refusal::agent(&settings.state_dir, removal.applied);
     let alone = Exclusive::over(&settings.written_directories());
     removal.refusals.extend(agent.as_ref().err().cloned());
+    removal.refusals.extend(returning);
     if alone.is_none() {
         removal.refusals.push(refusal::NOT_ALONE.to_owned());
     }

@@ -35,10 +35,10 @@ use seccomp::Filter;
 const NODE_AGENT: &str = include_str!("../../manifests/daemonset.yaml");
 
 /// The DaemonSet that takes everything of ours off each node, as shipped.
-const UNINSTALL: &str = include_str!("../../manifests/uninstall.yaml");
+const UNINSTALL: &str = include_str!("../../manifests/uninstall/uninstall.yaml");
 
 /// The patch that lets it see drop-ins, as shipped.
-const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/patches/uninstall-drop-ins.yaml");
+const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall/patches/drop-ins.yaml");
 
 /// The patch that lets it replace OKE's own CNI, as shipped.
 const TAKEOVER: &str = include_str!("../../manifests/patches/takeover.yaml");

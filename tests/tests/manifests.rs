@@ -35,6 +35,10 @@ enum Object {
 
 const AGENT: &str = "oke-node-agent";
 const UNINSTALL: &str = "oke-node-uninstall";
+/// Each is applied as a whole, and the second one after the first was deleted.
+const FOLDERS: [&str; 2] = ["manifests", "manifests/uninstall"];
+/// Where a pod finds what proves to the API server who it is.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -42,7 +46,8 @@ fn root() -> PathBuf {
 
 fn objects() -> Vec<Object> {
     let mut objects = Vec::new();
-    for file in fs::read_dir(root().join("manifests")).unwrap() {
+    let files = FOLDERS.iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    for file in files {
         let path = file.unwrap().path();
         if path.is_dir() {
             continue;
@@ -118,7 +123,7 @@ fn every_field_is_one_that_kubernetes_knows() {
 
 #[test]
 fn every_field_of_a_patch_is_one_too() {
-    for file in fs::read_dir(root().join("manifests/patches")).unwrap() {
+    for file in FOLDERS.iter().flat_map(|folder| fs::read_dir(root().join(folder).join("patches")).unwrap()) {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
         let mut patch: Value = serde_yaml_ng::from_str(&text).unwrap();
         // A patch need not say what it does not change; the type demands it.
@@ -156,36 +161,34 @@ fn what_is_referred_to_is_there() {
             assert_eq!(labels.get(label), Some(value), "the selector finds the DaemonSet's own pods");
         }
         let pod = pod_of(name);
+        let (metadata, account) = (set.metadata(), pod.service_account_name);
+        let named = |object: &ObjectMeta| object.name == account && object.namespace == metadata.namespace;
+        let is_there = objects().into_iter().any(|object| match object {
+            Object::ServiceAccount(account) => named(account.metadata()),
+            _ => false,
+        });
+        assert!(is_there, "{account:?}");
         let containers = pod.init_containers.into_iter().flatten().chain(pod.containers);
         let mounts = containers.flat_map(|container| container.volume_mounts.unwrap_or_default());
         let mounts: BTreeSet<String> = mounts.map(|mount| mount.name).collect();
         let volumes: BTreeSet<String> = pod.volumes.unwrap().into_iter().map(|volume| volume.name).collect();
         assert_eq!(volumes, mounts, "every volume is mounted, and every mount is of a volume");
     }
-    let (set, pod) = (daemon_set(AGENT), pod());
-    let metadata = set.metadata();
-    let named = |object: &ObjectMeta| object.name == pod.service_account_name && object.namespace == metadata.namespace;
-    let account = objects().into_iter().any(|object| match object {
-        Object::ServiceAccount(account) => named(account.metadata()),
-        _ => false,
-    });
-    assert!(account, "{:?}", pod.service_account_name);
 }
 
-#[test]
-fn the_account_may_watch_native_pod_networks_read_two_daemonsets_make_events_and_nothing_else() {
-    let account = pod().service_account_name;
-    let names_agent = |subjects: &Option<Vec<Subject>>| {
+/// What an account may do in the cluster, and by namespace.
+fn rights(account: &str) -> (Vec<PolicyRule>, Vec<(String, PolicyRule)>) {
+    let named = |subjects: &Option<Vec<Subject>>| {
         let mut subjects = subjects.iter().flatten();
-        subjects.any(|subject| subject.kind == "ServiceAccount" && Some(&subject.name) == account.as_ref())
+        subjects.any(|subject| subject.kind == "ServiceAccount" && subject.name == account)
     };
     let (mut everywhere, mut in_namespaces) = (Vec::new(), Vec::new());
     for object in objects() {
         match object {
-            Object::ClusterRoleBinding(binding) if names_agent(&binding.subjects) => {
+            Object::ClusterRoleBinding(binding) if named(&binding.subjects) => {
                 everywhere.extend(cluster_role(&binding.role_ref.name));
             }
-            Object::RoleBinding(binding) if names_agent(&binding.subjects) => {
+            Object::RoleBinding(binding) if named(&binding.subjects) => {
                 assert_eq!(binding.role_ref.kind, "Role");
                 let namespace = binding.metadata.namespace.unwrap();
                 let rules = role(&namespace, &binding.role_ref.name);
@@ -194,19 +197,36 @@ fn the_account_may_watch_native_pod_networks_read_two_daemonsets_make_events_and
             _ => {}
         }
     }
-    let rule = |group: &str, resource: &str, names: Option<&[&str]>, verbs: &[&str]| PolicyRule {
+    in_namespaces.sort_by(|(one, _), (other, _)| other.cmp(one));
+    (everywhere, in_namespaces)
+}
+
+fn rule(group: &str, resource: &str, names: Option<&[&str]>, verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
         api_groups: Some(vec![group.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
         resource_names: names.map(|names| names.iter().map(ToString::to_string).collect()),
         verbs: verbs.iter().map(ToString::to_string).collect(),
         ..PolicyRule::default()
-    };
+    }
+}
+
+#[test]
+fn the_uninstaller_may_ask_for_the_agents_daemonset_and_nothing_else() {
+    let account = pod_of(UNINSTALL).service_account_name.unwrap();
+    let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
+    assert_eq!(daemon_set(UNINSTALL).metadata.namespace.as_ref(), Some(&namespace), "it asks in its own namespace");
+    assert_eq!(rights(&account), (vec![], vec![(namespace, rule("apps", "daemonsets", Some(&[AGENT]), &["get"]))]));
+}
+
+#[test]
+fn the_account_may_watch_native_pod_networks_read_two_daemonsets_make_events_and_nothing_else() {
+    let (everywhere, in_namespaces) = rights(&pod().service_account_name.unwrap());
     assert_eq!(everywhere, [rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"])]);
     let names = Some(&[AGENT, "vcn-native-ip-cni"][..]);
     let daemon_sets = (daemon_set(AGENT).metadata.namespace.unwrap(), rule("apps", "daemonsets", names, &["get"]));
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
-    in_namespaces.sort_by(|(one, _), (other, _)| other.cmp(one));
     assert_eq!(in_namespaces, [daemon_sets, events]);
 }
 
@@ -234,7 +254,9 @@ fn role(namespace: &str, name: &str) -> Vec<PolicyRule> {
 #[tokio::test]
 async fn an_api_server_takes_every_manifest() {
     let server = kube_harness::ApiServer::shared().unwrap();
-    server.apply(&root().join("manifests")).await.unwrap();
+    for folder in FOLDERS {
+        server.apply(&root().join(folder)).await.unwrap();
+    }
 }
 
 #[test]
@@ -273,8 +295,9 @@ fn every_variable_and_every_directory_is_one_that_the_uninstaller_has() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
     }
     for mount in uninstall.volume_mounts.unwrap() {
-        let known =
-            help.contains(&format!("[default: {}]", mount.mount_path)) || mount.mount_path.starts_with("/host/");
+        let known = help.contains(&format!("[default: {}]", mount.mount_path))
+            || mount.mount_path.starts_with("/host/")
+            || mount.mount_path == TOKEN;
         assert!(known, "{} is no directory of the uninstaller's\n{help}", mount.mount_path);
     }
 }
@@ -301,9 +324,8 @@ fn every_variable_and_every_directory_is_one_that_the_agent_has() {
         assert!(help.contains(&format!("[env: {}=]", variable.name)), "{} is not in\n{help}", variable.name);
     }
     for mount in agent.volume_mounts.unwrap() {
-        // Below HOST_ROOT and SYSCTL_ROOT; and where every client of an API server looks for its token.
-        let token = "/var/run/secrets/kubernetes.io/serviceaccount";
-        let seen = mount.mount_path.starts_with("/host/") || mount.mount_path == token;
+        // Below HOST_ROOT and SYSCTL_ROOT.
+        let seen = mount.mount_path.starts_with("/host/") || mount.mount_path == TOKEN;
         let default = |end: &str| help.contains(&format!("[default: {}{end}", mount.mount_path));
         let known = default("]") || default("/agent.conf]") || seen;
         assert!(known, "{} is no directory of the agent's\n{help}", mount.mount_path);

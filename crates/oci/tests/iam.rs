@@ -16,9 +16,9 @@ const CONTROLLER: &str = include_str!("../../../controller/src/args.rs");
 const MANIFESTS: [(&str, &str); 5] = [
     ("agent", include_str!("../../../manifests/daemonset.yaml")),
     ("controller", include_str!("../../../manifests/controller.yaml")),
-    ("", include_str!("../../../manifests/uninstall.yaml")),
+    ("", include_str!("../../../manifests/uninstall/uninstall.yaml")),
     ("", include_str!("../../../manifests/patches/takeover.yaml")),
-    ("", include_str!("../../../manifests/patches/uninstall-drop-ins.yaml")),
+    ("", include_str!("../../../manifests/uninstall/patches/drop-ins.yaml")),
 ];
 
 type Words<'a> = BTreeSet<&'a str>;

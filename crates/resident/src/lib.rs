@@ -4,9 +4,10 @@
 //! ```text
 //!   flags, environment, file ──▶ config ──▶ settings of the program ──▶ reload (hot, last good kept)
 //!   logging (JSON lines)    metrics (and their table in docs/)    server (/healthz, /readyz, /metrics)
-//!   events (of Kubernetes)
+//!   events (of Kubernetes)    api_server (a client of it, inside a pod)
 //! ```
 
+pub mod api_server;
 pub mod args;
 pub mod command_line;
 pub mod config;

@@ -19,8 +19,8 @@ use vcn::Ocid;
 use super::cluster::Seen;
 use super::keeper::Keeper;
 use super::{ClusterNpn, Kept, read};
-use crate::api_server::client;
 use crate::backoff::{chance, jittered};
+use resident::api_server::client;
 
 /// Between failures. All nodes of a cluster fail together when its API server does.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_secs(60) };

@@ -1,4 +1,4 @@
-//! The code of `oke-cni-installer uninstall`, called in the container of `manifests/uninstall.yaml`.
+//! The code of `oke-cni-installer uninstall`, called in the container of `manifests/uninstall`.
 
 use installer::{Removal, Uninstall};
 use sandbox::Container;
@@ -13,7 +13,7 @@ pub(crate) fn uninstall(node: &Node) -> Removal {
         value.into()
     };
     let (sysctl_root, host_root) = (variable("SYSCTL_ROOT"), variable("HOST_ROOT"));
-    let how = Uninstall { sysctl_root, host_root, force: false, dry_run: false };
+    let how = Uninstall { sysctl_root, host_root, force: false, returning: None, dry_run: false };
     let settings = node.settings(&[]);
     node.call_in(&container, || installer::uninstall(&settings.installer, how))
 }

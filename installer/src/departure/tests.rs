@@ -30,6 +30,23 @@ fn in_doubt_everything_stays() {
 }
 
 #[test]
+fn the_uninstaller_goes_on_only_where_the_daemonset_is_gone_or_going() {
+    let refusal = |answer, why| returning("agent", answer, why);
+    assert_eq!(refusal(OwnDaemonSet::NotFound, Some("not found")), None);
+    assert_eq!(refusal(OwnDaemonSet::Present { deleting: true }, None), None);
+    let present = refusal(OwnDaemonSet::Present { deleting: false }, None).unwrap();
+    assert!(present.starts_with("the DaemonSet agent exists") && present.contains("delete it first"), "{present}");
+    for (answer, word) in [
+        (OwnDaemonSet::Unauthorized, "unauthorized"),
+        (OwnDaemonSet::Forbidden, "forbidden"),
+        (OwnDaemonSet::Unreachable, "unreachable"),
+    ] {
+        let doubt = refusal(answer, Some("its words")).unwrap();
+        assert!(doubt.contains(&format!("unknown ({word}: its words)")) && doubt.contains("--force"), "{doubt}");
+    }
+}
+
+#[test]
 fn a_pod_of_a_daemonset_tells_its_name_and_no_other_pod_does() {
     for (pod, name) in [
         ("oke-node-agent-7k2xp", Some("oke-node-agent")),

@@ -1,6 +1,7 @@
-//! Taken off a node, in a network namespace, under what `manifests/uninstall.yaml` gives: nothing of ours is left, and
+//! Taken off a node, in a network namespace, under what `manifests/uninstall` gives: nothing of ours is left, and
 //! everything else is as it was.
 
+mod cluster;
 mod drop_ins;
 mod forwarding;
 pub(crate) mod kernel;
@@ -24,7 +25,7 @@ use kernel::Host;
 const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
 
 impl Node {
-    /// What the pod of `manifests/uninstall.yaml` does.
+    /// What the pod of `manifests/uninstall` does.
     fn uninstall(&self, host: &Host, more: &[&str]) -> (i32, String) {
         self.uninstall_in(&Container::uninstaller().unwrap(), host, more)
     }

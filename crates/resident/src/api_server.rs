@@ -1,4 +1,4 @@
-//! The API server, as a pod of the agent's reaches it: whether there is one, and a client of it.
+//! The API server, as a pod on the host's network reaches it: whether there is one, and a client of it.
 
 use std::path::Path;
 use std::time::Duration;

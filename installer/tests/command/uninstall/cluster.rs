@@ -1,0 +1,110 @@
+//! In a cluster, with the rights of `manifests/uninstall` and a real API server: while the agent's DaemonSet exists, or that is
+//! unknown, nothing is removed.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube_harness::{ApiServer, Bound, ServiceAccount};
+use sandbox::Container;
+
+use super::kernel::Host;
+use crate::node::Node;
+
+/// An API server follows rights and objects within a second; a busy machine is slow.
+const WITHIN: Duration = Duration::from_secs(120);
+
+const DAEMON_SET: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/oke-node-agent";
+const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings/oke-node-uninstall";
+
+struct Cluster {
+    node: Node,
+    host: Host,
+    server: ApiServer,
+}
+
+fn manifest(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(name)
+}
+
+impl Cluster {
+    /// Our network on a node, and an API server on its loopback that knows the agent's DaemonSet.
+    fn new() -> Self {
+        let (node, host) = (Node::installed(), Host::new());
+        host.ip("link set lo up");
+        let server = host.inside(|| ApiServer::start().unwrap());
+        let cluster = Self { node, host, server };
+        cluster.do_(async |server| {
+            let account = ServiceAccount::new("kube-system", "oke-node-uninstall");
+            server.create_account(&account).await.unwrap();
+            for file in ["daemonset.yaml", "uninstall/access.yaml"] {
+                server.apply(&manifest(file)).await.unwrap();
+            }
+            let token = server.token(&account, &Bound::Nothing).await.unwrap();
+            server.write_in_cluster(&token, "kube-system", &cluster.node.path("secrets")).unwrap();
+        });
+        cluster
+    }
+
+    fn do_<T: Send>(&self, work: impl AsyncFnOnce(&ApiServer) -> T + Send) -> T {
+        self.host.inside(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(work(&self.server))
+        })
+    }
+
+    fn delete(&self, path: &str) {
+        self.do_(async |server| {
+            let client = server.client(server.admin()).unwrap();
+            client.request_text(hyper::Request::delete(path).body(Vec::new()).unwrap()).await.unwrap();
+        });
+    }
+
+    fn uninstall(&self, more: &[&str]) -> (i32, String) {
+        let (address, port) = self.server.service();
+        let container = self.node.placed(Container::uninstaller().unwrap());
+        let container = container.with_api_server(&self.node.path("secrets"), &address, &port);
+        self.host.inside(|| self.node.run_in(&container, more))
+    }
+
+    /// Until it is refused with these words; nothing is removed meanwhile.
+    fn refused(&self, words: &str) {
+        let (before, end) = (self.node.snapshot(), Instant::now() + WITHIN);
+        loop {
+            let (code, text) = self.uninstall(&[]);
+            assert_eq!((code, self.node.snapshot() == before), (75, true), "{text}");
+            assert!(text.contains("status: refused") && text.contains("--force"), "{text}");
+            if text.contains(words) {
+                return;
+            }
+            assert!(Instant::now() < end, "never {words}: {text}");
+        }
+    }
+}
+
+#[test]
+fn while_the_agents_daemonset_exists_or_that_is_unknown_nothing_is_removed() {
+    let cluster = Cluster::new();
+    cluster.refused("the DaemonSet oke-node-agent exists");
+    cluster.delete(BINDING);
+    cluster.refused("whether the DaemonSet oke-node-agent still exists is unknown (forbidden: ");
+    cluster.server.stop().unwrap();
+    cluster.refused("(unreachable: ");
+    let (code, text) = cluster.uninstall(&["--force"]);
+    assert_eq!(code, 0, "a broken cluster can be uninstalled: {text}");
+    assert_eq!(cluster.node.names(), ["bin/portmap"]);
+}
+
+#[test]
+fn once_the_daemonset_is_deleted_the_node_is_uninstalled() {
+    let cluster = Cluster::new();
+    cluster.delete(DAEMON_SET);
+    let end = Instant::now() + WITHIN;
+    // Until the API server follows the rights.
+    let (mut code, mut text) = cluster.uninstall(&[]);
+    while code != 0 && Instant::now() < end {
+        assert!(text.contains("(forbidden: "), "{text}");
+        (code, text) = cluster.uninstall(&[]);
+    }
+    assert!(code == 0 && text.contains("status: removed"), "{text}");
+    assert_eq!(cluster.node.names(), ["bin/portmap"]);
+}
