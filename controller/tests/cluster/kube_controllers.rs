@@ -1,0 +1,145 @@
+//! What the controllers of a cluster do about DaemonSets, Deployments, their pods and disruption budgets, as far as taking us off
+//! a cluster counts on it: the API server of these tests has no controller manager, scheduler or kubelet. The eviction
+//! subresource decides by the status of a PodDisruptionBudget, which is written here by the rules of Kubernetes' disruption
+//! controller.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{Node, Pod, PodTemplateSpec};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+
+const NAMESPACE: &str = "kube-system";
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Plays until it is dropped. What fails for a change in between is done in the next round.
+pub(crate) async fn play(client: Client) {
+    loop {
+        let _ = round(&client).await;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn round(client: &Client) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), NAMESPACE);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    let all = ListParams::default();
+    let nodes = Api::<Node>::all(client.clone()).list(&all).await?.items;
+    // Before the pods: a status that was written from older pods is refused for its version.
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), NAMESPACE);
+    let listed = budgets.list(&all).await?.items;
+    let (sets_there, deployments_there) = (sets.list(&all).await?.items, deployments.list(&all).await?.items);
+    let there = pods.list(&all).await?.items;
+    for budget in listed {
+        disruption(&budgets, budget, &deployments_there, &there).await?;
+    }
+    // The garbage collector.
+    let owners: Vec<_> =
+        sets_there.iter().map(|it| it.uid()).chain(deployments_there.iter().map(|it| it.uid())).collect();
+    for pod in there.iter().filter(|pod| !owners.contains(&owner(pod))) {
+        pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
+    }
+    for set in sets_there {
+        let template = &set.spec.as_ref().unwrap().template;
+        for node in &nodes {
+            ensure(&pods, &there, &set, (template, node)).await?;
+        }
+        let number = nodes.len();
+        let status = json!({ "status": { "observedGeneration": set.metadata.generation, "desiredNumberScheduled": number,
+            "currentNumberScheduled": number, "updatedNumberScheduled": number, "numberAvailable": number,
+            "numberReady": number, "numberMisscheduled": 0 } });
+        sets.patch_status(&set.name_any(), &PatchParams::default(), &Patch::Merge(status)).await?;
+    }
+    for deployment in deployments_there {
+        let template = &deployment.spec.as_ref().unwrap().template;
+        // Where no two replicas may share a node, and there are as many nodes as replicas.
+        let open = |node: &&Node| node.spec.as_ref().is_none_or(|spec| spec.unschedulable != Some(true));
+        for node in nodes.iter().filter(open) {
+            ensure(&pods, &there, &deployment, (template, node)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn owner(pod: &Pod) -> Option<String> {
+    pod.owner_references().first().map(|owner| owner.uid.clone())
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+/// One pod of a template on a node, ready at once. It ends at once, too, as if its kubelet were quick.
+async fn ensure<K>(
+    pods: &Api<Pod>,
+    there: &[Pod],
+    of: &K,
+    (template, node): (&PodTemplateSpec, &Node),
+) -> kube::Result<()>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let node = node.name_any();
+    let found = there.iter().find(|pod| owner(pod) == of.uid() && node_of(pod) == Some(node.as_str()));
+    if found.is_some_and(is_ready) {
+        return Ok(());
+    }
+    let reference: OwnerReference = of.controller_owner_ref(&()).unwrap();
+    let account = template.spec.as_ref().unwrap().service_account_name.clone();
+    let pod = json!({
+        "metadata": { "generateName": format!("{}-", of.name_any()), "ownerReferences": [reference],
+            "labels": template.metadata.as_ref().unwrap().labels },
+        "spec": { "nodeName": node, "serviceAccountName": account, "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 0, "containers": [{ "name": "one", "image": "one" }] },
+    });
+    let pod = match found {
+        Some(found) => found.clone(),
+        None => pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await?,
+    };
+    let ready = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(ready)).await.map(drop)
+}
+
+/// As many disruptions as leave `expected - maxUnavailable` healthy; a pod whose eviction was granted counts as gone.
+async fn disruption(
+    budgets: &Api<PodDisruptionBudget>,
+    mut budget: PodDisruptionBudget,
+    deployments: &[Deployment],
+    pods: &[Pod],
+) -> kube::Result<()> {
+    let spec = budget.spec.clone().unwrap();
+    let wanted = spec.selector.unwrap().match_labels.unwrap();
+    let selected = |labels: &std::collections::BTreeMap<String, String>| {
+        wanted.iter().all(|(key, it)| labels.get(key) == Some(it))
+    };
+    let Some(deployment) = deployments.iter().find(|it| selected(it.labels())) else { return Ok(()) };
+    let expected = deployment.spec.as_ref().unwrap().replicas.unwrap();
+    let Some(IntOrString::Int(most)) = spec.max_unavailable else { unreachable!("a number is what the manifest says") };
+    let stays = |pod: &&Pod| selected(pod.labels()) && pod.metadata.deletion_timestamp.is_none();
+    let mut disrupted = budget.status.take().and_then(|status| status.disrupted_pods).unwrap_or_default();
+    disrupted.retain(|name, _| pods.iter().filter(stays).any(|pod| pod.name_any() == *name));
+    let healthy =
+        pods.iter().filter(stays).filter(|pod| is_ready(pod) && !disrupted.contains_key(&pod.name_any())).count();
+    let (healthy, desired) = (i32::try_from(healthy).unwrap(), expected - most);
+    budget.status = Some(PodDisruptionBudgetStatus {
+        observed_generation: budget.metadata.generation,
+        expected_pods: expected,
+        current_healthy: healthy,
+        desired_healthy: desired,
+        disruptions_allowed: (healthy - desired).max(0),
+        disrupted_pods: Some(disrupted),
+        ..PodDisruptionBudgetStatus::default()
+    });
+    budgets.replace_status(&budget.name_any(), &PostParams::default(), &budget).await.map(drop)
+}
+
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+}

@@ -1,0 +1,152 @@
+//! `docs/uninstall.md`, executed: its commands in its order, by kubectl, against a real API server with a real controller, so
+//! that every VNIC is detached, every node can be drained by evictions, and nothing of ours is left in the cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::ResourceExt;
+use kube::api::{EvictParams, ListParams, PostParams};
+use kube_harness::{Assets, ServiceAccount};
+use sandbox::OciSettings;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::kube_controllers::{is_ready, play};
+use crate::scene::{Scene, manifest, wait_for};
+
+const DRAIN: &str = "kubectl drain --selector=kubernetes.io/os=linux --ignore-daemonsets --delete-emptydir-data";
+const EVERYTHING: &str = "deployments,daemonsets,pods,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+                          poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,\
+                          customresourcedefinitions";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The commands of the page's numbered steps, without what is said of them.
+fn commands() -> Vec<String> {
+    let page = std::fs::read_to_string(root().join("docs/uninstall.md")).unwrap();
+    let steps = page.lines().filter_map(|line| line.strip_prefix("   $ "));
+    steps.map(|line| line.split("  #").next().unwrap().trim().to_owned()).collect()
+}
+
+impl Scene {
+    /// A cluster of two nodes with all of ours, as its own controllers would run it, and a pod of a user's on each node.
+    async fn installed() -> Self {
+        let scene = Self::with(2, 8, OciSettings::default()).await;
+        let server = &scene.kubernetes;
+        server.create_account(&ServiceAccount::new("default", "default")).await.unwrap();
+        for file in ["admission.yaml", "controller.yaml", "daemonset.yaml"] {
+            server.apply(&manifest(file)).await.unwrap();
+        }
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), "default");
+        for node in ["node-0", "node-1"] {
+            assert!(scene.sh(&format!("kubectl label node {node} kubernetes.io/os=linux")).await.0);
+            // Of a kind that nobody plays here.
+            let owner = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "shop", "uid": "1", "controller": true });
+            let pod = json!({ "metadata": { "name": format!("shop-{node}"), "ownerReferences": [owner] },
+                "spec": { "nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{ "name": "a", "image": "a" }] } });
+            pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        }
+        scene
+    }
+
+    /// A command in the repository, as an administrator runs it: whether it succeeded, and what it printed.
+    async fn sh(&self, command: &str) -> (bool, String) {
+        let kubectl = Assets::find().unwrap().program("kubectl");
+        assert!(kubectl.is_file(), "{} is missing: run tests/kube/servers/build", kubectl.display());
+        let path = format!("{}:{}", kubectl.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        // A drain that never ends is a failure like others.
+        let mut shell = Command::new("timeout");
+        shell.args(["240", "sh", "-c", command]).current_dir(root()).env("PATH", path).env("HOME", self.folder.path());
+        shell.env("KUBECONFIG", self.folder.path().join("kubeconfig"));
+        let output = spawn_blocking(move || shell.output().unwrap()).await.unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        println!("$ {command}\n{}", String::from_utf8_lossy(&text));
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// The controller's replicas that are ready; of the others each may be evicted.
+    async fn replicas(&self) -> Vec<Pod> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let label = ListParams::default().labels("app.kubernetes.io/name=oke-node-controller");
+        pods.list(&label).await.unwrap().items.into_iter().filter(is_ready).collect()
+    }
+
+    /// By the Eviction API; the status of a refusal.
+    async fn evict(&self, pod: &Pod) -> Result<(), (u16, String)> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        match pods.evict(&pod.name_any(), &EvictParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_of_all_nodes_never_ends_while_the_controller_is_installed() {
+    let scene = Scene::installed().await;
+    let cluster = tokio::spawn(play(scene.client.clone()));
+    wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
+    assert!(scene.sh("kubectl cordon --selector=kubernetes.io/os=linux").await.0);
+    let both = scene.replicas().await;
+    // The first one, as soon as the budget's status says that both are healthy.
+    wait_for("an eviction", async || scene.evict(&both[0]).await.is_ok()).await;
+    wait_for("one replica", async || scene.replicas().await.len() == 1).await;
+    let (code, message) = scene.evict(&both[1]).await.unwrap_err();
+    assert!(code == 429 && message.contains("disruption budget"), "{code}: {message}");
+    let (ended, text) = scene.sh(&format!("{DRAIN} --timeout=12s")).await;
+    assert!(!ended && text.contains("would violate the pod's disruption budget"), "{text}");
+    assert_eq!(scene.replicas().await.len(), 1, "the last one has nowhere to go");
+    cluster.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_page_take_everything_off_the_cluster() {
+    let scene = Scene::installed().await;
+    let cluster = tokio::spawn(play(scene.client.clone()));
+    let mut controller = scene.controller("one");
+    let template = json!({ "name": "storage", "purpose": "Host", "subnetId": scene.vcn.subnet("pods").unwrap().id });
+    let profile: Value = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+        "metadata": { "name": "storage" },
+        "spec": { "nodeSelector": {}, "allNodes": true, "attachments": [template] } });
+    scene.kubernetes.apply_object(profile).await.unwrap();
+    scene.want("own", 0, json!({})).await;
+    wait_for("three VNICs", async || scene.vnics().len() == 3).await;
+    wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
+
+    let patched = "kubectl patch --local -f manifests/uninstall/uninstall.yaml \
+                   --patch-file manifests/uninstall/patches/drop-ins.yaml -o yaml";
+    let (succeeded, text) = scene.sh(patched).await;
+    assert!(succeeded && text.contains("/host/etc/NetworkManager/conf.d"), "{text}");
+
+    let commands = commands();
+    assert!(commands.iter().any(|command| command == DRAIN), "{commands:?}");
+    for command in &commands {
+        let (succeeded, text) = scene.sh(command).await;
+        assert!(succeeded, "{command}: {text}");
+        if command.contains("get vnica,vnicp") {
+            assert!(text.contains("No resources found"), "{text}");
+            assert_eq!(scene.vnics(), [""; 0], "while the controller runs, every VNIC is detached");
+        } else if command.contains("controller.yaml") {
+            // As its kubelet does.
+            controller.terminate();
+            wait_for("no replica", async || scene.replicas().await.is_empty()).await;
+        } else if command == DRAIN {
+            let (_, left) = scene.sh("kubectl get pods --all-namespaces -o name").await;
+            let only_agents = left.lines().all(|pod| pod.starts_with("pod/oke-node-agent-"));
+            assert!(only_agents && left.lines().count() == 2, "{left}");
+        }
+    }
+    let gone = async || {
+        let get = format!("kubectl get {EVERYTHING} --all-namespaces -l app.kubernetes.io/part-of=oke-node-manager");
+        scene.sh(&get).await.1.contains("No resources found")
+    };
+    wait_for("nothing of ours", gone).await;
+    let (_, kinds) = scene.sh("kubectl get customresourcedefinitions -o name").await;
+    assert!(!kinds.contains("oke.oraclecloud.com"), "{kinds}");
+    cluster.abort();
+}
