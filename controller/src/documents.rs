@@ -8,6 +8,7 @@ use resident::metrics::markdown;
 
 use crate::args::keys;
 use crate::metrics::Metrics;
+use crate::settings::Settings;
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/controller.md")
@@ -29,6 +30,14 @@ fn alerts() -> Vec<String> {
 fn the_keys_and_the_metrics_are_documented() {
     holds("keys", &explain::markdown(&keys()));
     holds("metrics", &markdown(Metrics::default().described()));
+}
+
+#[test]
+fn the_shipped_configmap_has_every_key_and_sets_none() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.conf");
+    let wanted = explain::commented("oke-node-controller", &keys());
+    assert_eq!(resident::documents::compare_file(&path, &wanted), Ok(()));
+    assert_eq!(resident::documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
 }
 
 #[test]

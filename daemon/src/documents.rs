@@ -8,6 +8,7 @@ use resident::metrics::markdown;
 use crate::advice;
 use crate::args::keys;
 use crate::metrics::Metrics;
+use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(document);
@@ -17,6 +18,14 @@ fn holds(document: &str, part: &str, table: &str) {
 #[test]
 fn the_keys_are_documented() {
     holds("configuration.md", "keys", &explain::markdown(&keys()));
+}
+
+#[test]
+fn the_shipped_configmap_has_every_key_and_sets_none() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/agent.conf");
+    let wanted = explain::commented("oke-node-agent", &keys());
+    assert_eq!(resident::documents::compare_file(&path, &wanted), Ok(()));
+    assert_eq!(resident::documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
 }
 
 #[test]

@@ -43,7 +43,7 @@ struct Cluster {
 }
 
 fn manifest() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/daemonset.yaml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/daemonset.yaml")
 }
 
 impl Cluster {

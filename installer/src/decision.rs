@@ -184,7 +184,7 @@ fn occupied(pods: &Occupants, oke: bool) -> Option<String> {
         )),
         (Occupants::Unknown(why), true) => Some(format!(
             "takeover is set, but whether pods of OKE's own CNI live on this node cannot be told ({why}): show the agent \
-             both directories that tell (manifests/patches/takeover.yaml)"
+             both directories that tell (manifests/overlays/oke-vcn-native/takeover.yaml)"
         )),
     }
 }

@@ -149,7 +149,7 @@ pub enum Error {
     /// A drop-in that the agent wrote is where this program cannot look.
     #[error(
         "{} was written by the node agent, and its directory is not to be seen from here: give it to this program \
-         (manifests/uninstall/patches/drop-ins.yaml), or remove the file by hand and use --force", path.display()
+         (manifests/uninstall-drop-ins), or remove the file by hand and use --force", path.display()
     )]
     OutOfSight {
         /// The file.

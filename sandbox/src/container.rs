@@ -32,16 +32,16 @@ use root::Root;
 use seccomp::Filter;
 
 /// The DaemonSet of the node agent, as shipped.
-const NODE_AGENT: &str = include_str!("../../manifests/daemonset.yaml");
+const NODE_AGENT: &str = include_str!("../../manifests/base/daemonset.yaml");
 
 /// The DaemonSet that takes everything of ours off each node, as shipped.
 const UNINSTALL: &str = include_str!("../../manifests/uninstall/uninstall.yaml");
 
 /// The patch that lets it see drop-ins, as shipped.
-const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall/patches/drop-ins.yaml");
+const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall-drop-ins/drop-ins.yaml");
 
 /// The patch that lets it replace OKE's own CNI, as shipped.
-const TAKEOVER: &str = include_str!("../../manifests/patches/takeover.yaml");
+const TAKEOVER: &str = include_str!("../../manifests/overlays/oke-vcn-native/takeover.yaml");
 
 /// What a manifest says about a container, as far as it limits what the container can do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! manifests/admission.yaml on a real API server: who may ask for VNICs by a Node's annotation, and what an agent cannot
+//! manifests/base/admission.yaml on a real API server: who may ask for VNICs by a Node's annotation, and what an agent cannot
 //! write whatever it was granted, tried with the tokens and certificates of those it keeps out.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -27,7 +27,7 @@ const ONLY_OURS: &str = "annotations that begin with oke.oraclecloud.com/agent- 
 const UNBOUND: &str = "an agent's token must be bound to its pod and node";
 
 fn manifests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base")
 }
 
 /// The server with our definitions and policies, once these are enforced, and an agent's account that was granted

@@ -1,4 +1,4 @@
-//! manifests/controller.yaml says what the controller is, and gives it no more than it needs. That Kubernetes knows its
+//! manifests/base/controller.yaml says what the controller is, and gives it no more than it needs. That Kubernetes knows its
 //! fields, manifests.rs sees to; that the roles suffice and every rule is needed, controller/tests/rights.rs.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 fn documents() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/controller.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.yaml");
     let text = fs::read_to_string(path).unwrap();
     serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap()).collect()
 }

@@ -196,5 +196,5 @@ pub(crate) async fn wait_within(most: Duration, what: &str, mut condition: impl 
 }
 
 pub(crate) fn manifest(file: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base").join(file)
 }

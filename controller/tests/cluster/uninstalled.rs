@@ -118,9 +118,7 @@ async fn the_commands_of_the_page_take_everything_off_the_cluster() {
     wait_for("three VNICs", async || scene.vnics().len() == 3).await;
     wait_for("two replicas", async || scene.replicas().await.len() == 2).await;
 
-    let patched = "kubectl patch --local -f manifests/uninstall/uninstall.yaml \
-                   --patch-file manifests/uninstall/patches/drop-ins.yaml -o yaml";
-    let (succeeded, text) = scene.sh(patched).await;
+    let (succeeded, text) = scene.sh("kubectl kustomize manifests/uninstall-drop-ins").await;
     assert!(succeeded && text.contains("/host/etc/NetworkManager/conf.d"), "{text}");
 
     let commands = commands();

@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) async fn new() -> Self {
         let server = ApiServer::shared().unwrap();
-        server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds.yaml")).await.unwrap();
+        server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml")).await.unwrap();
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();
         let admin = server.client(server.admin()).unwrap();

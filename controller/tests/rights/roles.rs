@@ -94,7 +94,7 @@ impl fmt::Display for Right {
 }
 
 fn documents(kinds: &[&str]) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/controller.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.yaml");
     let text = fs::read_to_string(path).unwrap();
     let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
     documents.filter(|document| kinds.contains(&document["kind"].as_str().unwrap())).collect()

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of our resources, with the columns that `kubectl get` shows. manifests/crds.yaml has them
+//! The CustomResourceDefinitions of our resources, with the columns that `kubectl get` shows. manifests/base/crds.yaml has them
 //! as text.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

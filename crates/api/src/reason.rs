@@ -74,7 +74,7 @@ reasons! {
         "Wait: a new node takes a minute or two. If it stays, the message has OKE's own reason: most often free addresses in the pod subnet, a limit of VNICs, or a missing policy.";
     PodNetworkUnknown Unknown on OnAttached OnReady:
         "The API server's answer tells the controller nothing of the instance's NativePodNetwork: a refusal, or what cannot be understood. Until it does, the controller attaches and detaches no VNIC of the instance: it might be in OKE's way, or take pods' network.",
-        "The message has the API server's answer. 403: apply manifests/controller.yaml, whose ClusterRole has the right. Else `kubectl get npn -o yaml`, and the controller's log (`npn.unread`).";
+        "The message has the API server's answer. 403: apply manifests/base/controller.yaml, whose ClusterRole has the right. Else `kubectl get npn -o yaml`, and the controller's log (`npn.unread`).";
     PodNetworkUnanswered Unknown on OnAttached OnReady:
         "The API server has not answered what the instance's NativePodNetwork is, twice in turn, and nothing else is known that stands in the way. Until it does, the controller attaches and detaches no VNIC of the instance; it asks again after pauses that double, from 15 seconds up to RETRY_MOST_SECONDS (two minutes unless it is set).",
         "Wait. If it stays: what ails the API server? The message has its answer, where there was one (429, 503), and the controller's log the rest (`npn.unread`).";

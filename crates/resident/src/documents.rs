@@ -1,6 +1,10 @@
-//! Keeps tables in documents equal to the code, for tests.
+//! Keeps documents and files of commented keys equal to the code, for tests.
 
+use std::fmt::Debug;
 use std::path::Path;
+
+use crate::config::keys::{Key, Keys};
+use crate::config::{Configured, Layers, file};
 
 /// Compares the part of a document between its markers `<!-- begin: part -->` and `<!-- end: part -->` with what the code
 /// says; writes it when `UPDATE_DOCS` is set.
@@ -19,6 +23,51 @@ pub fn compare(path: &Path, part: &str, table: &str) -> Result<(), String> {
             .map_err(|error| format!("{shown}: {error}"));
     }
     if found == table { Ok(()) } else { Err(format!("{shown} is not what the code says: UPDATE_DOCS=1 writes it")) }
+}
+
+/// Compares a whole file with what the code says; writes it when `UPDATE_DOCS` is set.
+///
+/// # Errors
+/// What is wrong, for a test to show.
+pub fn compare_file(path: &Path, wanted: &str) -> Result<(), String> {
+    let shown = path.display();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        return std::fs::write(path, wanted).map_err(|error| format!("{shown}: {error}"));
+    }
+    let found = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+    if found == wanted { Ok(()) } else { Err(format!("{shown} is not what the code says: UPDATE_DOCS=1 writes it")) }
+}
+
+/// What is wrong with a file of commented keys: as it is it must set nothing, and with every key's `#` removed it must make the
+/// same settings as no file at all.
+///
+/// # Errors
+/// What is wrong, for a test to show.
+pub fn check_commented<S: Configured + Debug>(text: &str, keys: &Keys) -> Result<(), String> {
+    let set = pairs(text)?;
+    if !set.is_empty() {
+        return Err(format!("it sets {set:?}"));
+    }
+    let is_key =
+        |line: &str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+    let uncommented = text.lines().map(|line| if is_key(line) { line.trim_start_matches('#') } else { line });
+    let set = pairs(&uncommented.collect::<Vec<_>>().join("\n"))?;
+    if !set.iter().map(|(key, _)| key.as_str()).eq(keys.iter().map(Key::name)) {
+        return Err(format!("it has other keys than there are: {set:?}"));
+    }
+    let settings = |environment| {
+        let read = Layers { environment, ..Layers::default() }.read(keys);
+        read.settings::<S>(keys).map(|settings| format!("{settings:?}")).map_err(|problems| format!("{problems:?}"))
+    };
+    let (all, none) = (settings(set)?, settings(Vec::new())?);
+    if all == none { Ok(()) } else { Err(format!("its defaults make {all}\nno file makes {none}")) }
+}
+
+/// The keys that a file sets, in its order.
+fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let (said, problems) = file::parse(Path::new(""), text);
+    let pairs = said.into_iter().map(|(key, said)| (key, said.value)).collect();
+    if problems.is_empty() { Ok(pairs) } else { Err(format!("{problems:?}")) }
 }
 
 #[cfg(test)]

@@ -202,12 +202,15 @@ fn merge(base: &mut Value, patch: Value) {
             }
         }
         (Value::Sequence(base), Value::Sequence(patch)) if patch.iter().all(|item| item.get("name").is_some()) => {
+            let mut new = Vec::new();
             for item in patch {
                 match base.iter_mut().find(|known| known.get("name") == item.get("name")) {
                     Some(known) => merge(known, item),
-                    None => base.push(item),
+                    None => new.push(item),
                 }
             }
+            // New items come first, as kustomize puts them.
+            base.splice(0..0, new);
         }
         (base, patch) => *base = patch,
     }

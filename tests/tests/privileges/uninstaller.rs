@@ -204,7 +204,7 @@ fn drop_ins_need_the_patch_and_go_with_it() {
     assert!(world.sh("cat /etc/NetworkManager/conf.d/*").contains("unmanaged-devices"));
 
     let (code, text) = world.run(&Container::uninstaller().unwrap());
-    assert!(code == 1 && text.contains("uninstall/patches/drop-ins.yaml"), "{text}");
+    assert!(code == 1 && text.contains("manifests/uninstall-drop-ins"), "{text}");
     let (code, text) = world.run(&Container::uninstaller_of_drop_ins().unwrap());
     assert_eq!(code, 0, "{text}");
     world.assert_as_before(&text);

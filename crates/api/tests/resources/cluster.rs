@@ -25,7 +25,7 @@ pub(crate) async fn server() -> &'static ApiServer {
     let server = ApiServer::shared().unwrap();
     let mut applied = APPLIED.get_or_init(Mutex::default).lock().await;
     if !*applied {
-        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/crds.yaml");
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base/crds.yaml");
         server.apply(&crds).await.unwrap();
         *applied = true;
     }

@@ -1,4 +1,5 @@
-//! The keys and what is set, in words, as JSON, and as the table of docs/configuration.md.
+//! The keys and what is set, in words, as JSON, as the table of docs/configuration.md, and as a configuration file to begin
+//! with.
 
 use std::fmt::Write as _;
 
@@ -134,6 +135,28 @@ pub fn markdown(keys: &Keys) -> String {
         let default = default.map_or_else(|| "–".to_owned(), |default| format!("`{default}`"));
         let taken = if hot { "at once" } else { "restart" };
         let _ = writeln!(text, "| `{key}`<br>`{flag}` | {unit}<br>{default} | {taken} | {meaning} |");
+    }
+    text
+}
+
+/// A configuration file that sets nothing: every key as a comment, with its default, below its meaning in one sentence. A key
+/// is set by removing the `#` in front of it.
+#[must_use]
+pub fn commented(program: &str, keys: &Keys) -> String {
+    let mut text = format!(
+        "# Configuration of {program}: every key with its default, as a comment. As it is, this file sets nothing.\n\
+         # To set a key, remove the # in front of it. Flags and the environment of the manifest outrank this file.\n\
+         # Check a file before you roll it out: {program} config --check FILE\n"
+    );
+    for Explained { key, unit, values, default, hot, meaning, .. } in explained(keys) {
+        let unit = if values.is_empty() { unit } else { values.join("|") };
+        let first = meaning.split_once(". ").map_or(meaning.as_str(), |(first, _)| first);
+        let reading = if hot { "a change applies at once" } else { "read at the start" };
+        let _ = writeln!(text);
+        for line in folded(&format!("{first} ({unit}; {reading})")) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let _ = writeln!(text, "#{key}={}", default.unwrap_or_default());
     }
     text
 }

@@ -45,7 +45,7 @@ fn a_drop_in_that_cannot_be_seen_from_here_is_named_and_remembered() {
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("NetworkManager/conf.d/50-vcn-native.conf was written by the node agent"), "{text}");
-    assert!(text.contains("uninstall/patches/drop-ins.yaml") && node.path("lib/drop-ins.json").exists(), "{text}");
+    assert!(text.contains("manifests/uninstall-drop-ins") && node.path("lib/drop-ins.json").exists(), "{text}");
     let (code, text) = node.uninstall(&Host::new(), &["--force"]);
     assert!(code == 0 && text.contains("left: "), "{text}");
     assert!(node.knows_nothing());
