@@ -36,7 +36,7 @@ impl Cluster {
         cluster.do_(async |server| {
             let account = ServiceAccount::new("kube-system", "oke-node-uninstall");
             server.create_account(&account).await.unwrap();
-            for file in ["daemonset.yaml", "uninstall/access.yaml"] {
+            for file in ["base/daemonset.yaml", "uninstall/access.yaml"] {
                 server.apply(&manifest(file)).await.unwrap();
             }
             let token = server.token(&account, &Bound::Nothing).await.unwrap();
