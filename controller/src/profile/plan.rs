@@ -160,12 +160,11 @@ fn part(stamp: &Stamp, claim: &Claim<'_>) -> Part {
 fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> {
     let report = |selection: &'a Selection<'a>| {
         let unborn = selection.unborn.iter().map(|node| (*node, State::ABSENT));
-        let foreign =
-            selection.foreign.iter().map(|node| (*node, State::failing("its providerID names no OCI instance")));
+        let excluded = selection.excluded.iter().map(|(node, why)| (*node, State::excluded(why.clone())));
         Report {
             profile: selection.profile,
             hold: selection.hold.as_ref(),
-            nodes: unborn.chain(foreign).collect(),
+            nodes: unborn.chain(excluded).collect(),
             replacing: None,
         }
     };

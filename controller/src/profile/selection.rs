@@ -16,7 +16,7 @@ pub struct Selections<'a> {
     pub profiles: BTreeMap<&'a str, Selection<'a>>,
     /// Profiles that cannot be read: a later version wrote them. Theirs is left as it is.
     pub unreadable: BTreeSet<&'a str>,
-    /// The instances that have a Node, with it.
+    /// The instances that have a Node, with it; of several that claim one instance, the senior one.
     pub instances: BTreeMap<Ocid, &'a NodeView>,
     /// What somebody should see to.
     pub problems: Vec<NodeProblem<'a>>,
@@ -31,12 +31,12 @@ pub struct Selection<'a> {
     pub hold: Option<Hold>,
     /// The nodes, by their instances.
     pub nodes: BTreeMap<Ocid, &'a NodeView>,
-    /// Instances whose nodes' annotation cannot be read: they keep what they have.
+    /// Instances that keep what they have: their node's annotation cannot be read, or a second node claims them.
     pub undecided: BTreeSet<Ocid>,
     /// Selected nodes that are no instance yet.
     pub unborn: BTreeSet<&'a str>,
-    /// Selected nodes that never will be.
-    pub foreign: BTreeSet<&'a str>,
+    /// Selected nodes that get nothing, and why: they never will be an instance, or another node has theirs.
+    pub excluded: BTreeMap<&'a str, String>,
 }
 
 /// Why nothing is done for a profile.
@@ -69,6 +69,8 @@ pub const NOT_ALLOWED: &str = "VnicProfileNotAllowed";
 pub const NOT_SELECTED: &str = "VnicProfileNotForNode";
 /// A profile is for the node, and it is no instance.
 pub const NO_INSTANCE: &str = "NodeIsNoInstance";
+/// A profile is for the node, and an older one claims the same instance.
+pub const SECOND_CLAIM: &str = "InstanceClaimedTwice";
 /// The Node is younger than a VNIC that it no longer asks for: it was made anew, without what it asked with.
 pub const MADE_ANEW: &str = "NodeMadeAnew";
 /// A VNIC of this name is another's on the node.
@@ -94,8 +96,8 @@ pub fn select(observed: &Observed) -> Selections<'_> {
         })
         .collect();
     let mut nodes: Vec<&NodeView> = observed.nodes.iter().map(AsRef::as_ref).collect();
-    // Of two Nodes that claim to be one instance, always the same one counts.
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    // Of several Nodes that claim one instance, the first one counts.
+    nodes.sort_by_key(|node| node.seniority());
     for node in nodes {
         all.add(node, &selectors);
     }
@@ -122,9 +124,8 @@ impl<'a> Selections<'a> {
     }
 
     fn add(&mut self, node: &'a NodeView, selectors: &BTreeMap<&str, Selector>) {
-        if let Some(instance) = &node.instance {
-            self.instances.entry(instance.clone()).or_insert(node);
-        }
+        let holder = node.instance.as_ref().map(|instance| *self.instances.entry(instance.clone()).or_insert(node));
+        let senior = holder.filter(|holder| holder.name != node.name).map(|holder| holder.name.as_str());
         let wanted = node.vnics.as_deref().map_or(Ok(Vec::new()), wanted_profiles);
         if let Err(error) = &wanted {
             let note = format!("annotation {}: {error}; nothing is changed until it is right", api::VNICS_ANNOTATION);
@@ -143,19 +144,29 @@ impl<'a> Selections<'a> {
                 continue;
             }
             let is_wanted = !by_annotation || is_named;
-            match (&node.instance, &node.stranger) {
+            match (&node.instance, senior, &node.stranger) {
                 // Nothing is done by halves: what else it names may not be what was meant.
-                (Some(instance), _) if by_annotation && wanted.is_err() => {
+                (Some(instance), _, _) if by_annotation && wanted.is_err() => {
                     selection.undecided.insert(instance.clone());
                 }
-                (Some(instance), _) if is_wanted => {
-                    selection.nodes.entry(instance.clone()).or_insert(node);
+                (Some(instance), Some(senior), _) if is_wanted => {
+                    // Nothing is made for its sake, and nothing is taken away.
+                    selection.undecided.insert(instance.clone());
+                    selection.excluded.insert(&node.name, format!("its instance is that of Node {senior}"));
+                    let note = format!(
+                        "VnicProfile {name} is for this Node, but the older Node {senior} has the same providerID and gets the \
+                         instance's VNICs. Delete the Node that is not this instance"
+                    );
+                    self.problems.push(NodeProblem { node: node.name.as_str(), reason: SECOND_CLAIM, note });
                 }
-                (None, None) if is_wanted => {
+                (Some(instance), None, _) if is_wanted => {
+                    selection.nodes.insert(instance.clone(), node);
+                }
+                (None, _, None) if is_wanted => {
                     selection.unborn.insert(node.name.as_str());
                 }
-                (None, Some(error)) if is_wanted => {
-                    selection.foreign.insert(node.name.as_str());
+                (None, _, Some(error)) if is_wanted => {
+                    selection.excluded.insert(&node.name, "its providerID names no OCI instance".to_owned());
                     let note = format!("VnicProfile {name} is for this Node, but its {error}");
                     self.problems.push(NodeProblem { node: node.name.as_str(), reason: NO_INSTANCE, note });
                 }
@@ -202,7 +213,7 @@ impl<'a> Selection<'a> {
             nodes: BTreeMap::new(),
             undecided: BTreeSet::new(),
             unborn: BTreeSet::new(),
-            foreign: BTreeSet::new(),
+            excluded: BTreeMap::new(),
         }
     }
 }

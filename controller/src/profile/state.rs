@@ -21,6 +21,8 @@ pub enum Trouble {
     Conflict(String),
     /// A limit, a permission, a wrong field.
     Failing(String),
+    /// The Node gets no VNICs: it is no instance, or another Node has its instance. No other Node depends on it.
+    Excluded(String),
 }
 
 impl State {
@@ -35,10 +37,16 @@ impl State {
         Self { trouble: Some(Trouble::Conflict(text)), ..Self::ABSENT }
     }
 
-    /// As ABSENT, and what somebody must see to.
+    /// As ABSENT, and why the Node gets nothing.
     #[must_use]
-    pub fn failing(text: &str) -> Self {
-        Self { trouble: Some(Trouble::Failing(text.to_owned())), ..Self::ABSENT }
+    pub fn excluded(why: String) -> Self {
+        Self { trouble: Some(Trouble::Excluded(why)), ..Self::ABSENT }
+    }
+
+    /// Whether the Node gets no VNICs.
+    #[must_use]
+    pub const fn is_excluded(&self) -> bool {
+        matches!(self.trouble, Some(Trouble::Excluded(_)))
     }
 
     /// As the object's conditions say, as far as they are about its present spec.

@@ -51,7 +51,9 @@ fn failing<'a>(report: &'a Report<'_>) -> impl Iterator<Item = (&'a str, &'a Tro
 
 fn reason(report: &Report<'_>) -> (ProfileReason, String) {
     let worst = failing(report).min_by_key(|(node, trouble)| (*trouble, *node));
-    let waiting = report.nodes.iter().find(|(_, state)| !state.ready);
+    let mut served = report.nodes.iter().filter(|(_, state)| !state.is_excluded()).peekable();
+    let none_served = served.peek().is_none();
+    let waiting = served.find(|(_, state)| !state.ready);
     match (report.hold, worst, &report.replacing, waiting) {
         (Some(Hold::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
         (Some(Hold::Paused), ..) => {
@@ -59,16 +61,19 @@ fn reason(report: &Report<'_>) -> (ProfileReason, String) {
         }
         (None, Some((_, Trouble::Conflict(text))), ..) => (ProfileReason::Conflict, text.clone()),
         (None, Some((node, Trouble::Failing(text))), ..) => (ProfileReason::Failing, format!("{node}: {text}")),
-        (None, None, Some((_, Some(blocker))), _) => {
+        (None, _, Some((_, Some(blocker))), _) => {
             (ProfileReason::Replacing, format!("the next VNIC is replaced when {blocker} is ready"))
         }
-        (None, None, Some((_, None)), _) => {
-            (ProfileReason::Replacing, "VNICs are being replaced one by one".to_owned())
-        }
-        (None, None, None, Some((node, _))) => {
+        (None, _, Some((_, None)), _) => (ProfileReason::Replacing, "VNICs are being replaced one by one".to_owned()),
+        (None, _, None, Some((node, _))) => {
             (ProfileReason::Progressing, format!("{node} does not have all its VNICs yet"))
         }
-        (None, None, None, None) if report.nodes.is_empty() => (ProfileReason::NoNodes, String::new()),
-        (None, None, None, None) => (ProfileReason::Ready, String::new()),
+        (None, excluded, None, None) => {
+            let text = match excluded {
+                Some((node, Trouble::Excluded(why))) => format!("{node} gets no VNIC: {why}"),
+                _ => String::new(),
+            };
+            (if none_served { ProfileReason::NoNodes } else { ProfileReason::Ready }, text)
+        }
     }
 }

@@ -82,6 +82,12 @@ impl NodeView {
 }
 
 impl NodeView {
+    /// Its place among Nodes that claim one instance: the oldest has it, of several the first by name.
+    #[must_use]
+    pub fn seniority(&self) -> (Option<Timestamp>, &str) {
+        (self.created, &self.name)
+    }
+
     /// As events name it.
     #[must_use]
     pub fn reference(&self) -> ObjectReference {
@@ -114,7 +120,7 @@ impl FromIterator<(String, String)> for Labels {
 }
 
 impl Nodes {
-    /// The Node that an instance is.
+    /// The Node that an instance is; of several that claim it, the senior one.
     #[must_use]
     pub fn of(&self, instance: &Ocid) -> Option<&NodeView> {
         self.nodes.get(self.names.get(instance)?).map(AsRef::as_ref)
@@ -136,13 +142,16 @@ impl Nodes {
         if self.nodes.get(&node.name).is_some_and(|known| **known == node) {
             return BTreeSet::new();
         }
-        let before = self.nodes.get(&node.name).and_then(|before| before.instance.clone());
-        let mut touched = match before == node.instance {
-            true => before.into_iter().collect(),
+        let same = |before: &Arc<NodeView>| before.instance == node.instance && before.created == node.created;
+        let mut touched = match self.nodes.get(&node.name).is_some_and(same) {
+            true => BTreeSet::new(),
             false => self.delete(&node.name),
         };
         if let Some(instance) = &node.instance {
-            self.names.insert(instance.clone(), node.name.clone());
+            let holder = self.names.get(instance).and_then(|name| self.nodes.get(name));
+            if holder.is_none_or(|holder| node.seniority() < holder.seniority()) {
+                self.names.insert(instance.clone(), node.name.clone());
+            }
             touched.insert(instance.clone());
         }
         self.nodes.insert(node.name.clone(), Arc::new(node));
@@ -160,8 +169,8 @@ impl Nodes {
             self.names.remove(&instance);
             // Another Node that claims to be it was there all the time.
             let others = self.nodes.values().filter(|other| other.instance.as_ref() == Some(&instance));
-            if let Some(other) = others.map(|other| &other.name).min() {
-                self.names.insert(instance.clone(), other.clone());
+            if let Some(other) = others.min_by_key(|other| other.seniority()) {
+                self.names.insert(instance.clone(), other.name.clone());
             }
         }
         BTreeSet::from([instance])
@@ -240,6 +249,23 @@ mod tests {
         assert_eq!(nodes.of(&instance).map(|node| node.name.as_str()), Some("b"), "it was there all the time");
         assert_eq!(nodes.replace(Vec::new()), BTreeSet::from([instance.clone()]));
         assert_eq!(nodes.of(&instance), None);
+    }
+
+    #[test]
+    fn the_oldest_of_several_nodes_has_the_instance_in_whatever_order_they_come() {
+        let instance: Ocid = ONE.parse().unwrap();
+        let born =
+            |name: &str, second| NodeView { created: Some(Timestamp::from_second(second).unwrap()), ..node(name, ONE) };
+        let (old, young) = (born("b", 1), born("a", 2));
+        for order in [[&old, &young], [&young, &old]] {
+            let mut nodes = Nodes::default();
+            order.into_iter().for_each(|node| drop(nodes.apply(node.clone())));
+            let named = |nodes: &Nodes| nodes.of(&instance).map(|node| node.name.clone());
+            assert_eq!(named(&nodes).as_deref(), Some("b"));
+            // The old one was deleted and made again between two events.
+            nodes.apply(born("b", 3));
+            assert_eq!(named(&nodes).as_deref(), Some("a"));
+        }
     }
 
     #[test]

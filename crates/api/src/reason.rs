@@ -144,10 +144,10 @@ reasons! {
     /// Why a VnicProfile's condition is as it is.
     ProfileReason;
     Ready True on OnReady:
-        "Every selected node has all its VNICs, ready.",
-        "Nothing.";
+        "Every selected node that gets VNICs has all of them, ready. Where the message names a Node, that one gets none: it is no OCI instance, or an older Node has its instance.",
+        "Nothing; where a Node is named, see the event on it.";
     NoNodes True on OnReady:
-        "No node is selected, or with allowNodeAnnotation none of those selected asks for it.",
+        "No node is selected, with allowNodeAnnotation none of those selected asks for it, or those that are selected get no VNIC (the message says why).",
         "If there should be some: `kubectl get nodes -l …`, and the annotation oke.oraclecloud.com/vnics on the Node.";
     Progressing False on OnReady:
         "Some nodes do not have all their VNICs yet.",

@@ -86,7 +86,7 @@ pub struct ProfileSummary {
     /// Of those, nodes with all VNICs ready.
     #[schemars(schema_with = "schema::count")]
     pub ready: u32,
-    /// Of those, nodes where something must be done first: a limit, a permission, a wrong field.
+    /// Of those, nodes where something must be done first (a limit, a permission, a wrong field), and Nodes that get nothing.
     #[schemars(schema_with = "schema::count")]
     pub failed: u32,
 }
