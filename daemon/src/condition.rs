@@ -26,7 +26,7 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// New pods cannot start: the agent is not ready.
+    /// New pods cannot start. The agent is not ready either, but for [`Reason::leaves_ready`].
     Blocking,
     /// Pods start; something else is missing.
     Degraded,
@@ -69,6 +69,8 @@ pub enum Reason {
     NftFailed,
     /// No address is there for pods.
     NoUsableAddress,
+    /// Pods hold every address.
+    AddressesExhausted,
     /// A state file could not be read or written.
     StateFailed,
     /// A running pod lacks something on the host, and it could not be repaired.
@@ -99,6 +101,8 @@ pub enum Reason {
     RuntimeConfigurationPreceded,
     /// Our CNI configuration is on a node whose pod network is not ours.
     RuntimeConfigurationLeft,
+    /// The node is left to OKE's own CNI, and has no CNI configuration.
+    RuntimeConfigurationMissing,
     /// A plugin that is to be in our chain is there and does not answer as it should.
     PluginUnanswered,
     /// A plugin that others put into our chain has no binary.
@@ -110,6 +114,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether the agent stays ready although new pods cannot start: the node works as it should, and is full.
+    #[must_use]
+    pub const fn leaves_ready(self) -> bool {
+        matches!(self, Self::AddressesExhausted)
+    }
+
     /// Whether looking again within seconds may end it, without any event telling us.
     #[must_use]
     pub const fn is_retried_soon(self) -> bool {

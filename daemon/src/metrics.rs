@@ -136,7 +136,7 @@ impl Default for Metrics {
         book.family("source_age_seconds", "Age of the last good answer", &metrics.ages);
         book.family("pool_addresses", "Addresses for pods, by VNIC, family and state", &metrics.pools);
         book.family("condition", "1 for what is not as it should be", &metrics.conditions);
-        book.single("ready", "Whether new pods can start", &metrics.ready);
+        book.single("ready", "1 while the agent is ready: new pods can start, or the node is full", &metrics.ready);
         book.family(
             "configuration_readings",
             "Changes of the configuration file that were taken over (ok) or refused (error)",

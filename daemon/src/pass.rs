@@ -134,10 +134,10 @@ pub struct PodNetworkState {
 }
 
 impl Pass {
-    /// Whether new pods can start, as far as this node's network goes.
+    /// Whether the agent is ready: new pods can start, as far as this node's network goes, or the node is full.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        !self.conditions.iter().any(Condition::blocks)
+        !self.conditions.iter().any(|condition| condition.blocks() && !condition.reason.leaves_ready())
     }
 
     /// Whether something failed that may well work soon.

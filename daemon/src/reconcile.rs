@@ -11,6 +11,7 @@
 //! stages and changes nothing.
 
 mod dead;
+mod exhausted;
 mod installation;
 mod orphans;
 pub(crate) mod pods;
@@ -64,6 +65,7 @@ pub struct Reconciler {
     /// Told when a plugin or a router answered for whom a pass did not wait.
     answered: Arc<Notify>,
     pods: pods::Pods,
+    exhausted: exhausted::Exhausted,
     dead: Slow<dead::Dead>,
     orphans: Slow<orphans::Orphans>,
     interference: Interference,
@@ -96,6 +98,7 @@ impl Reconciler {
         let Settings { state_dir, sysctl_root, dead_after, .. } = &*settings;
         Ok(Self {
             pods: pods::Pods::new(state_dir, sysctl_root, boot.clone()),
+            exhausted: exhausted::Exhausted::new(state_dir, boot.clone()),
             dead: Slow::new(dead::Dead::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
             orphans: Slow::new(orphans::Orphans::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
@@ -238,6 +241,10 @@ impl Reconciler {
         let pod_network = self.installation.stage(&self.settings, world, (ours, usable, cause), &mut findings);
         if pod_network.install {
             stages::pods(world, offers, usable, &mut findings.conditions);
+            // Last: the stages before free addresses.
+            findings.conditions.extend(self.exhausted.stage(cause));
+        } else {
+            self.exhausted.rest();
         }
         let Findings { changes, mut conditions } = findings;
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
@@ -256,9 +263,11 @@ impl Reconciler {
         }
     }
 
-    /// Whether signs of trouble with running pods are worth a pass, and when to ask again.
+    /// Whether signs of trouble with running pods, or addresses that ran out or are free again, are worth a pass, and when to
+    /// ask again.
     pub fn attention(&mut self, signs: Suspects) -> Attention {
-        self.pods.attention(signs)
+        let Attention { look, again } = self.pods.attention(signs);
+        Attention { look: look || self.exhausted.has_changed(self.installation.is_ours()), again }
     }
 
     /// When [`Self::attention`] is due after a pass although nothing happens.

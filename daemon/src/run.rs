@@ -138,7 +138,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (port_in, port) = watch::channel(None);
-    let (plugged, published) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let [plugged, published, recorded] = std::array::from_fn(|_| Arc::new(Notify::new()));
     let board = Arc::new(Board {
         state_dir: settings.state_dir.clone(),
         boot: boot.clone(),
@@ -165,12 +165,13 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         worlds,
         plugged: plugged.clone(),
         published: published.clone(),
+        recorded: recorded.clone(),
         previews,
         duties: duties.clone(),
         port,
         passes: passes_in,
     };
-    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent));
+    let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
     let recorder = Recorder {
         configurations: configurations.clone(),
         passes: passes.clone(),
@@ -195,7 +196,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         _ = int.recv() => false,
         () = recorder.run() => bail!("the task that tells events ended"),
         () = watch(watcher) => bail!("the watch of the API server ended"),
-        () = oke_cni::run(oke_cni_in, published) => bail!("asking for OKE's own CNI ended"),
+        () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
         () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,

@@ -15,7 +15,7 @@ use crate::world::{Known, World};
 pub struct Status {
     /// Whether an agent runs; where none does, this was found out without it.
     pub agent: AgentState,
-    /// Whether new pods can start.
+    /// Whether the agent is ready.
     pub ready: bool,
     /// What is not as it should be, the worst first.
     pub conditions: Vec<Condition>,

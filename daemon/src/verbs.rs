@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use resident::readable::Readable;
 use telemetry::{ListenError, Listener, VerbRecord};
+use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use crate::aftercare::Duties;
@@ -32,6 +33,7 @@ pub struct Intake {
     duties: Arc<Duties>,
     lines: Mutex<Lines>,
     recent: Arc<Recent>,
+    recorded: Arc<Notify>,
     unreadable: Trouble,
 }
 
@@ -89,16 +91,23 @@ pub async fn run(listener: Listener, intake: Arc<Intake>) -> io::Result<()> {
 }
 
 impl Intake {
-    /// Takes the file from `state_dir`; hands on to `metrics`, `duties` and `recent`.
+    /// Takes the file from `state_dir`; hands on to `metrics`, `duties` and `recent`, and notifies `recorded`.
     #[must_use]
-    pub fn new(state_dir: &Path, metrics: Arc<Metrics>, duties: Arc<Duties>, recent: Arc<Recent>) -> Self {
-        let lines = Mutex::new(Lines::new(Instant::now()));
-        Self { state_dir: state_dir.to_owned(), metrics, duties, lines, recent, unreadable: Trouble::default() }
+    pub fn new(
+        state_dir: &Path,
+        metrics: Arc<Metrics>,
+        duties: Arc<Duties>,
+        recent: Arc<Recent>,
+        recorded: Arc<Notify>,
+    ) -> Self {
+        let (state_dir, lines) = (state_dir.to_owned(), Mutex::new(Lines::new(Instant::now())));
+        Self { state_dir, metrics, duties, lines, recent, recorded, unreadable: Trouble::default() }
     }
 
     fn take_in(&self, record: &VerbRecord, way: Way) {
         self.metrics.verb(record);
         self.recent.note(record);
+        self.recorded.notify_one();
         match way {
             Way::Socket => self.duties.note(record),
             Way::File => self.metrics.verb_record_late(),
@@ -150,7 +159,7 @@ mod tests {
     fn a_log_that_cannot_be_read_is_told_when_that_begins_and_when_it_ends() {
         let directory = tempfile::tempdir().unwrap();
         let log = telemetry::log_path(directory.path());
-        let intake = Intake::new(directory.path(), Arc::default(), Arc::default(), Arc::default());
+        let intake = Intake::new(directory.path(), Arc::default(), Arc::default(), Arc::default(), Arc::default());
         let lines = tempfile::NamedTempFile::new().unwrap();
         let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(lines.reopen().unwrap())).finish();
         tracing::subscriber::with_default(subscriber, || {

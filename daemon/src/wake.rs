@@ -42,6 +42,8 @@ pub struct Loop {
     pub plugged: Arc<Notify>,
     /// Told when the NativePodNetwork's file changed.
     pub published: Arc<Notify>,
+    /// Notified of each run of a plugin: it may have taken the last address, or freed one.
+    pub recorded: Arc<Notify>,
     /// Who wants previews.
     pub previews: mpsc::Receiver<PreviewRequest>,
     /// Told of addresses that a pass freed.
@@ -70,6 +72,7 @@ impl Loop {
             mut worlds,
             plugged,
             published,
+            recorded,
             mut previews,
             duties,
             mut port,
@@ -206,6 +209,10 @@ impl Loop {
                         if look {
                             break Cause::Kernel;
                         }
+                    }
+                    () = recorded.notified() => {
+                        let soon = Instant::now() + SETTLED;
+                        attention = Some(attention.map_or(soon, |planned| planned.min(soon)));
                     }
                     Some(asker) = previews.recv() => {
                         let (returned, pass) = run_pass(reconciler, world.clone(), Cause::Preview).await?;

@@ -19,7 +19,7 @@ pub use step::{Leaving, Purpose, Replaced, Step, Writing};
 
 use crate::observed::{Binary, Found};
 use crate::record::{Record, WINDOW};
-use crate::{Conflist, Contents, Decision, Error, Observed, Settings};
+use crate::{ConfFile, Conflist, Contents, Decision, Error, Observed, Settings};
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;
@@ -73,6 +73,10 @@ pub(crate) fn plan(facts: Facts<'_>, decision: &Decision, usable: bool) -> Plan 
         if let Some(file) = &settings.chain_into {
             plan.notes.push(Note::NotChained { file: file.clone(), reason: "the pod network is ours".to_owned() });
         }
+    }
+    if !decision.install && decision.oke && !observed.conf_files.iter().any(ConfFile::may_give_a_network) {
+        let (directory, reason) = (settings.cni_conf_dir.clone(), decision.reason.clone());
+        plan.notes.push(Note::NoneThere { directory, reason });
     }
     if let Some(leftover) = &observed.leftover {
         plan.leftover(leftover, observed, decision);

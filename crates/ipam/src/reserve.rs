@@ -1,6 +1,7 @@
 //! The choice of an address: pure, given the pools, what is handed out and the time.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -226,6 +227,18 @@ impl Allocations {
         });
         let surplus = self.freed.len().saturating_sub(FREED_LIMIT);
         self.freed.drain(..surplus);
+    }
+}
+
+impl Pools {
+    /// Whether the pools offer every family that pods get, and no VNIC has a free address of each: an ADD answers
+    /// [`Error::Exhausted`]. An address that cools down is free.
+    #[must_use]
+    pub fn are_exhausted(&self, held: &HashSet<IpAddr>) -> bool {
+        let (families, offered) = (self.families(), self.offered());
+        let is_free = |pool: &FamilyPool| pool.candidates().any(|address| !held.contains(&address));
+        let serves = |vnic: &VnicPool| families.iter().all(|family| vnic.families.of(*family).is_some_and(is_free));
+        !families.is_empty() && families.iter().all(|family| offered.contains(family)) && !self.for_pods().any(serves)
     }
 }
 

@@ -88,6 +88,11 @@ impl Installation {
         Self { last: None, runtime, answers, corrected: Arc::default() }
     }
 
+    /// Whether the last pass found the pod network to be ours.
+    pub(super) fn is_ours(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.decision.install)
+    }
+
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
     pub(super) fn verdict(&self, settings: &Settings, world: &World, cause: Cause) -> Verdict {
         let signals = world.signals(&settings.signals);
@@ -230,6 +235,7 @@ fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> V
             let severity = left_behind(*another, *first && !are_published(state_dir))?;
             Some(severity(Reason::RuntimeConfigurationLeft, note.to_string()).about(vcn::CONFLIST_FILE))
         }
+        Note::NoneThere { .. } => Some(Condition::blocking(Reason::RuntimeConfigurationMissing, note.to_string())),
         Note::Awaited { .. } if report.conflist == Conflist::Pending => {
             Some(Condition::blocking(Reason::Starting, note.to_string()))
         }

@@ -15,6 +15,8 @@ use crate::status::Status;
 pub(super) struct Why {
     /// Nothing keeps them.
     pub(super) ready: bool,
+    /// Whether the agent is ready: on a full node it is, and new pods cannot start.
+    agent_ready: bool,
     /// What blocks first, each the oldest first: what came first is likely the cause of what came later.
     blocking: Vec<Because>,
     degraded: Vec<Because>,
@@ -41,15 +43,19 @@ impl Why {
             conditions.sort_by_key(|condition| condition.since_unix_millis.unwrap_or(u64::MAX));
             conditions.into_iter().map(|condition| because(condition, now)).collect()
         };
-        Self { ready: status.ready, blocking: of(Severity::Blocking), degraded: of(Severity::Degraded) }
+        let blocking: Vec<Because> = of(Severity::Blocking);
+        let ready = status.ready && blocking.is_empty();
+        Self { ready, agent_ready: status.ready, blocking, degraded: of(Severity::Degraded) }
     }
 }
 
 pub(super) fn text(why: &Why) -> String {
     let mut text = String::new();
-    let _ = match (why.ready, why.blocking.len()) {
+    let count = why.blocking.len();
+    let _ = match (why.ready, why.agent_ready) {
         (true, _) => writeln!(text, "Ready: new pods can start here."),
-        (false, count) => writeln!(text, "Not ready: new pods cannot start here. {count} reason(s), the first first:"),
+        (false, true) => writeln!(text, "Full: the agent is ready, but new pods cannot start here. {count} reason(s):"),
+        (false, false) => writeln!(text, "Not ready: new pods cannot start here. {count} reason(s), the first first:"),
     };
     for (number, because) in why.blocking.iter().enumerate() {
         let _ = writeln!(text, "\n{}. {}", number + 1, said(because));
@@ -85,6 +91,22 @@ fn said(because: &Because) -> String {
 mod tests {
     use super::*;
     use crate::status::AgentState;
+
+    #[test]
+    fn a_full_node_is_ready_and_new_pods_cannot_start() {
+        let status = Status {
+            agent: AgentState { running: true, version: "1".into(), uptime_seconds: Some(1) },
+            ready: true,
+            conditions: vec![Condition::blocking(Reason::AddressesExhausted, "31 of 31 held")],
+            instance: None,
+            sources: Vec::new(),
+            pass: None,
+        };
+        let why = Why::of(&status, UNIX_EPOCH);
+        assert_eq!((why.ready, why.agent_ready), (false, true));
+        let first = "Full: the agent is ready, but new pods cannot start here. 1 reason(s):\n\n1. AddressesExhausted\n";
+        assert!(text(&why).starts_with(first), "{}", text(&why));
+    }
 
     #[test]
     fn what_blocks_comes_first_and_of_it_what_came_first() {

@@ -24,7 +24,7 @@ pub(crate) fn node_with_pods() -> Node {
 }
 
 /// Long enough that only an event can be the cause of what a test sees within seconds.
-const RARELY: [&str; 2] = ["--resync-seconds", "600"];
+pub(crate) const RARELY: [&str; 2] = ["--resync-seconds", "600"];
 
 /// How many changes the agent has counted whose labels begin so.
 fn counted(node: &Node, labels: &str) -> u32 {

@@ -10,7 +10,7 @@ use telemetry::{Delivery, Sink, VerbRecord, log_path};
 use crate::node::{Agent, Node, wait_for};
 use crate::program::node_with_pods;
 
-fn record(verb: &str, container: impl ToString) -> VerbRecord {
+pub(crate) fn record(verb: &str, container: impl ToString) -> VerbRecord {
     let mut record = VerbRecord::begin("vcn-native", "0.1.0", verb);
     record.container_id = container.to_string();
     record.ifname = "eth0".into();

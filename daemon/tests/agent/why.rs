@@ -2,11 +2,15 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ipam::{BootId, BootTime, Pools, Request};
 use serde_json::Value;
+use telemetry::{Delivery, Sink};
 
 use crate::metadata::vnic;
-use crate::node::{Node, wait_for};
-use crate::program::node_with_pods;
+use crate::node::{Node, name, wait_for};
+use crate::pod::store;
+use crate::program::{RARELY, node_with_pods};
+use crate::records::record;
 
 fn why(node: &Node) -> (i32, Value) {
     let output = node.output(&["why-not-ready", "-o", "json"]);
@@ -27,6 +31,45 @@ fn a_ready_node_says_so_and_ends_with_0() {
     let (ok, text) = node.run(&["why-not-ready"]);
     assert!(ok && text.starts_with("Ready: new pods can start here."), "{text}");
     assert_eq!(node.output(&["status"]).status.code(), Some(0));
+}
+
+/// Nothing but the plugins' records says that addresses were taken and freed.
+#[test]
+fn a_full_node_says_that_pods_cannot_start_and_the_agent_stays_ready() {
+    let node = node_with_pods();
+    let mut agent = node.agent(&RARELY);
+    node.wait_ready(&mut agent);
+    let told = |verb| assert_eq!(Sink::new(node.path("run")).send(&record(verb, "a")), Delivery::Agent);
+    let key = |pod: usize| format!("vcn-native/pod{pod}/eth0").parse().unwrap();
+    let pools = Pools::read(&node.path("run"), &BootId::current().unwrap()).unwrap();
+    let reserve = |pod| {
+        let request = Request { key: key(pod), pod: None, host_link: name("vcn0"), netns: None, mtu: None };
+        store(&node).update(|held| held.reserve(&pools, request, BootTime::now()?)).unwrap();
+        told("ADD");
+    };
+    (0..15).for_each(&reserve);
+    assert_eq!(why(&node).0, 0, "one is free");
+    for _ in 0..2 {
+        reserve(15);
+        wait_for("the condition", || node.conditions() == ["AddressesExhausted"], || agent.log());
+        assert_eq!(node.get("/readyz").0, 200);
+        let (status, why) = why(&node);
+        assert_eq!((status, &why["ready"], &why["agentReady"]), (1, &false.into(), &true.into()));
+        let blocking = &why["blocking"][0];
+        assert_eq!(blocking["reason"], "AddressesExhausted");
+        assert!(blocking["message"].as_str().unwrap().ends_with("held: IPv4: 16 of 16"), "{blocking}");
+        let (_, text) = node.run(&["why-not-ready"]);
+        assert!(text.starts_with("Full: the agent is ready, but new pods cannot start here."), "{text}");
+        let metric = r#"oke_node_agent_condition{reason="AddressesExhausted",subject="",blocking="true"} 1"#;
+        assert!(node.get("/metrics").1.contains(metric), "{}", node.get("/metrics").1);
+        // The address cools down, and is given out before ADD fails.
+        let now = BootTime::now().unwrap();
+        store(&node).update(|held| Ok::<_, ipam::Error>(held.release(&key(15), now))).unwrap();
+        told("DEL");
+        wait_for("its end", || node.conditions().is_empty(), || agent.log());
+    }
+    let of_it = |event| agent.events(event).iter().filter(|it| it["reason"] == "AddressesExhausted").count();
+    assert_eq!((of_it("condition.raised"), of_it("condition.cleared")), (2, 2));
 }
 
 #[test]

@@ -67,6 +67,16 @@ impl ConfFile {
         self.is_usable_and_not_ours() && matches!(self.gives(), Gives::Network | Gives::Unknown)
     }
 
+    /// Whether a runtime can give pods a network by it, whatever network that is, or it cannot be told.
+    #[must_use]
+    pub fn may_give_a_network(&self) -> bool {
+        match self.contents {
+            Contents::Plugins(_) => self.gives() != Gives::Nothing,
+            Contents::Unread(_) => true,
+            Contents::Refused(..) | Contents::Malformed(_) => false,
+        }
+    }
+
     /// What pods get by it from a runtime that can use it.
     #[must_use]
     pub fn gives(&self) -> Gives {

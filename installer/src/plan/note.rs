@@ -1,6 +1,7 @@
 //! Something that somebody should know and that is no failure.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::Gives;
 use crate::versions::Version;
@@ -98,6 +99,13 @@ pub enum Note {
         /// Why.
         reason: String,
     },
+    /// The node is left to OKE's own CNI, and no configuration gives pods a network.
+    NoneThere {
+        /// The runtime's directory.
+        directory: PathBuf,
+        /// Why nothing of ours is installed.
+        reason: String,
+    },
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
     LeftBehind {
         /// Whether it is known that another pod network is meant here.
@@ -138,6 +146,7 @@ impl Note {
             Self::Extended { .. } => "extended",
             Self::NotChained { .. } => "not-chained",
             Self::StillChained { .. } => "still-chained",
+            Self::NoneThere { .. } => "none-there",
             Self::LeftBehind { .. } => "left-behind",
         }
     }
@@ -203,6 +212,13 @@ impl fmt::Display for Note {
             }
             Self::NotChained { file, reason } => write!(f, "nothing of ours is chained into {file}: {reason}"),
             Self::StillChained { file, reason } => write!(f, "what is ours cannot be taken out of {file}: {reason}"),
+            Self::NoneThere { directory, reason } => {
+                let directory = directory.display();
+                write!(
+                    f,
+                    "{directory} holds no CNI configuration that gives pods a network, and nothing of ours is installed: {reason}"
+                )
+            }
             Self::LeftBehind { first, reason, .. } => {
                 let what = if *first { "is what the runtime takes" } else { "is there" };
                 write!(f, "{} {what} although nothing of ours is to be installed: {reason}", vcn::CONFLIST_FILE)

@@ -391,3 +391,24 @@ fn what_is_not_in_the_settings_is_not_asked() {
     assert_eq!(asked("portmap,vnic-attach"), ["vcn-native", "portmap", "vnic-attach"]);
     assert_eq!(asked(""), ["vcn-native"]);
 }
+
+#[test]
+fn a_node_left_to_okes_cni_without_a_configuration_is_noted() {
+    let file = |name: &str, contents| ConfFile { name: name.into(), contents, called: Gives::Others };
+    let plugins = |kinds: &[&str]| Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect());
+    let noted = |files: Vec<ConfFile>, decision: &Decision| {
+        let observed = Observed::of(files);
+        let (settings, record) = (settings(), Record::default());
+        let facts = Facts { settings: &settings, observed: &observed, record: &record, remembers: true, now: NOW };
+        let notes = plan(facts, decision, true).notes;
+        notes.iter().any(|note| matches!(note, Note::NoneThere { .. }))
+    };
+    let oke = Decision { oke: true, decided_by: Signal::OkeDaemonSet, ..decision(false) };
+    assert!(noted(vec![], &oke));
+    assert!(noted(vec![file("99-loopback.conf", plugins(&["loopback"]))], &oke), "no network");
+    assert!(noted(vec![file("10-oci.conflist", Contents::Malformed("{".into()))], &oke));
+    for there in [plugins(&["oci-ipvlan"]), plugins(&["multus"]), Contents::Unread("a link".into())] {
+        assert!(!noted(vec![file("10-oci.conflist", there.clone())], &oke), "{there:?}");
+    }
+    assert!(!noted(vec![], &decision(false)), "nothing shows OKE's CNI");
+}

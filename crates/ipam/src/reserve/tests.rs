@@ -448,3 +448,39 @@ proptest! {
         }
     }
 }
+
+/// The agent reports what an ADD would find.
+#[test]
+fn pools_are_exhausted_when_a_reservation_says_so() {
+    let four = |number: u8, addresses: &[&str]| vnic(number, addresses, &[]);
+    let dual = |number: u8, ipv4: &[&str]| vnic(number, ipv4, &["2001:db8::8/127"]);
+    let mut attach = four(2, &["10.0.2.8/31"]);
+    attach.purpose = Purpose::Attach;
+    let mut missing = pools(vec![four(1, &["10.0.1.8/31"])]);
+    missing.pod_families = Some(vec![Family::Ipv4, Family::Ipv6]);
+    for (pools, fits) in [
+        (pools(vec![four(1, &["10.0.1.8/31"])]), 2),
+        (pools(vec![four(1, &["10.0.1.8/31"]), four(2, &["10.0.2.8/32"])]), 3),
+        (pools(vec![four(1, &["10.0.1.8/31"]), attach]), 2),
+        // IPv6 is left on each, and IPv4 on none; then the other way round.
+        (pools(vec![dual(1, &["10.0.1.8/32"]), dual(2, &["10.0.2.8/32"])]), 2),
+        (pools(vec![dual(1, &["10.0.1.0/28"])]), 2),
+        // Both families are left, but not on one VNIC.
+        (pools(vec![dual(1, &["10.0.1.8/32"]), four(2, &["10.0.2.8/31"])]), 1),
+    ] {
+        let mut held = none();
+        let exhausted = |held: &Allocations| pools.are_exhausted(&held.in_use().collect());
+        for pod in 0..fits {
+            assert!(!exhausted(&held), "{pod} of {fits}: {pools:?}");
+            add(&mut held, &pools, &pod.to_string(), START);
+        }
+        assert!(exhausted(&held), "{pools:?}");
+        assert!(matches!(held.reserve(&pools, request("more"), START), Err(Error::Exhausted(_))));
+        held.release(&key("0"), START);
+        assert!(!exhausted(&held), "what cools down is given out before that");
+        add(&mut held, &pools, "more", START);
+    }
+    for other in [missing, pools(vec![]), pools(vec![vnic(1, &[], &[])])] {
+        assert!(!other.are_exhausted(&BTreeSet::new().into_iter().collect()), "another condition says why: {other:?}");
+    }
+}
