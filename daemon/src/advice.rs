@@ -46,7 +46,7 @@ advice! {
         "`kubectl get nativepodnetwork -o yaml`: status.reason says what OKE waits for, most often free addresses in the pod subnet, a limit of VNICs per instance, or a missing policy. A new node takes a minute or two.";
     PrimaryLinkMissing: "The primary VNIC has no link on this host, so nothing that goes by it can be set up.",
         "Compare the MACs of `oke-node-agent status` with `ip link`. On bare metal set BM_PORT_0 to the physical port.";
-    LinkMissing: "A secondary VNIC is attached and has no link on this host; its addresses are not used.",
+    LinkMissing: "The metadata service has listed a secondary VNIC without a link on this host for DETACH_GRACE_SECONDS, or since before the agent started; its addresses are not used.",
         "Compare its MAC with `ip link`. A VNIC just attached takes seconds; else detach and attach it again, or look for a driver that failed in `dmesg`. On bare metal set BM_PORT_0 and BM_PORT_1.";
     VnicNotListed: "The metadata service does not list a VNIC that the NativePodNetwork names, or whose device is still here: it was detached, is still being attached, or the list is short. What is set up for it stays. On bare metal, where no device goes with a VNIC, the router of its subnet is asked on its VLAN link; as long as it does not answer, no new pod gets the VNIC's addresses.",
         "In the console or with `oci compute instance list-vnics`: if the VNIC is gone, replace the node; OKE does not attach it again.";

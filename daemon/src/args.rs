@@ -185,7 +185,7 @@ pub struct Options {
     #[arg(long, global = true, env = "RESYNC_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
     pub resync_seconds: f64,
     /// How long a VNIC that the metadata service no longer lists, or a family that it lists none of its addresses of, is kept,
-    /// in seconds
+    /// in seconds. A VNIC that is listed may lack its link for as long before that is reported
     #[arg(long, global = true, env = "DETACH_GRACE_SECONDS", default_value_t = 30.0, value_name = "SECONDS")]
     pub detach_grace_seconds: f64,
     /// How long a pod's link must have been missing, in two looks, until its addresses are freed without a DEL, in

@@ -17,6 +17,7 @@ mod orphans;
 pub(crate) mod pods;
 mod slow;
 mod stages;
+mod unplugged;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,6 +67,7 @@ pub struct Reconciler {
     answered: Arc<Notify>,
     pods: pods::Pods,
     exhausted: exhausted::Exhausted,
+    unplugged: unplugged::Unplugged,
     dead: Slow<dead::Dead>,
     orphans: Slow<orphans::Orphans>,
     interference: Interference,
@@ -99,6 +101,7 @@ impl Reconciler {
         Ok(Self {
             pods: pods::Pods::new(state_dir, sysctl_root, boot.clone()),
             exhausted: exhausted::Exhausted::new(state_dir, boot.clone()),
+            unplugged: unplugged::Unplugged::default(),
             dead: Slow::new(dead::Dead::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
             orphans: Slow::new(orphans::Orphans::new(state_dir, sysctl_root, boot.clone(), *dead_after)),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
@@ -247,6 +250,8 @@ impl Reconciler {
             self.exhausted.rest();
         }
         let Findings { changes, mut conditions } = findings;
+        let is_listed = |vnic: &str| !world.is_missing(vnic);
+        self.unplugged.settle(&mut conditions, is_listed, (cause, self.settings.detach_grace, begun));
         conditions.sort_by_key(|condition| (condition.severity, condition.reason));
         conditions.dedup();
         Pass {
@@ -268,6 +273,12 @@ impl Reconciler {
     pub fn attention(&mut self, signs: Suspects) -> Attention {
         let Attention { look, again } = self.pods.attention(signs);
         Attention { look: look || self.exhausted.has_changed(self.installation.is_ours()), again }
+    }
+
+    /// In what time a pass is due, if nothing happens before, for what lasts too long then.
+    #[must_use]
+    pub fn due(&self) -> Option<Duration> {
+        self.unplugged.next(Instant::now())
     }
 
     /// When [`Self::attention`] is due after a pass although nothing happens.

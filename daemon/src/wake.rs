@@ -137,6 +137,7 @@ impl Loop {
             }
             // What was said of a fight is taken back when it is over.
             next = repairs.over(Instant::now()).map_or(next, |over| over.min(next));
+            next = reconciler.due().map_or(next, |wait| next.min(Instant::now() + wait));
             cause = loop {
                 tokio::select! {
                     () = sleep_until(next) => break if failures > 0 { Cause::Retry } else { Cause::Timer },

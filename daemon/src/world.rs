@@ -243,6 +243,12 @@ impl World {
         self.unusable.iter().any(|entry| entry.id.as_ref().is_some_and(|listed| listed.as_str() == id))
     }
 
+    /// Whether the VNIC is kept although the last list lacks it.
+    #[must_use]
+    pub fn is_missing(&self, id: &str) -> bool {
+        self.missing.keys().any(|missing| missing.as_str() == id)
+    }
+
     /// The VNICs that have not been listed for longer than the grace, and are kept nevertheless.
     pub fn held(&self) -> impl Iterator<Item = &Ocid> {
         self.held.iter()

@@ -225,6 +225,24 @@ fn a_vnic_that_is_detached_for_good_leaves_nothing_and_touches_no_other() {
     pod.wait_connected();
 }
 
+/// Its link goes before the metadata service's list shortens.
+#[test]
+fn a_vnic_that_is_detached_raises_no_condition() {
+    let node = dual_stack_node();
+    node.plug("ens6", 34);
+    let listed = [vnic("primary", 10), dual_stack("pods", 33)];
+    node.metadata.set_vnics([&listed[..], &[vnic("late", 34)]].concat());
+    let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
+    node.wait_ready(&mut agent);
+    ip(&node, "link del ens6");
+    let is_missing = || node.run(&["status"]).1.contains("LinkMissing");
+    wait_for("its state", is_missing, || agent.log());
+    node.wait_timer_passes(&agent, 1);
+    node.metadata.set_vnics(listed.to_vec());
+    node.wait_timer_passes(&agent, 3);
+    assert_eq!((node.conditions(), agent.events("condition.raised").len()), (vec![], 0), "{}", agent.log());
+}
+
 /// With a VNIC that is detached its device goes, and OKE no longer names it. A list may be short for any other reason.
 #[test]
 fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoever_starts_meanwhile() {
