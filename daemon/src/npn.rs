@@ -34,6 +34,7 @@ pub use fake::FakeNativePodNetworks;
 pub use file::NpnFile;
 pub use kept::Kept;
 pub use watcher::Watcher;
+pub(crate) use watcher::why;
 
 /// The NativePodNetworks of the cluster, as far as one node may see them.
 pub trait NativePodNetworks {

@@ -34,7 +34,7 @@ use kube_harness::{ApiServer, Bound, ServiceAccount};
 use metadata::vnic;
 use node::{Agent, Node, OKE, native_pod_network, wait_for};
 use serde_json::{Value, json};
-use served::{GET_OKES, LIST_NPNS, WATCH_NPNS};
+use served::{LIST_NPNS, LIST_OKES, WATCH_NPNS, WATCH_OKES};
 
 /// A node with two VNICs for pods in a cluster of its own.
 struct Cluster {
@@ -76,7 +76,7 @@ impl Cluster {
     /// Gives the agent the rights of its manifest.
     fn grant(&self) {
         self.do_(async |server| server.apply(&manifest()).await.unwrap());
-        [LIST_NPNS, WATCH_NPNS, GET_OKES].into_iter().for_each(|right| self.wait_may(right, true));
+        [LIST_NPNS, WATCH_NPNS, LIST_OKES, WATCH_OKES].into_iter().for_each(|right| self.wait_may(right, true));
     }
 
     /// Works with the API server, which is on the node's loopback.
@@ -108,6 +108,17 @@ impl Cluster {
     fn offered(&self) -> Vec<String> {
         let vnics = self.node.pools()["vnics"].as_array().cloned().unwrap_or_default();
         vnics.iter().map(|vnic| vnic["vnicId"].as_str().unwrap().rsplit('.').next().unwrap().to_owned()).collect()
+    }
+
+    /// How many requests about DaemonSets the API server counts by this metric and verb.
+    fn counted(&self, metric: &str, verb: &str) -> u64 {
+        let text = self.do_(async |server| {
+            let request = hyper::Request::get("/metrics").body(Vec::new()).unwrap();
+            server.client(server.admin()).unwrap().request_text(request).await.unwrap()
+        });
+        let labels = [format!("{metric}{{"), r#"resource="daemonsets""#.to_owned(), format!("verb=\"{verb}\"")];
+        let these = text.lines().filter(|line| labels.iter().all(|label| line.contains(label)));
+        these.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
     /// What `status` says of the NativePodNetwork.
@@ -319,6 +330,18 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     let mut agent = cluster.node.agent(&[]);
     wait_for("a decision", || !decided(&agent).is_empty(), || agent.log());
     assert_eq!(decided(&agent), [(false, "oke-daemonset".to_owned())], "{}", agent.log());
+    // OKE's pod has not come, or never will.
+    cluster.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
+    let (ready, why) = cluster.node.run(&["why-not-ready"]);
+    assert!(
+        !ready && why.starts_with("Not ready: new pods cannot start here.") && why.contains("CNI_TAKEOVER"),
+        "{why}"
+    );
+    let okes = cluster.node.path("net.d/10-oci.conflist");
+    std::fs::write(&okes, OKE).unwrap();
+    cluster.wait_conditions(&agent, &[]);
+    std::fs::remove_file(&okes).unwrap();
+    cluster.wait_conditions(&agent, &["RuntimeConfigurationMissing"]);
     agent.stop();
     assert_eq!(installed(), [0, 0]);
 
@@ -336,6 +359,42 @@ fn where_the_cluster_has_okes_own_cni_nothing_is_installed_until_it_is_gone() {
     cluster.node.wait_ready(&mut agent);
     assert_eq!(decided(&agent), [(true, "instance-metadata".to_owned())]);
     assert_eq!((installed(), agent.events("oke_cni.unknown").len()), ([1, 1], 0));
+}
+
+/// Ten thousand agents watch it: a request each in five minutes would be 33 a second.
+#[test]
+fn okes_daemonset_is_followed_by_one_watch_without_another_request() {
+    let cluster = Cluster::new();
+    cluster.publish("SUCCESS", &[("pods", 33)]);
+    let mut agent = cluster.node.agent(&[]);
+    cluster.node.wait_ready(&mut agent);
+    let is_seen = || {
+        let decided = agent.events("pod_network.decided").pop();
+        decided.is_some_and(|it| it["message"].as_str().unwrap().contains("the DaemonSet vcn-native-ip-cni exists"))
+    };
+    let watches = || cluster.counted("apiserver_longrunning_requests", "WATCH");
+    wait_for("the watch", || watches() == 1, || agent.log());
+    for present in [true, false, true] {
+        if present {
+            cluster.apply(okes_daemonset())
+        } else {
+            cluster.delete(OKES)
+        }
+        wait_for("the news", || is_seen() == present, || format!("{present}\n{}", agent.log()));
+    }
+    let lists = || cluster.counted("apiserver_request_total", "LIST");
+    let ended = || cluster.counted("apiserver_request_total", "WATCH");
+    assert_eq!((lists(), ended(), watches()), (1, 0, 1));
+
+    // A server that comes again, without what the watch would go on from: 410.
+    cluster.server.stop().unwrap();
+    wait_for("the loss", || agent.events("oke_cni.unknown").len() == 1, || agent.log());
+    cluster.node.inside(|| cluster.server.start_again().unwrap());
+    cluster.do_(async |server| server.expire().await.unwrap());
+    cluster.delete(OKES);
+    wait_for("the news", || !is_seen(), || agent.log());
+    assert_eq!(agent.events("oke_cni.watched_again").len(), 1);
+    assert_eq!(agent.events("oke_cni.unknown").len(), 1, "{}", agent.log());
 }
 
 /// One object for all nodes, which may put a pod on none of them.
@@ -373,19 +432,29 @@ fn where_okes_own_cni_comes_to_the_cluster_a_node_that_is_ours_already_is_kept_u
 fn without_the_right_to_ask_for_okes_own_cni_that_is_said_once_and_nothing_waits_for_it() {
     let cluster = Cluster::new();
     cluster.publish("SUCCESS", &[("pods", 33)]);
-    cluster.apply(json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"name": "oke-node-agent", "namespace": "kube-system"}, "rules": [],
-    }));
-    cluster.wait_may(GET_OKES, false);
-    let mut agent = cluster.node.agent(&[]);
-    cluster.node.wait_ready(&mut agent);
-    let [told] = &agent.events("oke_cni.unknown")[..] else { panic!("{}", agent.log()) };
-    let missing = "cannot get resource \"daemonsets\" in API group \"apps\" in the namespace \"kube-system\"";
-    assert!(told["message"].as_str().unwrap().contains(missing), "{told}");
-    cluster.do_(async |server| server.apply(&manifest()).await.unwrap());
-    wait_for("the answer", || agent.events("oke_cni.asked_again").len() == 1, || agent.log());
-    assert_eq!(agent.events("oke_cni.unknown").len(), 1);
+    for (granted, missed, lacks) in [(vec![], "list", LIST_OKES), (vec!["list"], "watch", WATCH_OKES)] {
+        let rule = json!({
+            "apiGroups": ["apps"], "resources": ["daemonsets"], "resourceNames": ["vcn-native-ip-cni"], "verbs": granted,
+        });
+        cluster.apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "oke-node-agent", "namespace": "kube-system"},
+            "rules": if granted.is_empty() { json!([]) } else { json!([rule]) },
+        }));
+        cluster.wait_may(lacks, false);
+        let mut agent = cluster.node.agent(&[]);
+        cluster.node.wait_ready(&mut agent);
+        wait_for("the refusal", || !agent.events("oke_cni.unknown").is_empty(), || agent.log());
+        let told = agent.events("oke_cni.unknown").remove(0);
+        let missing = format!("cannot {missed} resource \"daemonsets\" in API group \"apps\" in the namespace");
+        assert!(told["message"].as_str().unwrap().contains(&missing), "{told}");
+        if missed == "list" {
+            cluster.grant();
+            wait_for("the answer", || agent.events("oke_cni.watched_again").len() == 1, || agent.log());
+            assert_eq!(agent.events("oke_cni.unknown").len(), 1);
+        }
+        agent.stop();
+    }
 }
 
 #[test]

@@ -239,14 +239,15 @@ fn the_uninstaller_may_ask_for_the_agents_daemonset_and_nothing_else() {
 }
 
 #[test]
-fn the_account_may_watch_native_pod_networks_read_two_daemonsets_make_events_and_nothing_else() {
+fn the_agent_may_watch_npns_and_okes_daemonset_and_read_its_own() {
     let (everywhere, in_namespaces) = rights(&pod().service_account_name.unwrap());
     assert_eq!(everywhere, [rule("oci.oraclecloud.com", "nativepodnetworks", None, &["list", "watch"])]);
-    let names = Some(&[AGENT, "vcn-native-ip-cni"][..]);
-    let daemon_sets = (daemon_set(AGENT).metadata.namespace.unwrap(), rule("apps", "daemonsets", names, &["get"]));
+    let namespace = daemon_set(AGENT).metadata.namespace.unwrap();
+    let daemon_set = |name: &str, verbs: &[&str]| (namespace.clone(), rule("apps", "daemonsets", Some(&[name]), verbs));
+    let (own, okes) = (daemon_set(AGENT, &["get"]), daemon_set("vcn-native-ip-cni", &["list", "watch"]));
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
-    assert_eq!(in_namespaces, [daemon_sets, events]);
+    assert_eq!(in_namespaces, [own, okes, events]);
 }
 
 fn cluster_role(name: &str) -> Vec<PolicyRule> {

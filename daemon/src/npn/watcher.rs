@@ -201,7 +201,7 @@ fn ended(instance: &Ocid, server: String, error: &watcher::Error) -> Ended {
 
 /// What the API server said, or what kept it from saying something. The errors of kube repeat their causes, and show a
 /// refusal as the data structure that it is.
-fn why(error: &watcher::Error) -> String {
+pub(crate) fn why(error: &watcher::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     loop {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {

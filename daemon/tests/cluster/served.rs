@@ -18,7 +18,8 @@ pub(crate) type Right<'r> = (&'r str, &'r str, &'r str, &'r str, &'r str);
 
 pub(crate) const LIST_NPNS: Right<'_> = ("list", "oci.oraclecloud.com", "nativepodnetworks", "", "");
 pub(crate) const WATCH_NPNS: Right<'_> = ("watch", "oci.oraclecloud.com", "nativepodnetworks", "", "");
-pub(crate) const GET_OKES: Right<'_> = ("get", "apps", "daemonsets", "vcn-native-ip-cni", "kube-system");
+pub(crate) const LIST_OKES: Right<'_> = ("list", "apps", "daemonsets", "vcn-native-ip-cni", "kube-system");
+pub(crate) const WATCH_OKES: Right<'_> = ("watch", "apps", "daemonsets", "vcn-native-ip-cni", "kube-system");
 pub(crate) const GET_OWN: Right<'_> = ("get", "apps", "daemonsets", "oke-node-agent", "kube-system");
 pub(crate) const CREATE_EVENTS: Right<'_> = ("create", "events.k8s.io", "events", "", "default");
 
