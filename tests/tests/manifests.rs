@@ -30,6 +30,7 @@ enum Object {
     /// One whose fields are Kubernetes', and which says nothing of the agent.
     Other,
     DaemonSet(Box<DaemonSet>),
+    Deployment(Box<Deployment>),
     ServiceAccount(Box<ServiceAccount>),
     ClusterRole(ClusterRole),
     ClusterRoleBinding(ClusterRoleBinding),
@@ -79,7 +80,7 @@ fn objects() -> Vec<Object> {
 
 fn object(document: Value) -> Object {
     match document.get("kind").and_then(Value::as_str) {
-        Some("Deployment") => other::<Deployment>(document),
+        Some("Deployment") => Object::Deployment(Box::new(strictly(document))),
         Some("FlowSchema") => other::<FlowSchema>(document),
         Some("PodDisruptionBudget") => other::<PodDisruptionBudget>(document),
         Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
@@ -311,6 +312,21 @@ fn every_variable_and_every_directory_is_one_that_the_uninstaller_has() {
             || mount.mount_path == TOKEN;
         assert!(known, "{} is no directory of the uninstaller's\n{help}", mount.mount_path);
     }
+}
+
+/// The kubelet makes a Warning Event of every probe that fails, whatever the threshold. Starts take less than these seconds.
+#[test]
+fn no_probe_asks_before_a_normal_start_is_over() {
+    let deployment = objects().into_iter().find_map(|object| match object {
+        Object::Deployment(found) => found.spec.unwrap().template.spec,
+        _ => None,
+    });
+    let delay = |probe: &Option<Probe>| probe.as_ref().unwrap().initial_delay_seconds.unwrap_or_default();
+    let [agent, controller] =
+        [pod().containers, deployment.unwrap().containers].map(|all| all.into_iter().next().unwrap());
+    assert!(delay(&agent.startup_probe) >= 2 && delay(&agent.readiness_probe) >= 5);
+    assert!(delay(&controller.readiness_probe) >= 5 && delay(&controller.liveness_probe) >= 5);
+    assert_eq!(controller.startup_probe, None);
 }
 
 #[test]
