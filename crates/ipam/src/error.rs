@@ -127,10 +127,8 @@ impl Error {
 pub struct Shortage {
     /// VNICs that serve pods.
     pub vnics: usize,
-    /// Addresses of those VNICs held by pods.
-    pub in_use: usize,
-    /// Families every VNIC must offer.
-    pub families: Vec<Family>,
+    /// Families every VNIC must offer, and of each the addresses that pods hold.
+    pub in_use: Vec<(Family, usize)>,
     /// Those of which no VNIC has a free one. None, when there are some of each, but not on one VNIC.
     pub lacking: Vec<Family>,
     /// What the agent says of the pools, where it says something.
@@ -141,11 +139,14 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.vnics {
             0 => f.write_str("no VNIC of this node serves pods")?,
-            n => write!(f, "{n} VNIC(s) serve pods ({}), {} address(es) in use", names(&self.families), self.in_use)?,
+            n => {
+                let held: Vec<_> = self.in_use.iter().map(|(family, held)| format!("{held} {family}")).collect();
+                write!(f, "{n} VNIC(s) serve pods, {} address(es) in use", held.join(" and "))?;
+            }
         }
         match self.lacking.as_slice() {
             [] if self.vnics > 0 => f.write_str(", and no VNIC has a free one of each family")?,
-            lacking if lacking.len() < self.families.len() => write!(f, ", and no {} is left", names(lacking))?,
+            lacking if lacking.len() < self.in_use.len() => write!(f, ", and no {} is left", names(lacking))?,
             _ => {}
         }
         f.write_str(&because(&self.reason))

@@ -121,9 +121,8 @@ impl Allocations {
             }
             return Err(Error::Exhausted(Shortage {
                 vnics: pools.for_pods().count(),
-                in_use: in_use.len(),
                 lacking: lacking(pools, &families, &in_use),
-                families,
+                in_use: families.iter().map(|family| (*family, held(&in_use, *family))).collect(),
                 reason: pools.reason.clone(),
             }));
         };
@@ -240,6 +239,10 @@ impl Pools {
         let serves = |vnic: &VnicPool| families.iter().all(|family| vnic.families.of(*family).is_some_and(is_free));
         !families.is_empty() && families.iter().all(|family| offered.contains(family)) && !self.for_pods().any(serves)
     }
+}
+
+fn held(in_use: &AddressSet, family: Family) -> usize {
+    in_use.iter().filter(|address| Family::of(**address) == family).count()
 }
 
 /// The families of which no VNIC has a free address.

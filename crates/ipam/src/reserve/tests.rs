@@ -91,7 +91,7 @@ fn a_vnic_whose_link_is_absent_gives_nothing_and_changes_no_family() {
     let reserved = held.reserve_beside(&two, &absent(1), request("a"), START).unwrap();
     assert_eq!(reserved.allocation.addresses[0].vnic_link, absent(2)[0]);
     let error = held.reserve_beside(&two, &absent(2), request("b"), START).unwrap_err();
-    assert!(matches!(&error, Error::Exhausted(shortage) if shortage.families.len() == 2), "{error}");
+    assert!(matches!(&error, Error::Exhausted(shortage) if shortage.in_use.len() == 2), "{error}");
     assert_eq!(held.allocations.len(), 1);
 }
 
@@ -190,7 +190,7 @@ fn the_family_that_is_short_is_named() {
     let mut held = none();
     add(&mut held, &short, "a", START);
     let text = held.reserve(&short, request("b"), START).unwrap_err().to_string();
-    assert!(text.ends_with("(IPv4+IPv6), 2 address(es) in use, and no IPv6 is left"), "{text}");
+    assert!(text.ends_with("serve pods, 1 IPv4 and 1 IPv6 address(es) in use, and no IPv6 is left"), "{text}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_shortage_is_told_in_numbers_and_with_the_agents_reason() {
     add(&mut held, &pools, "a", START);
     assert_eq!(
         held.reserve(&pools, request("b"), START).unwrap_err().to_string(),
-        "no address is free: 1 VNIC(s) serve pods (IPv4), 1 address(es) in use; NativePodNetwork is BACKOFF: \
+        "no address is free: 1 VNIC(s) serve pods, 1 IPv4 address(es) in use; NativePodNetwork is BACKOFF: \
          FailedToCreatePrivateIP"
     );
 }

@@ -125,7 +125,7 @@ fn a_damaged_record_frees_nothing_while_nobody_knows_the_pools() {
     fs::write(node.state.path().join("pools.json"), pools).unwrap();
     assert_eq!(address(&node.add(&next)), "10.0.0.9/32");
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.0.0")));
-    assert!(code == 102 && text.contains("2 address(es) in use"), "{text}");
+    assert!(code == 102 && text.contains("2 IPv4 address(es) in use"), "{text}");
     assert!(goes_out(&running) && goes_out(&next));
 }
 

@@ -201,7 +201,7 @@ fn a_full_pool_is_explained_and_status_stays_healthy() {
     pods.iter().for_each(|pod| drop(node.add(pod)));
     let (code, text) = error_of(&node.cni("ADD", &Pod::new("more"), &node.conf("1.1.0")));
     assert_eq!(code, 102, "{text}");
-    assert!(text.contains("2 VNIC(s) serve pods (IPv4), 16 address(es) in use"), "{text}");
+    assert!(text.contains("2 VNIC(s) serve pods, 16 IPv4 address(es) in use"), "{text}");
     assert_success(&node.call(&[("CNI_COMMAND", "STATUS")], &node.conf("1.1.0")));
 }
 
