@@ -31,6 +31,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The longest answer read.
 const LONGEST: usize = 64 << 10;
 
+const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a binary \
+                              that is not static, or what a script names after #!)";
+
 /// A CNI version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u32, u32, u32);
@@ -63,6 +66,8 @@ fn ask_within(path: &Path, deadline: Duration) -> Answer {
     let mut child = match start(path, end) {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => return Answer::Missing,
+        // The kernel says of a file that is there that it is not, when it means the program that is to run it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Refused(NO_INTERPRETER.to_owned()),
         Err(error) => return Answer::Refused(format!("it does not start: {error}")),
     };
     let said = converse(&mut child, end);

@@ -47,8 +47,19 @@ fn a_plugin_that_cannot_be_started_refuses() {
     let (_directory, path) = plugin("exit 0");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
-    sandbox::write_program(&path, b"#!/nowhere/interpreter\n").unwrap();
-    assert!(matches!(ask(&path), Answer::Refused(reason) if reason.starts_with("it does not start: ")));
+}
+
+#[test]
+fn a_plugin_whose_loader_or_script_interpreter_is_missing_says_so() {
+    let loader = b"/ld-linux";
+    let mut binary = fs::read("/bin/sh").unwrap();
+    let at = binary.windows(loader.len()).position(|bytes| bytes == loader).unwrap();
+    binary[at + 1] = b'X';
+    for program in [&binary[..], b"#!/nowhere/interpreter\n"] {
+        let (_directory, path) = plugin("");
+        sandbox::write_program(&path, program).unwrap();
+        assert_eq!(ask(&path), Answer::Refused(NO_INTERPRETER.to_owned()));
+    }
 }
 
 #[test]
