@@ -123,7 +123,9 @@ impl Recorder {
         let news = words::news(&whom.node, &telling, unix_millis());
         let reporter = Reporter { controller: words::CONTROLLER, instance: whom.pod.clone() };
         let written = match client() {
-            Ok((client, _)) => write(client, &reporter, &news).await.map_err(|error| chain(&error)),
+            Ok((client, _)) => write(client, &reporter, &news, words::names(&whom.node, unix_millis()))
+                .await
+                .map_err(|error| chain(&error)),
             Err(why) => Err(why),
         };
         self.metrics.event_told(written.is_ok());

@@ -84,27 +84,49 @@ impl Unwritten {
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes; the API server takes 1024.
 const LONGEST_NOTE: usize = 1000;
+/// The HTTP status where there is an event of that name.
+const TAKEN: u16 = 409;
 /// Where events of objects without a namespace are.
 const NAMESPACE: &str = "default";
 
-/// Writes one event about an object that has no namespace of its own, once, with a deadline.
+/// Writes one event about an object that has no namespace of its own, by the first of some names that no other has.
 ///
 /// # Errors
 /// When it is not there afterwards; where there was no answer, it may be all the same.
-pub async fn write(client: Client, reporter: &Reporter, news: &News) -> Result<(), Unwritten> {
-    post(client, &event(news, reporter, Timestamp::now())).await
+pub async fn write(
+    client: Client,
+    reporter: &Reporter,
+    news: &News,
+    names: impl IntoIterator<Item = String>,
+) -> Result<(), Unwritten> {
+    let mut event = event(news, reporter, Timestamp::now());
+    let mut taken = Err(Unwritten::Refused { code: TAKEN, message: "no name is left for it".to_owned() });
+    for name in names {
+        event.metadata.name = Some(name);
+        taken = create(client.clone(), &event).await;
+        if !matches!(taken, Err(Unwritten::Refused { code: TAKEN, .. })) {
+            break;
+        }
+    }
+    taken
 }
 
-/// Likewise, an event that was made before: however often it is tried, there is one of it.
+/// Writes an event that was made before, once, with a deadline: however often it is tried, there is one of it.
 ///
 /// # Errors
 /// As [`write`].
 pub async fn post(client: Client, event: &Event) -> Result<(), Unwritten> {
+    match create(client, event).await {
+        // Its name is its own: it was written before, and the answer was lost.
+        Err(Unwritten::Refused { code: TAKEN, .. }) => Ok(()),
+        written => written,
+    }
+}
+
+async fn create(client: Client, event: &Event) -> Result<(), Unwritten> {
     let api: Api<Event> = Api::namespaced(client, NAMESPACE);
     match timeout(DEADLINE, api.create(&PostParams::default(), event)).await {
         Ok(Ok(_)) => Ok(()),
-        // Its name is its own: it was written before, and the answer was lost.
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Ok(()),
         Ok(Err(kube::Error::Api(status))) => {
             Err(Unwritten::Refused { code: status.code, message: status.message.clone() })
         }

@@ -11,6 +11,22 @@ use super::plan::{Name, Telling, What};
 /// As events call us; the admission policy lets an agent call itself nothing else.
 pub(super) const CONTROLLER: &str = "oke.oraclecloud.com/oke-node-agent";
 
+/// How many events of an agent there can be at a time. The admission policy takes no other names than these, so that a token
+/// that was stolen cannot fill etcd. An event lives for an hour (the API server's --event-ttl), in which 40 are written.
+const NAMES: u64 = 100;
+
+/// So many names are tried: twice as many as may be taken by a burst that was written just now.
+const TRIES: u64 = 40;
+
+/// How long a name is the first to be tried: they go round in an hour, so that the event that had it before is gone.
+const TURN_MILLIS: u64 = 3_600_000 / NAMES;
+
+/// Names for an event about a node, the one to be tried first in front.
+pub(super) fn names(node: &str, unix_millis: u64) -> impl Iterator<Item = String> {
+    let first = unix_millis / TURN_MILLIS;
+    (first..first + TRIES).map(move |number| format!("{node}.agent-{:02}", number % NAMES))
+}
+
 /// The news.
 pub(super) fn news(node: &str, telling: &Telling, unix_millis: u64) -> News {
     let Telling { name, what } = telling;
@@ -85,6 +101,16 @@ mod tests {
         let told = news("a", &Telling { name, what: What::Over { before, ready: true } }, 61_000);
         assert_eq!((told.level, told.reason, told.action), (Level::Normal, "NoUsableAddress", "ConditionCleared"));
         assert_eq!(told.note, "this is over, 60 s after it was told. New pods can start here again.");
+    }
+
+    #[test]
+    fn names_are_a_hundred_and_go_round_in_an_hour() {
+        let minute = 60_000;
+        let at = |millis| names("10.0.0.2", millis).collect::<Vec<_>>();
+        assert_eq!(at(59 * minute)[..3], ["10.0.0.2.agent-98", "10.0.0.2.agent-99", "10.0.0.2.agent-00"]);
+        assert_eq!(at(60 * minute), at(0));
+        let all: std::collections::BTreeSet<_> = (0..60).flat_map(|number| at(number * minute)).collect();
+        assert_eq!((all.len(), at(0).len()), (100, 40));
     }
 
     #[test]

@@ -12,11 +12,12 @@ use super::{NAMESPACE, OWN_POD, UNBOUND, agent, agent_on, assert_refused, client
 const OWN_NODE: &str = "an agent's event is about its own Node";
 const OWN_NAME: &str = "an agent's event is told in the name of its own Pod";
 const NO_OTHER: &str = "an agent's event names no other object";
+const BOUNDED: &str = "an agent's event is called like its Node with .agent-00 to .agent-99 behind";
 
 /// As the agent of this pod on this node writes it.
 fn event(node: &str, pod: &str) -> Value {
     json!({
-        "metadata": { "generateName": format!("{node}-"), "namespace": "default" },
+        "metadata": { "name": format!("{node}.agent-00"), "namespace": "default" },
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "type": "Warning", "reason": "LinkMissing", "action": "ConditionRaised", "note": "a note",
         "regarding": { "apiVersion": "v1", "kind": "Node", "name": node, "uid": node },
@@ -75,6 +76,71 @@ async fn an_event_of_an_agents_is_about_nothing_but_its_node_and_in_nobody_elses
 }
 
 #[tokio::test]
+async fn events_of_an_agent_are_bounded_in_number_and_size() {
+    let server = server().await;
+    let (pod, agent) = agent_on(server, "few-1").await;
+    let named = |name: &str| {
+        let mut event = event("few-1", &pod);
+        event["metadata"]["name"] = json!(name);
+        event
+    };
+    for number in 0..100 {
+        create(&agent, &named(&format!("few-1.agent-{number:02}"))).await.unwrap();
+    }
+    match create(&agent, &named("few-1.agent-42")).await {
+        Err(kube::Error::Api(status)) => assert_eq!(status.code, 409, "{status:?}"),
+        other => panic!("{other:?}"),
+    }
+    for name in ["few-1.agent-100", "few-1.agent-0", "few-1.agent-0a", "few-1.1", "few-2.agent-00", "few-1.agent-00.1"]
+    {
+        assert_refused(create(&agent, &named(name)).await, BOUNDED);
+    }
+    let mut generated = named("");
+    generated["metadata"] = json!({ "generateName": "few-1.agent-", "namespace": "default" });
+    assert_refused(create(&agent, &generated).await, BOUNDED);
+
+    let (pod, agent) = agent_on(server, "small-1").await;
+    let series = json!({ "count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z" });
+    for (parent, key, value) in [
+        ("/metadata", "labels", json!({ "a": "b" })),
+        ("/metadata", "annotations", json!({ "a": "x".repeat(1 << 17) })),
+        ("", "series", series),
+    ] {
+        let mut large = event("small-1", &pod);
+        large.pointer_mut(parent).unwrap()[key] = value;
+        assert_refused(create(&agent, &large).await, BOUNDED);
+    }
+    // These the API server bounds.
+    for (key, most) in [("note", 1024), ("reason", 128), ("action", 128)] {
+        let mut large = event("small-1", &pod);
+        large[key] = json!("x".repeat(most + 1));
+        match create(&agent, &large).await {
+            Err(kube::Error::Api(status)) => assert_eq!(status.code, 422, "{key}: {status:?}"),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+    let long = format!("f:{}", "x".repeat(1 << 17));
+    let many = Value::Object((0..1000).map(|number| (format!("f:{number}"), json!({}))).collect());
+    for (fields, managers) in
+        [(json!({ &long: {} }), 1), (json!({ "f:note": { &long: {} } }), 1), (many, 1), (json!({ "f:other": {} }), 3)]
+    {
+        let manager = |number| {
+            json!({ "manager": format!("m{number}"), "operation": "Update",
+            "apiVersion": "events.k8s.io/v1", "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields })
+        };
+        let mut large = event("small-1", &pod);
+        large["metadata"]["managedFields"] = (0..managers).map(manager).collect();
+        assert_refused(create(&agent, &large).await, "an agent's event claims no managed fields");
+    }
+    let most = json!("x".repeat(1024));
+    let mut large = event("small-1", &pod);
+    large["note"] = most;
+    let written = create(&agent, &large).await.unwrap();
+    let size = serde_json::to_vec(&written).unwrap().len();
+    assert!(size < 4096, "{size} bytes");
+}
+
+#[tokio::test]
 async fn an_agent_tells_nothing_by_the_older_form_of_events() {
     let server = server().await;
     let (pod, agent) = agent_on(server, "older-1").await;
@@ -118,7 +184,7 @@ async fn an_agents_token_that_is_bound_to_no_pod_on_a_node_tells_nothing() {
 #[tokio::test]
 async fn others_tell_events_as_before() {
     let server: &ApiServer = server().await;
-    let mut theirs = event("strict-1", "anybody");
+    let mut theirs = event("theirs-1", "anybody");
     theirs["reportingController"] = json!("example.com/theirs");
     create(&super::admin(server), &theirs).await.unwrap();
 }
