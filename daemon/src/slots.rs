@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ipam::write_atomically;
+use ipam::{read_state, write_atomically};
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -140,13 +141,16 @@ impl SlotFile {
     /// When it cannot be read, is damaged or too new.
     pub fn read(&self) -> Result<Slots, SlotError> {
         let path = || self.path.clone();
-        let bytes = match std::fs::read(&self.path) {
+        let damaged = |source| SlotError::Damaged { path: path(), source };
+        let bytes = match read_state(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Slots::default()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(damaged(serde_json::Error::custom(error)));
+            }
             Err(source) => return Err(SlotError::Read { path: path(), source }),
         };
-        let document: Document =
-            serde_json::from_slice(&bytes).map_err(|source| SlotError::Damaged { path: path(), source })?;
+        let document: Document = serde_json::from_slice(&bytes).map_err(damaged)?;
         if document.version > VERSION {
             return Err(SlotError::TooNew { path: path(), found: document.version });
         }

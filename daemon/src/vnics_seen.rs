@@ -1,12 +1,11 @@
 //! The instance and its VNICs as they were known last, on disk: an agent that starts while the metadata service is silent,
 //! or its list short, knows of them, too. It is a copy: one that is lost or damaged is made anew by the next answers.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ipam::{BootId, write_atomically};
+use ipam::{BootId, read_state, write_atomically};
 use serde::{Deserialize, Serialize};
 use vcn::{Instance, MacAddr, VNICS_COPY_FILE, Vnic};
 
@@ -92,7 +91,7 @@ impl VnicsSeen {
     /// # Errors
     /// When it cannot be read, is damaged, or another version's.
     pub fn read(&mut self) -> io::Result<Last> {
-        let bytes = match fs::read(&self.path) {
+        let bytes = match read_state(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Last::default()),
             other => other?,
         };
@@ -122,6 +121,7 @@ impl VnicsSeen {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Instant;
 
     use vcn::SubnetAddressing;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::place::{NewFile, place};
-use crate::{Error, Removal};
+use crate::{Error, Removal, kept};
 
 /// How each begins; a file of the same name that does not is somebody else's.
 pub const MARK: &str = "# Written by the OKE node agent, which also removes it when it is uninstalled.\n";
@@ -133,13 +133,17 @@ fn keep(path: &Path, notes: &Notes) -> Result<(), Error> {
 /// # Errors
 /// When it cannot be read.
 pub fn is_ours(path: &Path) -> io::Result<Option<bool>> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-        Ok(found) if !found.is_file() => return Ok(Some(false)),
-        Ok(_) => {}
-    }
-    let text = fs::read(path)?;
+    let text = match ipam::read_state(path) {
+        Ok(text) => text,
+        Err(error) => {
+            return match error.kind() {
+                io::ErrorKind::NotFound => Ok(None),
+                // No regular file, or larger than any of ours.
+                io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => Ok(Some(false)),
+                _ => Err(error),
+            };
+        }
+    };
     let unfinished = path.extension().is_some_and(|end| end == UNFINISHED) && MARK.as_bytes().starts_with(&text);
     Ok(Some(unfinished || text.starts_with(MARK.as_bytes())))
 }
@@ -156,11 +160,7 @@ fn remove_file(path: &Path) -> Result<(), Error> {
 }
 
 fn read(path: &Path) -> Result<Notes, Error> {
-    match fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|source| Error::Record { path: path.to_owned(), source }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Notes::default()),
-        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
-    }
+    Ok(kept::read(path)?.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -184,6 +184,28 @@ mod tests {
         fs::write(&path, "{").unwrap();
         note_drop_in(data.path(), NETWORKD).unwrap();
         assert_eq!(read(&path).unwrap().written, BTreeSet::from([NETWORKD.to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_ours_and_nothing_waits_for_it() {
+        let data = tempfile::tempdir().unwrap();
+        let (path, ours) = (data.path().join(FILE), data.path().join("ours"));
+        fs::write(&ours, MARK).unwrap();
+        let plant: [&dyn Fn(); 3] = [
+            &|| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            &|| std::os::unix::fs::symlink(&ours, &path).unwrap(),
+            &|| fs::File::create(&path).unwrap().set_len(3 << 30).unwrap(),
+        ];
+        for plant in plant {
+            plant();
+            assert_eq!(is_ours(&path).unwrap(), Some(false));
+            assert!(matches!(noted_drop_ins(data.path()), Err(Error::Record { .. })));
+            // Begun again, as what is damaged is.
+            note_drop_in(data.path(), NETWORKD).unwrap();
+            assert_eq!(noted_drop_ins(data.path()).unwrap(), BTreeSet::from([NETWORKD.to_owned()]));
+            assert_eq!(fs::read_to_string(&ours).unwrap(), MARK);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod exclusive;
 #[cfg(test)]
 mod fixture;
 mod identity;
+mod kept;
 mod merge;
 mod observed;
 mod occupants;

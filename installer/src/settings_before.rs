@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use ipam::BootId;
@@ -11,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{IfName, Mtu};
 
-use crate::Error;
 use crate::place::{NewFile, place};
+use crate::{Error, kept};
 
 /// The notes, in the data directory.
 pub(crate) const FILE: &str = "sysctls.json";
@@ -84,7 +83,7 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
         return Ok(());
     }
     let path = data_dir.join(FILE);
-    let mut notes = match read(&path) {
+    let mut notes = match kept::read::<Notes>(&path) {
         Ok(Some(notes)) if notes.boot_id.as_ref() == Some(boot) => notes,
         Ok(_) | Err(Error::Record { .. }) => Notes { boot_id: Some(boot.clone()), ..Notes::default() },
         Err(error) => return Err(error),
@@ -110,7 +109,7 @@ pub fn note_settings(data_dir: &Path, boot: &BootId, changes: &[SettingChange]) 
 /// # Errors
 /// When the notes cannot be read.
 pub(crate) fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> {
-    let notes = read(&data_dir.join(FILE))?;
+    let notes: Option<Notes> = kept::read(&data_dir.join(FILE))?;
     let own = notes.filter(|notes| notes.boot_id.is_some() && notes.boot_id == BootId::current().ok());
     Ok(own.map(|notes| notes.settings).unwrap_or_default())
 }
@@ -118,14 +117,4 @@ pub(crate) fn changed(data_dir: &Path) -> Result<BTreeMap<String, Note>, Error> 
 /// `link/ens5/mtu`.
 fn key(link: &IfName, what: &str) -> String {
     format!("{LINK}{link}/{what}")
-}
-
-fn read(path: &Path) -> Result<Option<Notes>, Error> {
-    match fs::read(path) {
-        Ok(text) => {
-            serde_json::from_slice(&text).map(Some).map_err(|source| Error::Record { path: path.to_owned(), source })
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
-    }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use thiserror::Error;
 use vcn::Family;
 
@@ -103,6 +104,15 @@ impl Error {
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
+    /// Why a file was not read. What is in the place of a state file and is none of ours is damage, as content is that is not.
+    pub(crate) fn unread(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::InvalidData => Self::Damaged { path, source: serde_json::Error::custom(source) },
+            _ => Self::Read { path, source },
+        }
     }
 
     /// Why a file cannot be understood. A newer format may have another shape altogether; its version is then all that can

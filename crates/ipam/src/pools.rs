@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
 
-use crate::{BootId, BootTime, Error, file, write_atomically};
+use crate::{BootId, BootTime, Error, read_state, write_atomically};
 
 /// The file's format. A reader takes any version up to its own; unknown fields are kept.
 const VERSION: u32 = 1;
@@ -118,10 +118,10 @@ impl Pools {
     /// [`Error::NoPools`] where there are none of this boot; else unreadable, damaged or too new.
     pub fn read(state_dir: &Path, boot: &BootId) -> Result<Self, Error> {
         let path = state_dir.join(FILE);
-        let bytes = match file::read(&path) {
+        let bytes = match read_state(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::NoPools { path }),
-            Err(source) => return Err(Error::Read { path, source }),
+            Err(source) => return Err(Error::unread(&path, source)),
         };
         let pools: Self =
             serde_json::from_slice(&bytes).map_err(|source| Error::Damaged { path: path.clone(), source })?;
@@ -142,7 +142,7 @@ impl Pools {
     pub fn write(&self, state_dir: &Path) -> Result<bool, Error> {
         let path = state_dir.join(FILE);
         let wrap = |source: io::Error| Error::Write { path: path.clone(), source };
-        let old = fs::read(&path).unwrap_or_default();
+        let old = read_state(&path).unwrap_or_default();
         let mut document = serde_json::to_value(self).map_err(|error| wrap(error.into()))?;
         keep_unknown(&mut document, &serde_json::from_slice(&old).unwrap_or_default());
         let mut content = serde_json::to_vec_pretty(&document).map_err(|error| wrap(error.into()))?;

@@ -82,10 +82,10 @@ impl Records {
         // Once more the lasting one: who looks without lock may come just when it is committed.
         for state in [LASTING, TENTATIVE, LASTING] {
             let path = self.path(name, state);
-            let bytes = match file::read(&path) {
+            let bytes = match file::read_state(&path) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(Error::Read { path, source }),
+                Err(source) => return Err(Error::unread(&path, source)),
             };
             let Record { version, boot_id, mut allocation } =
                 serde_json::from_slice(&bytes).map_err(|source| Error::not_ours(&path, &bytes, source))?;
@@ -195,7 +195,7 @@ impl Records {
     }
 
     fn document(&self, before: &Allocation) -> Option<Value> {
-        serde_json::from_slice(&fs::read(self.path_of(before)).ok()?).ok()
+        serde_json::from_slice(&file::read_state(&self.path_of(before)).ok()?).ok()
     }
 
     /// Whether it was there to be renamed.

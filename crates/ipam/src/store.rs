@@ -224,10 +224,10 @@ impl Store {
     /// The index and what it says; `None` where there is none of this boot.
     fn index(&self) -> Result<Option<(Vec<u8>, Allocations)>, Error> {
         let path = &self.index;
-        let bytes = match file::read(path) {
+        let bytes = match file::read_state(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::Read { path: path.clone(), source }),
+            Err(source) => return Err(Error::unread(path, source)),
         };
         let all: Allocations =
             serde_json::from_slice(&bytes).map_err(|source| Error::not_ours(path, &bytes, source))?;

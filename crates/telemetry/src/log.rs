@@ -1,7 +1,7 @@
 //! The file that records go to while no agent listens: bounded, one older generation kept, many writers at once.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,9 @@ use crate::record::LINE_LIMIT;
 
 /// How large the file may become, in bytes: about 2,000 records, and as many in the older generation.
 pub const LOG_LIMIT: u64 = 1 << 20;
+
+/// How much of a file is read, in bytes: writers that find it full and in use exceed the limit by a line each.
+const MOST: u64 = 2 * LOG_LIMIT;
 
 const FILE: &str = "verbs.log";
 const OLDER_FILE: &str = "verbs.log.1";
@@ -68,7 +71,7 @@ pub fn read_log(dir: &Path) -> io::Result<Vec<VerbRecord>> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let lines = BufReader::with_capacity(LINE_LIMIT, file).split(b'\n');
+        let lines = BufReader::with_capacity(LINE_LIMIT, file.take(MOST)).split(b'\n');
         for line in lines {
             records.extend(VerbRecord::from_line(&line?).ok());
         }
@@ -107,7 +110,7 @@ fn take(path: &Path, each: &mut impl FnMut(VerbRecord)) -> io::Result<usize> {
     // Plugins that had opened it before it was moved write to it yet. They take microseconds; one that was stopped in the
     // midst of it leaves the file to the next attempt.
     file.try_lock().map_err(io::Error::from)?;
-    for line in BufReader::with_capacity(LINE_LIMIT, &file).split(b'\n') {
+    for line in BufReader::with_capacity(LINE_LIMIT, (&file).take(MOST)).split(b'\n') {
         match VerbRecord::from_line(&line?) {
             Ok(record) => each(record),
             Err(_) => damaged += 1,

@@ -1,7 +1,7 @@
 //! A record reaches the agent if one listens, the file if not, and never holds a plugin up.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking, its helper functions too")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
@@ -296,4 +296,16 @@ fn damaged_lines_are_left_out_when_the_file_is_read() {
     sink.send(&record("b"));
     assert_eq!(containers(dir.path()), ["a", "b"]);
     assert_eq!(read_log(&dir.path().join("missing")).unwrap(), []);
+}
+
+#[test]
+fn of_a_huge_log_no_more_is_read_than_two_limits() {
+    let dir = dir();
+    assert_eq!(Sink::new(dir.path()).send(&record("a")), Delivery::Log);
+    // A line that does not end.
+    File::options().write(true).open(log_path(dir.path())).unwrap().set_len(3 << 30).unwrap();
+    assert_eq!(containers(dir.path()), ["a"]);
+    let mut taken = Vec::new();
+    assert_eq!(take_log(dir.path(), |record| taken.push(record.container_id)).unwrap(), 1);
+    assert!(taken == ["a"] && !log_path(dir.path()).exists());
 }

@@ -4,7 +4,6 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use datapath::host::HostVnic;
@@ -12,6 +11,7 @@ use installer::drop_ins::{
     MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, forget_drop_in, is_ours, note_drop_in,
     noted_drop_ins,
 };
+use ipam::{create, read_state};
 use thiserror::Error;
 use vcn::HOST_LINK_PREFIX;
 
@@ -107,7 +107,7 @@ pub(super) fn remove(root: &Path, data_dir: &Path, below: &str) -> Result<bool, 
 
 impl DropIn {
     pub(super) fn is_in_place(&self, root: &Path) -> bool {
-        fs::read_to_string(root.join(self.path)).is_ok_and(|text| text == self.text)
+        read_state(&root.join(self.path)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
     /// Replaces the file as a whole. The programs that read it run as users of their own.
@@ -117,20 +117,14 @@ impl DropIn {
             let path = path.clone();
             move |source| DropInError::Io { action, path, source }
         };
-        if path.exists() && !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MARK)) {
+        if is_ours(&path).map_err(failed("reading"))? == Some(false) {
             return Err(DropInError::Foreign(path));
         }
         note_drop_in(data_dir, self.path).map_err(DropInError::Unnoted)?;
         let directory = path.parent().unwrap_or(root);
         fs::create_dir_all(directory).map_err(failed("creating the directory of"))?;
         let new = path.with_extension(UNFINISHED);
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .open(&new)
-            .map_err(failed("creating a file beside"))?;
+        let mut file = create(&new, 0o644).map_err(failed("creating a file beside"))?;
         file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("writing"))?;
         fs::rename(&new, &path).map_err(failed("putting in place"))
     }

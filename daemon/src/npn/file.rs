@@ -29,7 +29,9 @@ impl NpnFile {
 
 impl NativePodNetworks for NpnFile {
     async fn mine(&self, instance: &Ocid) -> Result<Answer, Error> {
-        match tokio::fs::read(&self.path).await {
+        let path = self.path.clone();
+        let document = tokio::task::spawn_blocking(move || ipam::read_named(&path)).await;
+        match document.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
             Ok(document) => read(&document, instance, self.path.display()).map(|npn| Answer::now(Some(npn))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Answer::now(None)),
             Err(source) => Err(Error::Read { path: self.path.clone(), source }),

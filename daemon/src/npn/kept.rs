@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use api::NativePodNetwork;
-use ipam::write_atomically;
+use ipam::{read_state, write_atomically};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vcn::{NPN_COPY_FILE, Ocid};
@@ -50,7 +50,7 @@ impl Kept {
     /// # Errors
     /// When there is one that is of no use to this instance.
     pub fn look(&self, instance: &Ocid, now: SystemTime) -> Result<Option<(NativePodNetwork, Duration)>, Error> {
-        let document = match fs::read(&self.path) {
+        let document = match read_state(&self.path) {
             Ok(document) => document,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::Read { path: self.path.clone(), source }),

@@ -2,11 +2,10 @@
 //! again, and what ended meanwhile it tells. One that is lost or damaged costs an event or two.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ipam::write_atomically;
+use ipam::{read_state, write_atomically};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vcn::TOLD_FILE;
@@ -54,7 +53,7 @@ impl Kept {
 
     /// What people know about this Node.
     pub(super) fn look(&self, node: &str) -> io::Result<BTreeMap<Name, Standing>> {
-        let document = match fs::read(&self.path) {
+        let document = match read_state(&self.path) {
             Ok(document) => document,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
@@ -82,6 +81,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

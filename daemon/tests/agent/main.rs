@@ -26,6 +26,7 @@ mod okes_vnics;
 mod orphans;
 mod outage;
 mod own_addresses;
+mod planted;
 mod pod;
 mod pod_network;
 mod pods;

@@ -6,8 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::Record;
-use crate::Error;
 use crate::place::{NewFile, place};
+use crate::{Error, kept};
 
 /// What this version writes. Later ones only add fields, so that one version back can read them, and keeps them.
 const VERSION: u32 = 1;
@@ -63,12 +63,7 @@ impl RecordFile {
 
     /// Reads it. No file is an empty record.
     pub(crate) fn read(&self) -> Result<Record, Error> {
-        let path = self.path();
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|source| Error::Record { path: path.clone(), source }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Record::default()),
-            Err(source) => Err(Error::Read { path, source }),
-        }
+        Ok(kept::read(&self.path())?.unwrap_or_default())
     }
 
     /// Puts a damaged one out of the way, beside its place.

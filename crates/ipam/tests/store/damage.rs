@@ -172,6 +172,36 @@ fn a_record_that_no_index_knows_of_an_address_that_another_holds_is_set_aside_an
     assert_eq!(store.read().unwrap(), before);
 }
 
+/// A link is not followed, a pipe not waited for, a huge file not read.
+#[test]
+fn what_is_no_file_of_ours_is_damage_and_is_set_aside() {
+    let plant: [fn(&Path); 3] = [
+        |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+        |path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
+        |path| fs::File::create(path).unwrap().set_len(3 << 30).unwrap(),
+    ];
+    for plant in plant {
+        let (dir, pools) = (tempfile::tempdir().unwrap(), pools("10.9.1.0/29"));
+        let store = worn(dir.path(), &pools);
+        let before = held(&store);
+        for path in [dir.path().join("allocations.json"), record(dir.path(), "tentative")] {
+            fs::remove_file(&path).unwrap();
+            plant(&path);
+            let error = store.read().unwrap_err();
+            assert!(matches!(&error, Error::Damaged { path: named, .. } if *named == path), "{error}");
+            let aside = store.set_aside().unwrap().unwrap();
+            assert!(aside.symlink_metadata().is_ok() && path.symlink_metadata().map_or(true, |it| it.is_file()));
+            store.update(|_| Ok::<_, Error>(())).unwrap();
+        }
+        // The one whose record is gone is held until the kernel was asked.
+        assert_eq!(store.held().unwrap().into_iter().collect::<BTreeSet<_>>(), before);
+        plant(&dir.path().join("pools.json"));
+        assert!(matches!(Pools::read(dir.path(), &boot()), Err(Error::Damaged { .. })));
+        pools.write(dir.path()).unwrap();
+        assert_eq!(Pools::read(dir.path(), &boot()).unwrap().vnics, pools.vnics);
+    }
+}
+
 #[test]
 fn an_address_listed_twice_is_damage() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! What was there before us outlives a record that cannot be read.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 
 use super::kernel::Host;
 use crate::node::{Node, PORTMAP};
@@ -29,9 +28,9 @@ fn a_record_that_cannot_be_read_for_a_moment_is_not_replaced_and_the_node_heals_
     let node = installed_over();
     let record = node.path("lib/installer.json");
     let whole = fs::read(&record).unwrap();
-    // A disk that answers with an error; even root gets one here.
+    // As a disk that answers with an error: even root gets one when it reads a directory.
     fs::rename(&record, node.path("lib/kept")).unwrap();
-    symlink("installer.json", &record).unwrap();
+    fs::create_dir(&record).unwrap();
     for changes in [false, true] {
         if changes {
             fs::remove_file(node.conflist()).unwrap();
@@ -39,9 +38,9 @@ fn a_record_that_cannot_be_read_for_a_moment_is_not_replaced_and_the_node_heals_
         let (code, text) = node.run(&INSTALL);
         assert!(code == 1 && text.contains("[unremembered]"), "{text}");
         assert!(fs::read_to_string(node.conflist()).unwrap().contains("vcn-native"), "{text}");
-        assert!(fs::symlink_metadata(&record).unwrap().is_symlink(), "{text}");
+        assert!(record.is_dir(), "{text}");
     }
-    fs::remove_file(&record).unwrap();
+    fs::remove_dir(&record).unwrap();
     fs::rename(node.path("lib/kept"), &record).unwrap();
     assert_eq!(fs::read(&record).unwrap(), whole);
     assert_eq!(node.run(&INSTALL).0, 0);

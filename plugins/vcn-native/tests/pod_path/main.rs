@@ -20,6 +20,7 @@ mod gc;
 mod lost;
 mod node;
 mod other_hands;
+mod planted;
 mod repeated;
 mod seen;
 mod status;
