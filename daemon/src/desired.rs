@@ -94,6 +94,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     let mut foreign: Vec<HostVnic> = Vec::new();
     let (mut left_alone, mut undecided) = (BTreeMap::new(), Vec::new());
     let finished = facts.npn.is_some_and(NativePodNetwork::usable);
+    let for_pods = own::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1) {
         let entry = npn_vnic(facts.npn, &vnic.id);
         let unnamed = !choices.ours && entry.is_none() && choices.oke && !finished;
@@ -115,8 +116,10 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         };
         // Assigned before; a VNIC without one is served as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
-        let mut vnic =
-            Vnic { addressing: addressing(vnic, entry, own::Signs::of(facts, entry, table)), ..vnic.clone() };
+        let mut vnic = Vnic {
+            addressing: addressing(vnic, entry, own::Signs::of(facts, entry, table, &for_pods)),
+            ..vnic.clone()
+        };
         if !facts.ipv6 {
             vnic.addressing.ipv6 = None;
         }

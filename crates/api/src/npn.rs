@@ -21,6 +21,13 @@ use vcn::{Family, MacAddr, Ocid, PerFamily};
 use crate::FieldError;
 use crate::field::Field;
 
+/// The most VNICs in one document. An instance has 256 at most (bare metal); Application Resource mode takes 64.
+pub const MAX_VNICS: usize = 256;
+
+/// The most addresses and CIDR blocks for pods in one document, both families together. OKE makes 110 addresses per family
+/// (`maxPodCount`), or one block per VNIC and family.
+pub const MAX_POD_ADDRESSES: usize = 4096;
+
 /// One node's native pod network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativePodNetwork {
@@ -83,8 +90,11 @@ pub struct NpnVnic {
 pub struct NpnAddressing {
     /// The virtual router.
     pub router: Option<IpAddr>,
-    /// The subnet's CIDR block.
+    /// The subnet's CIDR block, the first one where it has several.
     pub subnet: Option<IpNetwork>,
+    /// All CIDR blocks of the subnet, from the list (`subnetCidrs`). Empty where the document has no such list: the legacy
+    /// field has room for one block only.
+    pub subnets: Vec<IpNetwork>,
     /// The host's own address on this VNIC: never a pod's.
     pub host: Option<IpAddr>,
     /// Addresses for pods: single ones as /32 or /128, or CIDR blocks. The host's address may lie inside a block.

@@ -23,23 +23,26 @@ pub(super) struct Signs<'a> {
     /// The host's on this VNIC until now.
     before: Vec<IpAddr>,
     /// For pods, as the NativePodNetwork has it, of whatever VNIC.
-    pods: Vec<IpNetwork>,
+    pods: &'a [IpNetwork],
     /// Somebody's.
     held: &'a HashSet<IpAddr>,
 }
 
 impl<'a> Signs<'a> {
-    /// About a VNIC, by its entry in the NativePodNetwork and its table.
-    pub(super) fn of(facts: Facts<'a>, entry: Option<&NpnVnic>, table: TableId) -> Self {
-        let vnics = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
-        let pods: Vec<IpNetwork> =
-            vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.clone()).collect();
+    /// About a VNIC, by its entry in the NativePodNetwork, its table and what is for pods.
+    pub(super) fn of(facts: Facts<'a>, entry: Option<&NpnVnic>, table: TableId, pods: &'a [IpNetwork]) -> Self {
         // A rule alone may be one of a pod's address, which the host did not get.
-        let counts = |own: &&Own| own.table == table && (own.had || !is_in(&pods, own.address));
+        let counts = |own: &&Own| own.table == table && (own.had || !is_in(pods, own.address));
         let before = facts.own.iter().filter(counts).map(|own| own.address).collect();
         let host = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
         Self { host, before, pods, held: facts.held }
     }
+}
+
+/// The IPv6 addresses for pods, of all VNICs.
+pub(super) fn for_pods(facts: Facts<'_>) -> Vec<IpNetwork> {
+    let vnics = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
+    vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.iter().copied()).collect()
 }
 
 /// The host's own: as OKE made it, as it was, or the first that is no pod's. Of several that it was, one that is for no pod comes

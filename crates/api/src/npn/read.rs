@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnetwork::IpNetwork;
+use serde_json::Value;
 use vcn::{Family, PerFamily};
 
-use super::{NativePodNetwork, NpnAddressing, NpnState, NpnVnic};
+use super::{MAX_POD_ADDRESSES, MAX_VNICS, NativePodNetwork, NpnAddressing, NpnState, NpnVnic};
 use crate::FieldError;
 use crate::field::Field;
 
@@ -21,7 +22,16 @@ pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldErr
     let status = document.member("status")?;
     let state = state(status.member("state")?.text()?);
     let (mut vnics, mut unfinished) = (Vec::new(), Vec::new());
-    for entry in status.member("vnics")?.elements()? {
+    let list = status.member("vnics")?;
+    let entries = list.elements()?;
+    // Before any of it is read: a document without bound would cost every reconcile.
+    if entries.len() > MAX_VNICS {
+        return Err(list.unexpected("a list of at most 256 VNICs"));
+    }
+    if pod_addresses(&entries) > MAX_POD_ADDRESSES {
+        return Err(list.unexpected("a list with at most 4096 addresses for pods in all"));
+    }
+    for entry in entries {
         match vnic(&entry) {
             Ok(vnic) => vnics.push(vnic),
             Err(error) if state == NpnState::Success => return Err(error),
@@ -39,6 +49,12 @@ pub(super) fn network(document: &Field<'_>) -> Result<NativePodNetwork, FieldErr
         vnics,
         unfinished,
     })
+}
+
+/// How many addresses for pods the entries list, both shapes together.
+fn pod_addresses(entries: &[Field<'_>]) -> usize {
+    let lists = |entry: &Value| ["podAddresses", "addresses"].map(|name| entry.get(name)?.as_array().map(Vec::len));
+    entries.iter().filter_map(Field::value).flat_map(lists).flatten().sum()
 }
 
 fn state(word: Option<&str>) -> NpnState {
@@ -88,9 +104,11 @@ fn application_resources(entry: &Field<'_>) -> Result<Vec<String>, FieldError> {
 
 fn family_of(entry: &Field<'_>, family: Family) -> Result<NpnAddressing, FieldError> {
     let first = |plural, legacy| blocks(entry, family, plural, legacy).map(|found| found.into_iter().next());
+    let subnets: Vec<IpNetwork> = listed(entry, family, "subnetCidrs")?.into_iter().map(without_host_bits).collect();
     Ok(NpnAddressing {
         router: first("routerIps", "routerIp")?.map(|block| block.ip()),
         subnet: first("subnetCidrs", "subnetCidr")?.map(without_host_bits),
+        subnets,
         host: first("hostAddresses", "hostAddress")?.map(|block| block.ip()),
         pods: blocks(entry, family, "podAddresses", "addresses")?.into_iter().map(without_host_bits).collect(),
     })
@@ -98,6 +116,19 @@ fn family_of(entry: &Field<'_>, family: Family) -> Result<NpnAddressing, FieldEr
 
 /// What two fields say about one family: the list of `{v4, v6}` if it has anything for it, else the legacy field.
 fn blocks(entry: &Field<'_>, family: Family, plural: &str, legacy: &str) -> Result<Vec<IpNetwork>, FieldError> {
+    let mut found = listed(entry, family, plural)?;
+    if found.is_empty() {
+        for field in entry.member(legacy)?.one_or_many() {
+            let block = field.parsed::<Block>("an address or CIDR block")?;
+            // Legacy fields name no family: each value belongs to the one that it is of.
+            found.extend(block.map(|Block(block)| block).filter(|block| Family::of(block.ip()) == family));
+        }
+    }
+    Ok(found)
+}
+
+/// What a list of `{v4, v6}` has for one family.
+fn listed(entry: &Field<'_>, family: Family, plural: &str) -> Result<Vec<IpNetwork>, FieldError> {
     let (key, expected) = match family {
         Family::Ipv4 => ("v4", "an IPv4 address or CIDR block"),
         Family::Ipv6 => ("v6", "an IPv6 address or CIDR block"),
@@ -109,13 +140,6 @@ fn blocks(entry: &Field<'_>, family: Family, plural: &str, legacy: &str) -> Resu
             Some(Block(block)) if Family::of(block.ip()) != family => return Err(field.unexpected(expected)),
             Some(Block(block)) => found.push(block),
             None => {}
-        }
-    }
-    if found.is_empty() {
-        for field in entry.member(legacy)?.one_or_many() {
-            let block = field.parsed::<Block>("an address or CIDR block")?;
-            // Legacy fields name no family: each value belongs to the one that it is of.
-            found.extend(block.map(|Block(block)| block).filter(|block| Family::of(block.ip()) == family));
         }
     }
     Ok(found)

@@ -22,7 +22,13 @@ fn addressing(router: &str, subnet: &str, host: &str, pods: &[&str]) -> NpnAddre
         subnet: Some(subnet.parse().unwrap()),
         host: Some(host.parse().unwrap()),
         pods: pods.iter().map(|block| block.parse().unwrap()).collect(),
+        subnets: vec![subnet.parse().unwrap()],
     }
+}
+
+/// The same in the legacy shape, which has no list of CIDR blocks.
+fn legacy(router: &str, subnet: &str, host: &str, pods: &[&str]) -> NpnAddressing {
+    NpnAddressing { subnets: vec![], ..addressing(router, subnet, host, pods) }
 }
 
 #[test]
@@ -40,7 +46,7 @@ fn the_legacy_shape_is_ipv4() {
                 vnic_id: "ocid1.vnic.oc1.iad.legacyone".parse().unwrap(),
                 mac: "02:00:17:0a:0b:01".parse().unwrap(),
                 addressing: PerFamily {
-                    ipv4: Some(addressing(
+                    ipv4: Some(legacy(
                         "10.0.32.1",
                         "10.0.32.0/19",
                         "10.0.33.7",
@@ -80,7 +86,7 @@ fn dual_stack_takes_each_family_from_the_newer_shape_first() {
     assert_eq!(
         network.vnics[1].addressing,
         PerFamily {
-            ipv4: Some(addressing("10.0.32.1", "10.0.32.0/19", "10.0.34.7", &["10.0.34.8/32"])),
+            ipv4: Some(legacy("10.0.32.1", "10.0.32.0/19", "10.0.34.7", &["10.0.34.8/32"])),
             ipv6: Some(addressing(
                 "fe80::200:17ff:fe00:1",
                 "2603:c020:4000:ab00::/64",
@@ -89,6 +95,50 @@ fn dual_stack_takes_each_family_from_the_newer_shape_first() {
             )),
         }
     );
+}
+
+#[test]
+fn all_cidr_blocks_of_a_subnet_are_read() {
+    let vnic = r#"{"vnicId":"ocid1.vnic.oc1.iad.v","macAddress":"02:00:17:00:00:01",
+        "subnetCidrs":[{"v4":"10.0.32.0/19","v6":"2603::/64"},{"v4":"10.1.0.0/24"}]}"#;
+    let document =
+        format!(r#"{{"spec":{{"id":"ocid1.instance.oc1.iad.x"}},"status":{{"state":"SUCCESS","vnics":[{vnic}]}}}}"#);
+    let network = NativePodNetwork::parse(document.as_bytes()).unwrap();
+    let at = network.vnics[0].addressing.ipv4.as_ref().unwrap();
+    let subnets: Vec<String> = at.subnets.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (at.subnet.unwrap().to_string().as_str(), subnets),
+        ("10.0.32.0/19", vec!["10.0.32.0/19".to_owned(), "10.1.0.0/24".to_owned()])
+    );
+}
+
+/// No node has as many; what they cost would come back with every reconcile.
+#[test]
+fn a_document_with_more_than_any_node_has_is_refused() {
+    let parse = |state: &str, vnics: usize, addresses: usize| {
+        let list: Vec<String> =
+            (0..addresses).map(|at| format!("\"10.{}.{}.{}\"", at >> 16, at >> 8 & 255, at & 255)).collect();
+        let entry = |at: usize| {
+            let list = if at == 0 { list.join(",") } else { String::new() };
+            format!(r#"{{"vnicId":"ocid1.vnic.oc1.iad.v{at}","macAddress":"02:00:17:00:00:01","addresses":[{list}]}}"#)
+        };
+        let vnics: Vec<String> = (0..vnics).map(entry).collect();
+        let status = format!(r#"{{"state":"{state}","vnics":[{}]}}"#, vnics.join(","));
+        let document = format!(r#"{{"spec":{{"id":"ocid1.instance.oc1.iad.x"}},"status":{status}}}"#);
+        NativePodNetwork::parse(document.as_bytes()).map_err(|error| error.source().unwrap().to_string())
+    };
+    assert_eq!(parse("SUCCESS", 1, MAX_POD_ADDRESSES).unwrap().vnics.len(), 1);
+    assert_eq!(parse("SUCCESS", MAX_VNICS, 1).unwrap().vnics.len(), MAX_VNICS);
+    for (vnics, addresses, why) in [
+        (1, 40_000, "not a list with at most 4096 addresses for pods in all"),
+        (1, MAX_POD_ADDRESSES + 1, "not a list with at most 4096 addresses for pods in all"),
+        (MAX_VNICS + 1, 1, "not a list of at most 256 VNICs"),
+    ] {
+        for state in ["SUCCESS", "BACKOFF"] {
+            let error = parse(state, vnics, addresses).unwrap_err();
+            assert!(error.starts_with("status.vnics is [") && error.ends_with(why) && error.len() < 300, "{error}");
+        }
+    }
 }
 
 #[test]
