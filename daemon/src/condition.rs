@@ -59,6 +59,10 @@ pub enum Reason {
     ReturnPathMissing,
     /// A VNIC has addresses for pods but nobody says by which router.
     RouterUnknown,
+    /// A source names addresses of a VNIC that are no usable host addresses of its subnet.
+    AddressRefused,
+    /// Every VNIC of the NativePodNetwork is kept for an application resource.
+    ApplicationResourcesOnly,
     /// The kernel refused part of the host's network.
     HostNetworkFailed,
     /// Somebody else has routes in the table that leads to pods.

@@ -15,7 +15,7 @@
 //!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
 //! ```
 //!
-//! Everything that decides (`world`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
+//! Everything that decides (`world`, `refused`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
 //! that changes the node's configuration, and `aftercare` the only one that speaks for pods.
 
 pub mod advice;
@@ -54,6 +54,7 @@ pub mod pools;
 mod port;
 pub mod reconcile;
 pub mod recorder;
+pub mod refused;
 pub mod reload;
 mod routers;
 pub mod run;

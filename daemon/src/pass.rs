@@ -98,6 +98,9 @@ pub struct VnicState {
     pub table: Option<TableId>,
     /// The host's addresses on it.
     pub addresses: Vec<IpAddr>,
+    /// The application resources that its addresses are kept for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub application_resources: Vec<String>,
     /// Why nothing is done to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_alone: Option<LeftAlone>,

@@ -10,9 +10,10 @@ use api::NativePodNetwork;
 use api::npn::{NpnAddressing, NpnState, NpnVnic};
 use datapath::host::HostVnic;
 use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
-use vcn::{Family, Ocid, PerFamily, Purpose};
+use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
 
 use crate::condition::{Condition, Reason};
+use crate::refused;
 use crate::world::World;
 
 /// What there is on the host for pods' packets.
@@ -39,7 +40,7 @@ pub fn next(
     let finished = world.npn().filter(|npn| npn.usable());
     let vnics = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
-        None => current.map(|pools| kept(pools, hosted)).unwrap_or_default(),
+        None => current.map(|pools| kept(pools, hosted, world.vnics())).unwrap_or_default(),
     };
     let mut why: Vec<String> = pending(world).map(|(_, why)| why).into_iter().collect();
     if let Some(npn) = finished {
@@ -136,8 +137,9 @@ fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<F
     Some(FamilyPool { router: on_host.router, reserved, addresses: npn.pods.clone() })
 }
 
-/// The VNICs of the file that are still configured, at the link and table they are at now.
-fn kept(pools: &Pools, hosted: Hosted<'_>) -> Vec<VnicPool> {
+/// The VNICs of the file that are still configured, at the link and table they are at now, less refused addresses that an
+/// older agent published.
+fn kept(pools: &Pools, hosted: Hosted<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
         if hosted.silent.contains(&pool.vnic_id) {
             return None;
@@ -145,7 +147,13 @@ fn kept(pools: &Pools, hosted: Hosted<'_>) -> Vec<VnicPool> {
         let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
         let (link, table) = (host.placement.link().clone(), host.table);
         let (mac, link_has_mac) = (host.vnic.mac, host.link_has_mac());
-        Some(VnicPool { link, table, mac, link_has_mac, mtu: host.mtu, ..pool.clone() })
+        let mut pool = pool.clone();
+        for family in Family::ALL {
+            if let Some(offered) = pool.families.slot(family) {
+                offered.addresses = refused::still_usable(&pool.vnic_id, family, vnics, &offered.addresses);
+            }
+        }
+        Some(VnicPool { link, table, mac, link_has_mac, mtu: host.mtu, ..pool })
     };
     pools.vnics.iter().filter_map(now).collect()
 }

@@ -39,6 +39,7 @@ use crate::host::Host;
 use crate::interference::{Interference, Subject};
 use crate::pass::{Cause, Pass, VnicState};
 use crate::pools::{self, Hosted};
+use crate::refused;
 use crate::reload::Configuration;
 use crate::routers::Routers;
 use crate::settings::Settings;
@@ -159,12 +160,15 @@ impl Reconciler {
     /// Makes the node as it should be, as far as that is known and can be done.
     pub fn pass(&mut self, world: &World, cause: Cause) -> Pass {
         let (begun, at) = (Instant::now(), SystemTime::now());
+        let (world, refused) = world.admitted();
+        let world = &*world;
         let mut findings = Findings { conditions: self.misconfigured.clone(), ..Findings::default() };
         let preview = cause == Cause::Preview;
         if !preview {
             self.make_directories(&mut findings);
         }
         stages::sources(world, begun, &mut findings);
+        findings.conditions.extend(refused::conditions(&refused));
         let links = match self.host.links() {
             Ok(links) => self.devices.recognised(world.vnics(), links),
             Err(error) => {

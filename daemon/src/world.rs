@@ -5,14 +5,17 @@ mod addresses;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::NativePodNetwork;
-use api::npn::NpnState;
+use api::npn::{NpnState, NpnVnic};
 use imds::{Unusable, VnicList};
 use installer::{Seen, Signals};
 use vcn::{Family, Instance, MacAddr, Ocid, Vnic};
+
+use crate::refused::{self, Refused};
 
 /// Everything known from outside.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,8 @@ pub struct World {
     pub oke_daemonset: Seen,
     /// Entries of the last list of VNICs that cannot be used.
     pub unusable: Vec<Unusable>,
+    /// Addresses of the last list of VNICs that are taken out of it.
+    pub refused: Vec<Refused>,
     /// What an agent that starts next could not go by.
     pub unkept: Unkept,
     /// VNICs that are kept although the last answer lacks them, and since when it does.
@@ -127,20 +132,24 @@ impl World {
     /// Nothing yet but the secondary VNICs that an agent before this one knew: where they are `held`, they are known again
     /// although the first lists are short.
     #[must_use]
-    pub fn remembering(vnics: Vec<Vnic>) -> Self {
+    pub fn remembering(mut vnics: Vec<Vnic>) -> Self {
+        // An older agent kept refused addresses, too.
+        refused::vnics(&mut vnics, None);
         Self { remembered: vnics, ..Self::default() }
     }
 
     /// As an agent before this one knew this machine, that long ago; the primary VNIC first. The first list counts for more:
     /// with it, what this one lacks is as it is with [`Self::remembering`].
     #[must_use]
-    pub fn recalling(instance: Option<Instance>, vnics: Vec<Vnic>, age: Duration, now: Instant) -> Self {
+    pub fn recalling(instance: Option<Instance>, mut vnics: Vec<Vnic>, age: Duration, now: Instant) -> Self {
         const SILENT: &str = "the metadata service has not answered yet";
+        let primary = vnics.first().map(|vnic| vnic.id.clone());
+        let refused = refused::vnics(&mut vnics, primary.as_ref());
         let mut world = Self::remembering(vnics.iter().skip(1).cloned().collect());
         if let Some(instance) = instance {
             world.instance.absorb_aged(instance, age, Some(SILENT.to_owned()), now);
         }
-        world.primary = vnics.first().map(|vnic| vnic.id.clone());
+        (world.primary, world.refused) = (primary, refused);
         world.vnics.absorb_aged(vnics, age, Some(SILENT.to_owned()), now);
         world.recalled = true;
         world
@@ -168,6 +177,9 @@ impl World {
     ) {
         let answer = answer.map(|VnicList { vnics: mut listed, unusable }| {
             self.unusable = unusable;
+            let primary = self.primary.clone().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
+            // A family without any other address is then one that the entry lacks: what was known of it may stay.
+            self.refused = refused::vnics(&mut listed, primary.as_ref());
             let before = self.vnics.value.take().unwrap_or_default();
             if !self.recalled {
                 self.lacked_addresses.keep(&mut listed, &before, grace, now);
@@ -277,6 +289,21 @@ impl World {
         self.npn.value.as_ref().and_then(Option::as_ref)
     }
 
+    /// The same without the addresses of the NativePodNetwork that are refused, and all that are.
+    #[must_use]
+    pub fn admitted(&self) -> (Cow<'_, Self>, Vec<Refused>) {
+        let mut refused = self.refused.clone();
+        let Some(npn) = self.npn() else { return (Cow::Borrowed(self), refused) };
+        let (usable, of_npn) = refused::pod_network(npn, self.vnics());
+        if of_npn.is_empty() {
+            return (Cow::Borrowed(self), refused);
+        }
+        refused.extend(of_npn);
+        let mut admitted = self.clone();
+        admitted.npn.value = Some(Some(usable));
+        (Cow::Owned(admitted), refused)
+    }
+
     /// Whether everything is known and nothing is about to change, so that asking again can wait.
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -299,6 +326,7 @@ impl World {
             && self.vnics.says_the_same(&other.vnics)
             && self.npn.says_the_same(&other.npn)
             && self.unusable == other.unusable
+            && self.refused == other.refused
             && self.unkept == other.unkept
             && self.oke_daemonset == other.oke_daemonset
             && self.held == other.held
@@ -321,7 +349,10 @@ impl World {
             Seen::Unknown => self.oke_daemonset,
             said => said,
         };
-        Signals { native_pod_network, oke_daemonset, ..signals }
+        let kept = self.npn().is_some_and(|npn| !npn.vnics.iter().all(NpnVnic::serves_all_pods));
+        // As long as no VNIC shows one, OKE may still attach it.
+        let application_resources = if kept { Seen::Present } else { signals.application_resources };
+        Signals { native_pod_network, oke_daemonset, application_resources, ..signals }
     }
 }
 

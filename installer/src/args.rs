@@ -185,6 +185,9 @@ pub struct SignalArgs {
     /// The DaemonSet kube-system/kube-flannel-ds
     #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
     pub flannel_daemonset: Seen,
+    /// VNICs of the NativePodNetwork with applicationResources: they forbid a takeover
+    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
+    pub application_resources: Seen,
 }
 
 impl From<SignalArgs> for Signals {
@@ -195,6 +198,7 @@ impl From<SignalArgs> for Signals {
             native_pod_network: args.native_pod_network,
             oke_daemonset: args.oke_daemonset,
             flannel_daemonset: args.flannel_daemonset,
+            application_resources: args.application_resources,
         }
     }
 }

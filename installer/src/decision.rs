@@ -77,7 +77,8 @@ impl Decision {
 /// installed unless takeover is set: both would hand out the same addresses. Its DaemonSet alone, which says nothing of this
 /// node, stops a first installation only: what is ours here is kept up. So it is in doubt (a signal that makes no sense, two
 /// of the weak ones that contradict each other) where we remember to have installed. And nothing is installed while pods of
-/// another network live on the node, whoever made it: their addresses may be among those.
+/// another network live on the node, whoever made it: their addresses may be among those. A node whose VNICs are kept for
+/// application resources is not taken over: pods would lose what they request.
 #[must_use]
 pub fn decide(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision {
     let oke = oke_cni(signals, here.conf_files).is_some() || matches!(here.pods, Occupants::Some(_));
@@ -130,12 +131,12 @@ fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision
         let oke = oke_cni(signals, conf_files);
         let ours = remembered || conf_files.iter().any(ConfFile::is_ours);
         let kept = ours && oke.as_ref().is_some_and(|(signal, _)| stands(strongest.signal, *signal));
+        // Its DaemonSet may put a pod on none of the nodes; and whoever set that the network is ours meant another thing.
+        let is_okes = |signal| signal == Signal::OkeConflist && strongest.signal != Signal::Setting;
         match &oke {
             Some((signal, found)) if !settings.takeover && !kept => {
                 let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-                // Its DaemonSet may put a pod on none of the nodes; and whoever set that the network is ours meant another thing.
-                let another = *signal == Signal::OkeConflist && strongest.signal != Signal::Setting;
-                return Decision::new(false, *signal, reason).another(another);
+                return Decision::new(false, *signal, reason).another(is_okes(*signal));
             }
             Some((signal, found)) if !settings.takeover => {
                 decision.against.push(*signal);
@@ -144,6 +145,10 @@ fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision
                      and nothing of OKE's is on this node: ours is kept up",
                     decision.reason
                 );
+            }
+            Some((signal, _)) if !ours && signals.application_resources == Seen::Present => {
+                let decision = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
+                return decision.another(is_okes(*signal));
             }
             _ => {}
         }
@@ -156,6 +161,11 @@ fn by_voices(settings: &Settings, signals: &Signals, here: Here<'_>) -> Decision
     decision.against.extend(contrary.map(|voice| voice.signal));
     decision
 }
+
+/// Why a node with such VNICs is not taken over.
+const APPLICATION_RESOURCES: &str = "takeover is set, but VNICs of this node's NativePodNetwork are kept for application resources: which resource a pod \
+     requests, only the API server knows, and a pod's start does not wait for it. OKE's own CNI goes on serving this node; \
+     take over nodes of a pool without applicationResources";
 
 /// What follows from doubt where we were before.
 const STAYS: &str = "but this node's pod network is ours already: in doubt ours is kept up";

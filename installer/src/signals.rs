@@ -31,6 +31,9 @@ pub struct Signals {
     pub oke_daemonset: Seen,
     /// [`FLANNEL_DAEMONSET`].
     pub flannel_daemonset: Seen,
+    /// VNICs of the NativePodNetwork that are kept for application resources. They say nothing about whose the pod network
+    /// is; they forbid a takeover.
+    pub application_resources: Seen,
 }
 
 /// Whether something was found.
@@ -76,6 +79,8 @@ pub enum Signal {
     OkeConflist,
     /// Pods of OKE's own CNI on this node, or no way to tell.
     OkePods,
+    /// VNICs that are kept for application resources, where OKE's own CNI serves the node.
+    ApplicationResources,
     /// A configuration of Flannel's in the configuration directory.
     FlannelConflist,
     /// Nothing at all.
@@ -115,6 +120,7 @@ impl fmt::Display for Signal {
             Self::FlannelDaemonSet => "flannel-daemonset",
             Self::OkeConflist => "oke-conflist",
             Self::OkePods => "oke-pods",
+            Self::ApplicationResources => "application-resources",
             Self::FlannelConflist => "flannel-conflist",
             Self::Nothing => "nothing",
         })

@@ -91,6 +91,19 @@ fn what_was_published_stays_when_the_native_pod_network_is_made_anew_or_cannot_b
     }
 }
 
+/// As an older agent published them.
+#[test]
+fn refused_addresses_that_were_published_before_go_although_nothing_newer_is_known() {
+    let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let known = addresses(&published);
+    let refused = ["169.254.169.254/32", "10.0.10.7/32", "10.0.33.1/32"]
+        .map(|text| text.parse::<ipnetwork::IpNetwork>().unwrap());
+    published.vnics[0].families.ipv4.as_mut().unwrap().addresses.extend(refused);
+    let mut world = world(Err("no answer".into()));
+    world.vnics.absorb(Ok(vm_vnics()), Instant::now());
+    assert_eq!(addresses(&pools(&world, &hosted(), Some(&published))), known);
+}
+
 #[test]
 fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
     let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);

@@ -3,11 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use api::npn::NpnVnic;
 use datapath::host::{self, HostNetwork, HostVnic};
 use datapath::{Change, LinkKind, Object, Step};
 use imds::Unusable;
@@ -19,6 +20,7 @@ use vcn::{Family, IfName, Ocid, Vnic};
 use super::Findings;
 use super::installation::Whose;
 use crate::condition::{Condition, Reason};
+use crate::desired::npn_vnic;
 use crate::host::{Batch, Host, Own, Part, Tried};
 use crate::pass::{Cause, Changed, LeftAlone, VnicState};
 use crate::pools;
@@ -329,8 +331,11 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
         Some((reason, message)) => conditions.push(severity(reason, message)),
         // What keeps the addresses from being published is said already.
         None if !offers && !conditions.iter().any(Condition::blocks) => {
-            let message = "no VNIC of the NativePodNetwork that is in order has addresses for pods";
-            conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
+            let condition = kept_for_resources(world).unwrap_or_else(|| {
+                let message = "no VNIC of the NativePodNetwork that is in order has addresses for pods";
+                Condition::blocking(Reason::NoUsableAddress, message)
+            });
+            conditions.push(condition);
         }
         None => {}
     }
@@ -338,6 +343,23 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
         let message = "there are addresses, but the host's network is not in order";
         conditions.push(Condition::blocking(Reason::NoUsableAddress, message));
     }
+}
+
+/// Why no pod can start although OKE has finished: all VNICs are for pods that request an application resource.
+fn kept_for_resources(world: &World) -> Option<Condition> {
+    let vnics = &world.npn()?.vnics;
+    if vnics.iter().any(NpnVnic::serves_all_pods) {
+        return None;
+    }
+    let resources: BTreeSet<&str> =
+        vnics.iter().flat_map(|vnic| &vnic.application_resources).map(String::as_str).collect();
+    let resources: Vec<&str> = resources.into_iter().collect();
+    let message = format!(
+        "all {} VNIC(s) of the NativePodNetwork are kept for application resources ({}); no pod gets their addresses",
+        vnics.len(),
+        resources.join(", ")
+    );
+    Some(Condition::blocking(Reason::ApplicationResourcesOnly, message))
 }
 
 /// The VNICs as they are reported.
@@ -351,6 +373,7 @@ pub(super) fn states(
         let host = wanted.iter().find(|host| host.vnic.id == vnic.id);
         let of_vnic = |condition: &&Condition| condition.subject.as_deref() == Some(vnic.id.as_str());
         let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
+        let entry = npn_vnic(world.npn(), &vnic.id);
         VnicState {
             id: vnic.id.clone(),
             mac: vnic.mac,
@@ -358,6 +381,7 @@ pub(super) fn states(
             link: if at == 0 { primary.cloned() } else { host.map(|host| host.placement.link().clone()) },
             table: host.map(|host| host.table),
             addresses: addressing.iter().map(|(_, at)| at.address).collect(),
+            application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
             left_alone: left_alone.get(&vnic.id).copied(),
             trouble: conditions.iter().find(of_vnic).map(|condition| condition.reason),
         }

@@ -133,6 +133,9 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
         VnicState { primary: true, .. } => "primary, the operating system's".into(),
         VnicState { left_alone: Some(LeftAlone::AnotherNetwork), .. } => "left alone: another pod network's".into(),
         VnicState { left_alone: Some(LeftAlone::Undecided), .. } => "left alone: whose it is is not known".into(),
+        VnicState { application_resources: kept, .. } if !kept.is_empty() => {
+            format!("kept for application resource {}", kept.join(", "))
+        }
         _ => "in order".into(),
     };
     vec![

@@ -153,6 +153,60 @@ fn a_world_settles_when_the_native_pod_network_is_made_and_its_vnics_are_listed(
     assert!(!world.is_settled());
 }
 
+/// The VNICs, the second with another own IPv4 address.
+fn with_own(address: &str) -> Vec<Vnic> {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv4.as_mut().unwrap().address = address.parse().unwrap();
+    vnics
+}
+
+#[test]
+fn a_refused_own_address_is_no_vnics_whether_it_is_new_known_or_remembered() {
+    let (start, foul) = (Instant::now(), with_own("169.254.169.254"));
+    let ipv4 = |world: &World| world.vnics()[1].addressing.ipv4.as_ref().map(|at| at.address.to_string());
+    let mut world = World::default();
+    world.absorb_vnics(listed(foul.clone()), GRACE, start, |_| true);
+    assert_eq!((ipv4(&world), world.refused.len()), (None, 1));
+    let mut world = World::default();
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
+    let whole = world.clone();
+    world.absorb_vnics(listed(foul.clone()), GRACE, start, |_| false);
+    assert_eq!(ipv4(&world).as_deref(), Some("10.0.33.7"), "pods live by what was known");
+    assert!(!world.says_the_same(&whole), "it is news");
+    world.absorb_vnics(listed(vm_vnics()), GRACE, start, |_| false);
+    assert!(world.says_the_same(&whole));
+    // As an older agent kept it.
+    assert_eq!(ipv4(&World::recalling(None, foul.clone(), GRACE, start)), None);
+    let mut world = World::remembering(foul[1..].to_vec());
+    world.absorb_vnics(listed(vm_vnics()[..1].to_vec()), GRACE, start, |_| true);
+    assert_eq!(ipv4(&world), None);
+}
+
+#[test]
+fn a_native_pod_network_is_admitted_without_refused_addresses() {
+    let mut world = World::default();
+    world.absorb_vnics(listed(vm_vnics()), GRACE, Instant::now(), |_| false);
+    let mut npn = fixture::npn("SUCCESS");
+    world.npn.absorb(Ok(Some(npn.clone())), Instant::now());
+    assert_eq!((world.admitted().0.npn(), world.admitted().1.len()), (Some(&npn), 0));
+    npn.vnics[0].addressing.ipv4.as_mut().unwrap().pods.push("169.254.169.254/32".parse().unwrap());
+    world.npn.absorb(Ok(Some(npn)), Instant::now());
+    let (admitted, refused) = world.admitted();
+    assert_eq!((admitted.npn(), refused.len()), (Some(&fixture::npn("SUCCESS")), 1));
+    assert_eq!(admitted.vnics(), world.vnics());
+}
+
+#[test]
+fn vnics_kept_for_application_resources_are_a_signal() {
+    let (mut world, mut npn) = (World::default(), fixture::npn("SUCCESS"));
+    let says = |world: &World| world.signals(&Signals::default()).application_resources;
+    world.npn.absorb(Ok(Some(npn.clone())), Instant::now());
+    assert_eq!(says(&world), Seen::Unknown);
+    npn.vnics[0].application_resources.push("storage".into());
+    world.npn.absorb(Ok(Some(npn)), Instant::now());
+    assert_eq!(says(&world), Seen::Present);
+}
+
 #[test]
 fn signals_come_from_metadata_and_native_pod_network() {
     let mut world = World::default();

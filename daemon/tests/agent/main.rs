@@ -33,6 +33,7 @@ mod pods;
 mod port;
 mod program;
 mod records;
+mod refused;
 mod reloaded;
 mod remembered;
 mod router_advertisements;

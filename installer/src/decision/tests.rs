@@ -47,6 +47,7 @@ fn known((label, metadata, network, oke, flannel): (Option<&str>, Option<&str>, 
         native_pod_network: network,
         oke_daemonset: oke,
         flannel_daemonset: flannel,
+        application_resources: Seen::Unknown,
     }
 }
 
@@ -185,6 +186,33 @@ fn okes_daemonset_alone_takes_no_node_from_us_that_is_ours_already() {
         let refused = of(PodNetwork::Auto, label, here);
         assert_eq!((refused.0, refused.1, refused.2), (false, expected, vec![]), "{here:?}");
     }
+}
+
+#[test]
+fn a_node_with_application_resources_is_not_taken_over() {
+    let with = |application_resources| Signals {
+        application_resources,
+        ..known((Some("true"), None, Seen::Present, Seen::Present, Seen::Unknown))
+    };
+    let decided = |application_resources, takeover, here| {
+        decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
+    };
+    let theirs = [oke()];
+    for files in [&[][..], &theirs] {
+        let refused = decided(Seen::Present, true, new(files));
+        assert_eq!((refused.install, refused.decided_by), (false, Signal::ApplicationResources), "{refused:?}");
+        assert!(refused.reason.contains("application resources") && refused.reason.contains("take over nodes"));
+        assert_ne!(
+            decided(Seen::Present, false, new(files)).decided_by,
+            Signal::ApplicationResources,
+            "none is asked for"
+        );
+        assert!(decided(Seen::Unknown, true, new(files)).install);
+    }
+    // One that was taken over before keeps its pods' network.
+    assert!(decided(Seen::Present, true, Here { remembered: true, ..new(&theirs) }).install);
+    let alone = Signals { oke_daemonset: Seen::Absent, ..with(Seen::Present) };
+    assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
 }
 
 #[test]

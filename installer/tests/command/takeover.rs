@@ -53,6 +53,28 @@ fn where_okes_own_cni_is_nothing_is_installed_and_the_reason_is_told() {
 }
 
 #[test]
+fn takeover_is_refused_where_vnics_are_kept_for_application_resources() {
+    let node = node();
+    let before = node.snapshot();
+    let (code, text) = node.run(&[&TAKEOVER[..], &["--application-resources", "present"]].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(text.starts_with("decision: leave alone (application-resources): takeover is set, but VNICs"), "{text}");
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn a_dry_run_prints_no_control_characters() {
+    let node = Node::new();
+    fs::write(node.path("net.d/10-\u{1b}[2J\nstatus: x.conflist"), OKE).unwrap();
+    let (_, text) = node.run(&["--node-label", "true", "--usable", "--dry-run"]);
+    assert!(text.contains("10-\\u{1b}[2J\\nstatus: x.conflist is present"), "{text}");
+    assert!(
+        !text.contains('\u{1b}') && text.lines().filter(|line| line.starts_with("status: ")).count() == 1,
+        "{text}"
+    );
+}
+
+#[test]
 fn takeover_waits_until_no_pod_of_its_network_lives_here() {
     let node = node();
     fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();

@@ -1,0 +1,137 @@
+//! What sources offer and no node has: addresses that are no host addresses, and VNICs that are not for pods in general.
+
+use std::net::{IpAddr, UdpSocket};
+
+use netlink::{Address, Rule};
+use serde_json::json;
+use vcn::{Family, PROTOCOL, RulePriorities, TableId};
+
+use crate::aftercare::dual_stack_node;
+use crate::metadata::{dual_stack, vnic};
+use crate::node::{Node, name, native_pod_network, wait_for};
+use crate::pod::Pod;
+
+fn addresses(node: &Node, link: &str) -> Vec<String> {
+    let held = node.on(|socket| {
+        let index = socket.index_of(&name(link)).unwrap();
+        socket.addresses(Some(index)).unwrap()
+    });
+    held.iter().map(|it| it.address.to_string()).collect()
+}
+
+/// The address that the host asks the metadata service from: the service's own where the host took it for its own.
+fn asks_metadata_from(node: &Node) -> IpAddr {
+    let asked = node.inside(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect((vcn::METADATA_ADDRESS, 80))?;
+        socket.local_addr()
+    });
+    asked.unwrap().ip()
+}
+
+#[test]
+fn a_refused_address_is_neither_the_hosts_nor_a_pods_and_running_pods_keep_theirs() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    let pod = Pod::add(&node, "a");
+    pod.wait_connected();
+    assert_eq!(pod.addresses()[0].to_string(), "10.0.33.32");
+    let before = (addresses(&node, "ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
+
+    // The pod's address is another VNIC's own now, and a third one has the primary VNIC's.
+    node.plug("ens6", 34);
+    node.plug("ens7", 35);
+    let own = |mut entry: serde_json::Value, address: &str| {
+        entry["privateIp"] = json!(address);
+        entry
+    };
+    let mut storage = own(vnic("storage", 34), "10.0.33.32");
+    (storage["subnetCidrBlock"], storage["virtualRouterIp"]) = (json!("10.0.33.0/24"), json!("10.0.33.1"));
+    let twin = own(vnic("twin", 35), "10.0.10.7");
+    let foul = own(dual_stack("pods", 33), "169.254.169.254");
+    node.metadata.set_vnics(vec![vnic("primary", 10), foul, storage, twin]);
+    let mut npn = native_pod_network("SUCCESS", &[("pods", 33)], true);
+    let offered = npn["status"]["vnics"][0]["podAddresses"].as_array_mut().unwrap();
+    offered.push(json!({"v4": "169.254.169.254", "v6": "fd00:c1::a9fe:a9fe"}));
+    offered.push(json!({"v4": "10.0.33.1", "v6": "::ffff:10.0.33.9"}));
+    offered.push(json!({"v4": "10.0.10.7"}));
+    node.publish_document(&npn);
+    let refused = || node.conditions().iter().filter(|reason| *reason == "AddressRefused").count() == 2;
+    let told = || refused() && node.get("/readyz").1.contains("169.254.169.254 (metadata service: link-local)");
+    wait_for("the addresses to be refused", told, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
+    // Three passes are beyond the grace.
+    node.wait_timer_passes(&agent, 3);
+    assert_eq!(node.get("/readyz").0, 200, "all others are served");
+    let now = (addresses(&node, "ens5"), node.routes(Family::Ipv4, 1000), node.routes(Family::Ipv4, 254));
+    assert_eq!(now, before, "{}", agent.log());
+    assert!(!addresses(&node, "ens7").iter().any(|it| it.starts_with("10.0.10.7/")));
+    assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
+    let pools = node.pools()["vnics"].to_string();
+    for address in ["169.254.169.254", "10.0.10.7", "10.0.33.1/32", "10.0.33.32", "fd00:c1::a9fe:a9fe", "::ffff:"] {
+        assert!(!pools.contains(address), "{address}: {pools}");
+    }
+    pod.wait_connected();
+    let (_, said) = node.run(&["status"]);
+    let row = said.lines().find(|line| line.contains("ocid1.vnic.oc1.iad.pods")).unwrap();
+    assert!(row.ends_with("AddressRefused"), "{said}");
+
+    // An agent that starts now keeps it so; new pods get the others.
+    drop(agent);
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    node.wait_timer_passes(&agent, 3);
+    assert_eq!(asks_metadata_from(&node).to_string(), "10.0.10.7");
+    pod.wait_connected();
+    let second = Pod::add(&node, "b");
+    assert_eq!(second.addresses()[0].to_string(), "10.0.33.33");
+    second.wait_connected();
+    pod.del(&node);
+}
+
+/// As an agent did it that did not look at addresses.
+#[test]
+fn the_metadata_services_address_on_the_host_goes_as_soon_as_the_agent_starts() {
+    let node = dual_stack_node();
+    let mut agent = node.agent(&[]);
+    node.wait_ready(&mut agent);
+    drop(agent);
+    let copy = node.path("lib").join(vcn::VNICS_COPY_FILE);
+    let kept = std::fs::read_to_string(&copy).unwrap();
+    assert!(kept.contains("10.0.33.7"), "{kept}");
+    std::fs::write(&copy, kept.replace("10.0.33.7", "169.254.169.254")).unwrap();
+    node.on(|socket| {
+        let index = socket.index_of(&name("ens5")).unwrap();
+        let foul = "169.254.169.254/32".parse().unwrap();
+        socket.add_address(&Address::new(index, foul)).unwrap();
+        let rule = Rule::new(Family::Ipv4, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
+        socket.add_rule(&Rule { from: Some(foul), ..rule }).unwrap();
+    });
+    assert_eq!(asks_metadata_from(&node), IpAddr::from(vcn::METADATA_ADDRESS));
+    // While that is so, the service does not answer.
+    node.metadata.set_status(503);
+    let agent = node.agent(&[]);
+    let gone = || asks_metadata_from(&node).to_string() == "10.0.10.7";
+    wait_for("the address to go", gone, || format!("{:?}\n{}", addresses(&node, "ens5"), agent.log()));
+    assert!(node.routes(Family::Ipv4, 1000).len() >= 2, "{}", agent.log());
+}
+
+#[test]
+fn a_node_whose_vnics_are_all_kept_for_application_resources_says_so() {
+    let node = Node::new();
+    node.plug("ens5", 33);
+    node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
+    let mut npn = native_pod_network("SUCCESS", &[("pods", 33)], false);
+    npn["status"]["vnics"][0]["nicConfiguration"] = json!({"applicationResources": ["storage\u{1b}[31m"]});
+    node.publish_document(&npn);
+    let agent = node.agent(&[]);
+    let told = || node.conditions() == ["ApplicationResourcesOnly"];
+    wait_for("the condition", told, || format!("{:?}\n{}", node.conditions(), agent.log()));
+    let (ready, why) = node.run(&["why-not-ready"]);
+    assert!(!ready && why.contains("Do: Add a VNIC without applicationResources"), "{why}");
+    let (_, said) = node.run(&["status"]);
+    let row = said.lines().find(|line| line.contains("ocid1.vnic.oc1.iad.pods")).unwrap();
+    assert!(row.ends_with("kept for application resource storage\\u{1b}[31m"), "{said}");
+    assert!(!said.contains('\u{1b}') && !why.contains('\u{1b}'));
+    assert!(!node.path("net.d/05-vcn-native.conflist").exists());
+}
