@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use vcn::printable;
+
 use crate::Error;
 use crate::report::chain;
 
@@ -92,19 +94,19 @@ impl Removal {
 impl fmt::Display for Removal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for refusal in &self.refusals {
-            writeln!(f, "refused: {refusal}")?;
+            writeln!(f, "refused: {}", printable(&refusal.to_string()))?;
         }
         for step in &self.steps {
-            writeln!(f, "{}: {step}", if self.applied { "did" } else { "would" })?;
+            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(&step.to_string()))?;
         }
         for left in &self.left {
-            writeln!(f, "left: {left}")?;
+            writeln!(f, "left: {}", printable(&left.to_string()))?;
         }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
         for failure in &self.failures {
-            writeln!(f, "failed: {} [{}]", chain(failure), failure.word())?;
+            writeln!(f, "failed: {} [{}]", printable(&chain(failure)), failure.word())?;
         }
         write!(f, "status: {}", self.status())
     }

@@ -3,6 +3,8 @@
 use std::error::Error as _;
 use std::fmt;
 
+use vcn::printable;
+
 use crate::{Decision, Error, Note, Step};
 
 /// What came of one reconciliation.
@@ -99,18 +101,19 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { install, decided_by, against, reason, .. } = &self.decision;
+        let reason = printable(reason);
         writeln!(f, "decision: {} ({decided_by}): {reason}", if *install { "install" } else { "leave alone" })?;
         for signal in against {
             writeln!(f, "against: {signal}")?;
         }
         for step in &self.steps {
-            writeln!(f, "{}: {step}", if self.applied { "did" } else { "would" })?;
+            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(&step.to_string()))?;
         }
         for note in &self.notes {
-            writeln!(f, "note: {note} [{}]", note.word())?;
+            writeln!(f, "note: {} [{}]", printable(&note.to_string()), note.word())?;
         }
         for failure in &self.failures {
-            writeln!(f, "failed: {} [{}]", chain(failure), failure.word())?;
+            writeln!(f, "failed: {} [{}]", printable(&chain(failure)), failure.word())?;
         }
         writeln!(f, "configuration: {}", self.conflist)?;
         write!(f, "status: {}", self.status())
@@ -149,4 +152,25 @@ pub(crate) fn chain(error: &Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Signal;
+
+    #[test]
+    fn control_characters_are_escaped_for_people() {
+        let decision = Decision {
+            install: false,
+            another: false,
+            oke: false,
+            decided_by: Signal::Nothing,
+            against: Vec::new(),
+            reason: "\u{1b}[2J10-oci\n.conflist is present".to_owned(),
+        };
+        let text = Report::new(decision).to_string();
+        let first = "decision: leave alone (nothing): \\u{1b}[2J10-oci\\n.conflist is present";
+        assert_eq!(text.lines().next(), Some(first));
+    }
 }

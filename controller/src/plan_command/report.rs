@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use vcn::printable;
 
 use super::cloud::Line;
 
@@ -80,29 +81,43 @@ impl fmt::Display for Report {
             (false, false) => writeln!(f, "No VnicAttachment would be changed.")?,
         }
         for entry in &self.objects {
-            writeln!(f, "{}", entry.text)?;
+            writeln!(f, "{}", printable(&entry.text))?;
         }
         for line in &self.cloud {
-            writeln!(f, "{}", line.text)?;
+            writeln!(f, "{}", printable(&line.text))?;
         }
         if !self.later.is_empty() {
             writeln!(f, "\nWithin {} minutes, if it stays so:", GRACE.as_secs() / 60)?;
         }
         for entry in &self.later {
-            writeln!(f, "{}", entry.text)?;
+            writeln!(f, "{}", printable(&entry.text))?;
         }
         if !self.when_not_paused.is_empty() {
             writeln!(f, "\nWhen it is no longer paused:")?;
         }
         for entry in &self.when_not_paused {
-            writeln!(f, "{}", entry.text)?;
+            writeln!(f, "{}", printable(&entry.text))?;
         }
         if !self.problems.is_empty() {
             writeln!(f, "\nTo be seen to:")?;
         }
         for Problem { node, reason, note } in &self.problems {
-            writeln!(f, "node {node}: {reason}: {note}")?;
+            writeln!(f, "node {}: {reason}: {}", printable(node), printable(note))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_for_people() {
+        let note = "no VnicProfile \u{1b}[31m\nnode b: fine".to_owned();
+        let problem = NodeProblem { node: "a", reason: "UnknownVnicProfile", note };
+        let text = Report::of((&[], &[], &[]), &[problem], Vec::new(), true).to_string();
+        let last = "node a: UnknownVnicProfile: no VnicProfile \\u{1b}[31m\\nnode b: fine";
+        assert_eq!(text.lines().last(), Some(last));
     }
 }

@@ -14,6 +14,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use thiserror::Error;
 use tokio::time::timeout;
+use vcn::printable;
 
 pub use told::Told;
 
@@ -153,7 +154,8 @@ pub fn event(news: &News, reporter: &Reporter, now: Timestamp) -> Event {
             }
             .to_owned(),
         ),
-        note: Some(cut(&news.note, LONGEST_NOTE).to_owned()),
+        // kubectl prints it as it is, and it may have words of a document.
+        note: Some(cut(&printable(&news.note), LONGEST_NOTE).to_owned()),
         regarding: Some(news.regarding.clone()),
         event_time: Some(MicroTime(now)),
         reporting_controller: Some(reporter.controller.to_owned()),
@@ -199,6 +201,9 @@ mod tests {
             "type": "Warning"
         });
         assert_eq!(serde_json::to_value(written).unwrap(), expected);
+        let forged = News { note: "\u{1b}[2Jall is well\n".to_owned(), ..news };
+        let written = event(&forged, &reporter, Timestamp::from_second(1).unwrap());
+        assert_eq!(written.note.as_deref(), Some("\\u{1b}[2Jall is well\\n"));
     }
 
     #[test]

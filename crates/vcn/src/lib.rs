@@ -15,6 +15,7 @@ mod linux;
 mod mac;
 mod ocid;
 mod owned;
+mod printable;
 mod vnic;
 
 pub use family::{Family, PerFamily};
@@ -28,4 +29,5 @@ pub use owned::{
     NFT_TABLE, NPN_COPY_FILE, POD_GATEWAY_V4, POD_GATEWAY_V6, PODS_TABLE, PRIMARY_MARK, PROTOCOL, RulePriorities,
     STATE_DIR, TABLE_BASE, TOLD_FILE, VNICS_COPY_FILE, vnic_mark,
 };
+pub use printable::printable;
 pub use vnic::{Purpose, SubnetAddressing, Vnic};

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use vcn::printable;
+
 use super::table::{age, columns};
 use crate::attachments::Attachment;
 
@@ -17,10 +19,10 @@ pub(super) fn text(all: &[Attachment]) -> String {
     let wrong: Vec<&Attachment> = all.iter().filter(|one| !one.problems.is_empty()).collect();
     let _ = writeln!(text, "\n{} attachment(s), {} with problems", all.len(), wrong.len());
     for one in wrong {
-        let _ =
-            writeln!(text, "\n{} ({}, {})", holder(one), joined(one, |held| held.address.to_string()), one.host_link);
+        let addresses = joined(one, |held| held.address.to_string());
+        let _ = writeln!(text, "\n{} ({addresses}, {})", printable(holder(one)), one.host_link);
         for problem in &one.problems {
-            let _ = writeln!(text, "  {problem}");
+            let _ = writeln!(text, "  {}", printable(problem));
         }
     }
     text
@@ -52,4 +54,28 @@ fn joined(one: &Attachment, what: impl Fn(&crate::attachments::Held) -> String) 
     let mut all: Vec<String> = one.addresses.iter().map(what).collect();
     all.dedup();
     all.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachments::State;
+
+    #[test]
+    fn control_characters_are_escaped_in_a_row_and_below() {
+        let foul = "\u{1b}[2J\n";
+        let one = Attachment {
+            pod: Some(foul.into()),
+            pod_uid: None,
+            network: "vcn-native".into(),
+            container: "c".into(),
+            interface: "eth0".parse().unwrap(),
+            addresses: Vec::new(),
+            host_link: "vcn0".parse().unwrap(),
+            age_seconds: 0,
+            state: State::Running,
+            problems: vec![foul.into()],
+        };
+        assert_eq!(text(&[one]).matches("\\u{1b}[2J\\n").count(), 3);
+    }
 }

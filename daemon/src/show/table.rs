@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use vcn::Purpose;
+use vcn::{Purpose, printable};
 
 use crate::pass::{LeftAlone, Pass, VnicState};
 use crate::status::{AgentState, Status};
@@ -50,7 +50,8 @@ pub(super) fn status(status: &Status) -> String {
     if !status.conditions.is_empty() {
         text.push('\n');
         for condition in &status.conditions {
-            let _ = writeln!(text, "{} {condition}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" });
+            let what = condition.to_string();
+            let _ = writeln!(text, "{} {}", if condition.blocks() { "BLOCKING" } else { "DEGRADED" }, printable(&what));
             if let Some(since) = condition.since_unix_millis {
                 let then = UNIX_EPOCH + Duration::from_millis(since);
                 let lasted = SystemTime::now().duration_since(then).unwrap_or_default();
@@ -88,7 +89,7 @@ pub(super) fn pools(usage: &Usage) -> String {
     });
     let mut text = columns(&["VNIC", "LINK", "TABLE", "FOR", "FAMILY", "TOTAL", "IN USE", "COOLING", "FREE"], rows);
     if let Some(reason) = &usage.reason {
-        let _ = writeln!(text, "\n{reason}");
+        let _ = writeln!(text, "\n{}", printable(reason));
     }
     if !usage.allocations.is_empty() {
         let rows = usage.allocations.iter().map(|held| {
@@ -113,12 +114,12 @@ pub(super) fn plan(pass: &Pass) -> String {
         }
     }
     for change in &pass.changes {
-        let _ = writeln!(text, "  {}", change.text);
+        let _ = writeln!(text, "  {}", printable(&change.text));
     }
     if !pass.conditions.is_empty() {
         text.push_str("\nNot as it should be:\n\n");
         for condition in &pass.conditions {
-            let _ = writeln!(text, "  {condition}");
+            let _ = writeln!(text, "  {}", printable(&condition.to_string()));
         }
     }
     text
@@ -149,7 +150,7 @@ fn vnic(vnic: &VnicState) -> Vec<String> {
 }
 
 fn line(text: &mut String, what: &str, is: &str) {
-    let _ = writeln!(text, "{what:<20}{is}");
+    let _ = writeln!(text, "{:<20}{}", printable(what), printable(is));
 }
 
 pub(super) fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
@@ -163,8 +164,9 @@ pub(super) fn age(seconds: impl std::borrow::Borrow<u64>) -> String {
 
 /// Left-aligned columns as wide as their widest cell.
 pub(super) fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let head = head.iter().map(|cell| (*cell).to_owned()).collect();
-    let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    let shown = |row: Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).map(shown).collect();
     let width = |column| rows.iter().filter_map(|row: &Vec<String>| row.get(column)).map(String::len).max();
     let mut text = String::new();
     for row in &rows {
@@ -177,11 +179,81 @@ pub(super) fn columns(head: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::{Condition, Reason};
+    use crate::pass::{Cause, Changed, PodNetworkState};
+    use crate::status::{InstanceState, SourceState};
+    use crate::usage::Holding;
 
     #[test]
     fn columns_are_as_wide_as_they_must_be() {
         let rows = [vec!["x".into(), "long cell".into()], vec!["yyyy".into(), "z".into()]];
         assert_eq!(columns(&["A", "B"], rows.into_iter()), "A     B\nx     long cell\nyyyy  z\n");
+    }
+
+    #[test]
+    fn control_characters_of_documents_are_escaped_in_every_table() {
+        let foul = "\u{1b}[2J\nready  yes\u{9b}";
+        let condition = Condition::degraded(Reason::NativePodNetworkPending, foul).about(foul);
+        let vnic = VnicState {
+            id: "ocid1.vnic.oc1.iad.v".parse().unwrap(),
+            mac: "02:00:17:00:00:01".parse().unwrap(),
+            primary: false,
+            link: None,
+            table: None,
+            addresses: Vec::new(),
+            application_resources: vec![foul.into()],
+            left_alone: None,
+            trouble: None,
+        };
+        let pass = Pass {
+            cause: Cause::Preview,
+            unix_millis: 0,
+            micros: 0,
+            changes: vec![Changed { noun: "pools".into(), text: foul.into() }],
+            conditions: vec![condition.clone()],
+            vnics: vec![vnic],
+            machine: None,
+            freed: Vec::new(),
+            usable: false,
+            pod_network: Some(PodNetworkState {
+                install: false,
+                decided_by: "node-label".into(),
+                reason: foul.into(),
+                status: "untouched".into(),
+                notes: vec![foul.into()],
+            }),
+        };
+        let holding = Holding {
+            holder: foul.into(),
+            interface: "eth0".parse().unwrap(),
+            addresses: Vec::new(),
+            link: None,
+            age_seconds: 0,
+            tentative: false,
+        };
+        let usage = Usage { reason: Some(foul.into()), pools: Vec::new(), allocations: vec![holding] };
+        let source = SourceState {
+            name: "native-pod-network".into(),
+            says: foul.into(),
+            age_seconds: None,
+            error: Some(foul.into()),
+        };
+        let agent = AgentState { running: true, version: "1".into(), uptime_seconds: None };
+        let instance = InstanceState { id: "id".into(), shape: foul.into(), region: "r".into() };
+        let all = Status {
+            agent,
+            ready: false,
+            conditions: vec![condition],
+            instance: Some(instance),
+            sources: vec![source],
+            pass: Some(pass.clone()),
+        };
+        let why = super::super::why::text(&super::super::why::Why::of(&all, UNIX_EPOCH));
+        for (text, times) in [(status(&all), 8), (plan(&pass), 3), (pools(&usage), 2), (why, 2)] {
+            assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text}");
+            assert!(!text.lines().any(|line| line.starts_with("ready  yes")), "{text}");
+            assert_eq!(text.matches("\\u{1b}[2J\\nready  yes\\u{9b}").count(), times, "{text}");
+        }
     }
 
     #[test]

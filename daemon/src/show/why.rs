@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use vcn::printable;
 
 use super::table::age;
 use crate::condition::{Condition, Reason, Severity};
@@ -82,9 +83,9 @@ fn because(condition: &Condition, now: SystemTime) -> Because {
 
 fn said(because: &Because) -> String {
     let Because { reason, subject, message, for_seconds, to_do } = because;
-    let subject = subject.as_ref().map(|subject| format!(" ({subject})")).unwrap_or_default();
+    let subject = subject.as_ref().map(|subject| format!(" ({})", printable(subject))).unwrap_or_default();
     let since = for_seconds.map(|seconds| format!(", for {}", age(seconds))).unwrap_or_default();
-    format!("{reason}{subject}{since}\n   {message}\n   Do: {to_do}")
+    format!("{reason}{subject}{since}\n   {}\n   Do: {to_do}", printable(message))
 }
 
 #[cfg(test)]
