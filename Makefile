@@ -11,24 +11,25 @@ BENCH        ?= cargo run --release --package tests --bin pod-path-bench -- --ag
 # What the bench holds against the plugin: linked as ordinary programs are, and as the plugin is.
 YARDSTICKS   := bare-floor empty-main
 
+# Of the image: amd64 or arm64; the machine's when nothing is said.
+ARCH         ?=
+
 PLUGINS      := vcn-native
 PROGRAMS     := oke-node-agent oke-node-controller oke-cni-installer oke-sandbox
 
-# Static, because a binary linked here needs a newer glibc than Oracle Linux 8 has. --target keeps the flags away from
-# build scripts and proc-macros, which cannot be static.
 HOST          = $(shell rustc -vV | sed -n 's/^host: //p')
-STATIC        = RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' cargo build --release
-STATIC_BUILD  = $(STATIC) --target $(HOST)
+STATIC        = .ci/cargo-static
+STATIC_BUILD  = $(STATIC) $(HOST)
 BUILT         = $(or $(CARGO_TARGET_DIR),target)
 RELEASE       = $(BUILT)/$(HOST)/release
 # Plugins start once per pod, which musl does in half the time; glibc where setup could not have it (decision 0014).
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs demo demo-down test bench scale soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test demo demo-down test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine (packages.txt); needs root only for that
 	@.ci/setup
@@ -37,7 +38,7 @@ build: plugins programs ## Build the release binaries, static, into .build/bin
 
 # On their own: built together with the agent, its features of shared crates would end up in the plugins.
 plugins: setup
-	$(STATIC) --target $(PLUGIN_TARGET) $(addprefix --package ,$(PLUGINS))
+	$(STATIC) $(PLUGIN_TARGET) $(addprefix --package ,$(PLUGINS))
 	@install -D --target-directory=$(BIN) $(addprefix $(BUILT)/$(PLUGIN_TARGET)/release/,$(PLUGINS))
 	@.ci/check-static --max-bytes $(PLUGIN_BYTES) $(addprefix $(BIN)/,$(PLUGINS))
 
@@ -45,6 +46,12 @@ programs: setup
 	$(STATIC_BUILD) $(addprefix --bin ,$(PROGRAMS))
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(PROGRAMS))
 	@.ci/check-static $(addprefix $(BIN)/,$(PROGRAMS))
+
+image: setup ## Write the image to .build/image, reproducibly, with SBOM and checksums; ARCH=amd64 or arm64
+	@image/build $(ARCH)
+
+image-test: setup ## Check the image's assembly, and run the plugin of arm64 under qemu-user
+	@image/test
 
 demo: build ## Show pods and VNICs on request on an emulated VCN; KEEP=1 leaves it running
 	@$(BIN)/oke-sandbox demo --bin-dir $(BIN) $(if $(KEEP),--keep)
@@ -58,7 +65,7 @@ test: setup ## Run all tests, tier by tier
 bench: setup build ## Race the pod path against the reference plugins
 	$(STATIC_BUILD) --package yardsticks
 	@install -D --target-directory=$(BIN) $(addprefix $(RELEASE)/,$(YARDSTICKS))
-	$(STATIC) --target $(PLUGIN_TARGET) --package yardsticks
+	$(STATIC) $(PLUGIN_TARGET) --package yardsticks
 	@install -D --target-directory=$(BIN)/as-plugin $(BUILT)/$(PLUGIN_TARGET)/release/bare-floor
 	$(BENCH)
 
@@ -90,7 +97,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGET
 
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -377,6 +377,45 @@ fn the_table_of_privileges_has_every_one() {
     }
 }
 
+/// `image/files`: the paths in the image.
+fn in_image() -> BTreeSet<String> {
+    let list = fs::read_to_string(root().join("image/files")).unwrap();
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
+    let files = in_image();
+    let of_set = |name: &str| pod_of(name).init_containers.into_iter().flatten().chain(pod_of(name).containers);
+    let deployment = object_of::<Deployment>("controller.yaml", "Deployment");
+    let deployed = deployment.spec.unwrap().template.spec.unwrap().containers;
+    for container in of_set(AGENT).chain(of_set(UNINSTALL)).chain(deployed) {
+        let command = container.command.unwrap();
+        assert!(files.contains(&command[0]), "{command:?} is not in {files:?}");
+    }
+    let help = help();
+    let plugins = help
+        .split("[env: CNI_SOURCE_DIR=]")
+        .nth(1)
+        .unwrap()
+        .split("[default: ")
+        .nth(1)
+        .unwrap()
+        .split(']')
+        .next()
+        .unwrap();
+    assert!(files.contains(&format!("{plugins}/vcn-native")), "{plugins}");
+}
+
+/// The only object of a kind in a file of the base.
+fn object_of<T: DeserializeOwned>(file: &str, kind: &str) -> T {
+    let text = fs::read_to_string(root().join("manifests/base").join(file)).unwrap();
+    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
+    let mut found = documents.filter(|document| document["kind"] == kind);
+    serde_json::from_value(found.next().unwrap()).unwrap()
+}
+
 fn help() -> String {
     help_of("oke-node-agent", &["--help"])
 }
