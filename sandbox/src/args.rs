@@ -22,6 +22,9 @@ pub(crate) enum Subcommand {
     /// Show the main job: two nodes set up by the real agent, a dozen pods by the real plugin, proven with packets; then VNICs
     /// on request, by a real API server and the controller manager.
     Demo(Demo),
+    /// Start the VCN of a test cluster: a control plane and two nodes. Write how to enter them into a folder, and wait for a
+    /// signal. `make cluster` calls it.
+    Cluster(Cluster),
     /// End the demo that `demo --keep` left up.
     Down,
 }
@@ -55,4 +58,12 @@ pub(crate) struct Up {
     /// The program and its arguments; its exit code becomes this one's.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Options of `cluster`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cluster {
+    /// The folder, which must exist. The file `ready` appears in it last.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }

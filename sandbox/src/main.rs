@@ -1,6 +1,7 @@
 //! `oke-sandbox`: an emulated VCN from the command line.
 
 mod args;
+mod cluster;
 mod demo;
 mod up;
 
@@ -13,6 +14,7 @@ use args::{Args, Subcommand};
 fn main() -> ExitCode {
     let outcome = match Args::parse().subcommand {
         Subcommand::Up(options) => up::run(options),
+        Subcommand::Cluster(options) => cluster::run(&options),
         Subcommand::Demo(options) => demo::run(&options),
         Subcommand::Down => demo::down(),
     };

@@ -1,5 +1,5 @@
-//! A network and a mount namespace together, held open by descriptors only: when this process ends, however it ends,
-//! the kernel takes both down with everything in them.
+//! A network, a mount and a UTS namespace together, held open by descriptors only: when this process ends, however it
+//! ends, the kernel removes them with everything in them.
 
 use std::fs::File;
 use std::io;
@@ -13,32 +13,36 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{During, Error, For, Result};
 
-/// The pair.
+/// The three.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespaces {
     net: Arc<Netns>,
     mount: Arc<OwnedFd>,
+    /// Servers answer with the host name, and the kubelet's Node is named by it.
+    uts: Arc<OwnedFd>,
 }
 
 impl Namespaces {
-    /// Makes both and runs `prepare` inside, before anybody else can enter. Mounts made there stay there.
+    /// Makes them and runs `prepare` inside, before anybody else can enter. Mounts made there stay there.
     pub(crate) fn create(prepare: impl FnOnce() -> Result<()> + Send) -> Result<Self> {
         on_own_thread(|| {
             // CLONE_FS: a thread that shares its root and working directory cannot change its mount namespace.
-            unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET)
+            let all = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
+            unshare(CloneFlags::CLONE_FS | all)
                 .during(|| "make a node's namespaces".to_owned())?;
             mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
                 .during(|| "make a node's mounts private".to_owned())?;
             prepare()?;
             let net = Netns::current().on_behalf(|| "cannot hold a node's network namespace".to_owned())?;
             let mount = File::open("/proc/thread-self/ns/mnt").during(|| "hold a node's mount namespace".to_owned())?;
-            Ok(Self { net: Arc::new(net), mount: Arc::new(mount.into()) })
+            let uts = File::open("/proc/thread-self/ns/uts").during(|| "hold a node's UTS namespace".to_owned())?;
+            Ok(Self { net: Arc::new(net), mount: Arc::new(mount.into()), uts: Arc::new(uts.into()) })
         })
     }
 
     /// The same mounts, another network namespace.
     pub(crate) fn with_net(&self, net: Arc<Netns>) -> Self {
-        Self { net, mount: Arc::clone(&self.mount) }
+        Self { net, mount: Arc::clone(&self.mount), uts: Arc::clone(&self.uts) }
     }
 
     /// The network namespace.
@@ -46,9 +50,9 @@ impl Namespaces {
         &self.net
     }
 
-    /// The descriptors (network, mount), for `nsenter` through `/proc/<pid>/fd`.
-    pub(crate) fn descriptors(&self) -> (RawFd, RawFd) {
-        (self.net.as_fd().as_raw_fd(), self.mount.as_raw_fd())
+    /// The descriptors (network, mount, UTS), for `nsenter` through `/proc/<pid>/fd`.
+    pub(crate) fn descriptors(&self) -> (RawFd, RawFd, RawFd) {
+        (self.net.as_fd().as_raw_fd(), self.mount.as_raw_fd(), self.uts.as_raw_fd())
     }
 
     /// Runs a closure inside, on a thread that ends with it.
@@ -60,11 +64,12 @@ impl Namespaces {
         })
     }
 
-    /// Enters both with the calling thread, which must not share its working directory. Only system calls, so that it
+    /// Enters them with the calling thread, which must not share its working directory. Only system calls, so that it
     /// is safe between fork and exec.
     pub(crate) fn enter(&self) -> io::Result<()> {
         setns(self.mount.as_fd(), CloneFlags::CLONE_NEWNS)?;
         setns(self.net.as_fd(), CloneFlags::CLONE_NEWNET)?;
+        setns(self.uts.as_fd(), CloneFlags::CLONE_NEWUTS)?;
         Ok(())
     }
 }

@@ -140,8 +140,8 @@ impl Node {
     /// The command that opens a shell in it, given the process that holds it, as seen from where the command is typed.
     #[must_use]
     pub fn enter_hint(&self, holder: u32) -> String {
-        let (net, mount) = self.namespaces.descriptors();
-        format!("nsenter --net=/proc/{holder}/fd/{net} --mount=/proc/{holder}/fd/{mount}")
+        let (net, mount, uts) = self.namespaces.descriptors();
+        format!("nsenter --net=/proc/{holder}/fd/{net} --mount=/proc/{holder}/fd/{mount} --uts=/proc/{holder}/fd/{uts}")
     }
 }
 

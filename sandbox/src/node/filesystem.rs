@@ -65,6 +65,10 @@ pub(crate) fn prepare(node: &str, addresses: &[IpAddr]) -> Result<()> {
     fs::write("/etc/resolv.conf", format!("search {DOMAIN}\nnameserver {SERVICES_V4}\n"))
         .during(|| operation("/etc/resolv.conf"))?;
     fs::write("/etc/hostname", format!("{node}\n")).during(|| operation("/etc/hostname"))?;
+    // Refused without root; then programs that ask the kernel get the machine's name.
+    if let Err(error) = fs::write("/proc/sys/kernel/hostname", node) {
+        tracing::debug!(%error, "no host name of the node's own");
+    }
     own_sysfs(cgroups);
     Ok(())
 }

@@ -1,0 +1,88 @@
+//! `oke-sandbox cluster`: the VCN that tests/cluster runs Kubernetes on. This program makes nodes and the OCI API only; the
+//! scripts of tests/cluster start everything else, with what it writes about each node.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
+use sandbox::{Isolated, Node, NodeSpec, NpnShape, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
+
+use crate::args::Cluster;
+
+/// Enough for the pods of a test, few enough to exhaust.
+const PODS_PER_VNIC: u32 = 16;
+
+/// Runs the subcommand.
+pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
+    let folder = options.folder.canonicalize().with_context(|| format!("find {}", options.folder.display()))?;
+    let isolated = sandbox::isolate().context("isolate the sandbox")?;
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    // Before any thread starts: every thread inherits the mask.
+    signals.thread_block().context("block signals")?;
+    let vcn = Arc::new(start().context("start the emulated VCN")?);
+    let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("start the OCI API")?;
+    describe(&vcn, &oci, isolated, &folder).with_context(|| format!("describe the VCN in {}", folder.display()))?;
+    signals.wait().context("wait for a signal")?;
+    for drop in vcn.drops() {
+        println!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start() -> Result<Vcn> {
+    let worker = |name| {
+        NodeSpec::virtual_machine(name, "nodes")
+            .metadata("oke-native-pod-networking", "true")
+            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+    };
+    let vcn = Vcn::builder()
+        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
+        .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?))
+        .node(NodeSpec::virtual_machine("control-plane", "nodes"))
+        .node(worker("node-a"))
+        .node(worker("node-b"))
+        .start()?;
+    Ok(vcn)
+}
+
+/// Writes `DIR/<node>/{enter,id,ipv4,ipv6,npn.json}`, `DIR/{oci-url,compartment,subnet-<name>}`, `DIR/pid`, then `DIR/ready`.
+fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, folder: &Path) -> Result<()> {
+    for node in vcn.nodes() {
+        describe_node(vcn, node, isolated, &folder.join(node.name()))?;
+    }
+    for subnet in vcn.subnets() {
+        fs::write(folder.join(format!("subnet-{}", subnet.name)), subnet.id.to_string())?;
+    }
+    fs::write(folder.join("oci-url"), oci.url_in_nodes())?;
+    fs::write(folder.join("compartment"), oci.compartment())?;
+    fs::write(folder.join("pid"), isolated.outer_pid.to_string())?;
+    fs::write(folder.join("ready"), "")?;
+    Ok(())
+}
+
+fn describe_node(vcn: &Vcn, node: &Node, isolated: Isolated, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let pid = isolated.outer_pid;
+    // What starts this way ends with the sandbox: it is in the sandbox's PID namespace.
+    let enter = format!("#!/bin/sh\nexec {} --pid=/proc/{pid}/ns/pid -- \"$@\"\n", node.enter_hint(pid));
+    fs::write(folder.join("enter"), enter)?;
+    fs::set_permissions(folder.join("enter"), fs::Permissions::from_mode(0o755))?;
+    fs::write(folder.join("id"), node.id().to_string())?;
+    let primary = node.vnics().into_iter().next().with_context(|| format!("{} has no VNIC", node.name()))?;
+    for (family, address) in primary.address.iter() {
+        fs::write(folder.join(family.to_string().to_lowercase()), address.to_string())?;
+    }
+    if node.vnics().len() > 1 {
+        let object = vcn.native_pod_network(node.name(), NpnShape::PerFamily)?;
+        fs::write(folder.join("npn.json"), object.to_string())?;
+    }
+    Ok(())
+}
