@@ -26,10 +26,10 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test demo demo-down test bench scale soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e bench-cluster test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine (packages.txt); needs root only for that
 	@.ci/setup
@@ -58,6 +58,18 @@ demo: build ## Show pods and VNICs on request on an emulated VCN; KEEP=1 leaves 
 
 demo-down: ## Take away what KEEP=1 left
 	@$(BIN)/oke-sandbox down
+
+cluster: build image ## Bring up Kubernetes on an emulated VCN: kubelets with containerd and CRI-O (docs/testing-cluster.md)
+	@tests/cluster/up
+
+cluster-down: ## Take down what `make cluster` brought up
+	@tests/cluster/down
+
+e2e: build image ## Judge the image and the manifests on such a cluster, case by case
+	@CLUSTER=$(CURDIR)/.build/e2e-cluster tests/cluster/e2e
+
+bench-cluster: build image ## Race pod start on real kubelets against ptp and host-local
+	@CLUSTER=$(CURDIR)/.build/bench-cluster tests/cluster/bench
 
 test: setup ## Run all tests, tier by tier
 	@.ci/test
