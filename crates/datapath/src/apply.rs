@@ -54,9 +54,9 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             set(place, setting, places)
         }
         Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
-            netlink::nft::Socket::open()?.replace_table(&nft::table(rules))
+            netlink::nft::Socket::open()?.replace_tables(&[nft::table(rules)])
         }
-        Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_table(vcn::NFT_TABLE),
+        Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_tables(vcn::NFT_TABLE),
         // A driver may refuse an address although it is the one it has.
         Change::Replace { from: Object::Link(have), to: Object::Link(link) } if have.mac == link.mac => {
             change_link(place, &LinkSpec { mac: None, ..link.clone() }, places)

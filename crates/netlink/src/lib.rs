@@ -6,7 +6,7 @@
 //!     │                  │    ──add_route()──▶ ()             one request, one acknowledgement, one Error
 //!     └──run(closure)    └─ stays in the namespace where it was opened
 //!   Monitor ──drain()──▶ Vec<Event>                           hints to look again
-//!   nft::Socket ──replace_table()──▶ ()                       one transaction
+//!   nft::Socket ──replace_tables()─▶ ()                       one transaction
 //! ```
 //!
 //! Requests are built from `netlink-packet-route`'s typed messages. Answers are read attribute by attribute, and only

@@ -1,10 +1,12 @@
-//! nf_tables: one table of ours, replaced as a whole in one transaction, so no packet ever meets half of it. No `nft`
-//! binary is needed, yet `nft list ruleset` shows the table as if one had made it, comments included.
+//! nf_tables: our tables, replaced as a whole in one transaction, so no packet ever meets half of them. No `nft`
+//! binary is needed, yet `nft list ruleset` shows them as if one had made them, comments included.
 //!
 //! ```text
-//!   Table ─▶ Chain (hook, priority) ─▶ Rule (expressions, comment) ──replace_table──▶ kernel
+//!   Table ─▶ Chain (hook, priority) ─▶ Rule (expressions, comment) ──replace_tables──▶ kernel
 //!   TableState ◀──table()── kernel: what is there, to compare and to report
 //! ```
+
+use std::fmt;
 
 use vcn::IfName;
 
@@ -17,7 +19,7 @@ mod socket;
 mod watch;
 
 pub use barrier::{Barrier, Way};
-pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol};
+pub use expression::{CtStates, Direction, Expression, LinkMatch, Masked, Protocol, Rate};
 pub use observed::{ChainState, RuleState, TableState};
 pub use ruleset::{Longest, Ruleset};
 pub use socket::Socket;
@@ -26,13 +28,24 @@ pub use watch::Watch;
 /// The longest rule comment, in bytes (the `nft` program's limit).
 pub const COMMENT_MAX: usize = 127;
 
-/// A table of family `inet`: both IP families.
+/// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
+    /// Which packets it sees.
+    pub family: TableFamily,
+    /// Its name, which a table of another family may have too.
     pub name: String,
     /// Its chains.
     pub chains: Vec<Chain>,
+}
+
+/// Which packets a table sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TableFamily {
+    /// IPv4 and IPv6.
+    Inet,
+    /// ARP, which no table of another family sees. Its hooks are [`Hook::Input`] and [`Hook::Output`].
+    Arp,
 }
 
 /// A base chain: the kernel calls it at a hook. What none of its rules decides is accepted.
@@ -93,21 +106,44 @@ pub enum ChainKind {
     Route,
 }
 
-impl Hook {
-    const fn number(self) -> u32 {
+impl TableFamily {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Inet, Self::Arp];
+
+    /// linux/netfilter.h: NFPROTO_INET, NFPROTO_ARP.
+    pub(crate) const fn number(self) -> u8 {
         match self {
-            Self::Prerouting => 0,
-            Self::Input => 1,
-            Self::Forward => 2,
-            Self::Output => 3,
-            Self::Postrouting => 4,
+            Self::Inet => 1,
+            Self::Arp => 3,
         }
     }
 
-    fn of_number(number: u32) -> Option<Self> {
-        [Self::Prerouting, Self::Input, Self::Forward, Self::Output, Self::Postrouting]
-            .into_iter()
-            .find(|hook| hook.number() == number)
+    /// The hooks of its tables; their positions are the kernel's numbers for them.
+    const fn hooks(self) -> &'static [Hook] {
+        match self {
+            Self::Inet => &[Hook::Prerouting, Hook::Input, Hook::Forward, Hook::Output, Hook::Postrouting],
+            Self::Arp => &[Hook::Input, Hook::Output],
+        }
+    }
+}
+
+impl fmt::Display for TableFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inet => "inet",
+            Self::Arp => "arp",
+        })
+    }
+}
+
+impl Hook {
+    fn number(self, family: TableFamily) -> Option<u32> {
+        let position = family.hooks().iter().position(|hook| *hook == self)?;
+        u32::try_from(position).ok()
+    }
+
+    fn of_number(family: TableFamily, number: u32) -> Option<Self> {
+        family.hooks().get(usize::try_from(number).ok()?).copied()
     }
 }
 

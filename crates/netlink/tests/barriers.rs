@@ -153,6 +153,7 @@ fn whoever_touches_the_table_is_heard_and_who_touches_others_is_not() {
     assert_eq!(heard("nft add table inet vcn-native"), Some(true));
     assert_eq!(heard("nft add chain inet vcn-native forward"), Some(true));
     assert_eq!(heard("nft add rule inet vcn-native forward accept"), Some(true));
+    assert_eq!(heard("nft add table arp vcn-native"), Some(true), "its namesake of another family");
     assert_eq!(heard("iptables-nft -A FORWARD -j ACCEPT"), Some(false));
     assert_eq!(heard("nft flush ruleset"), Some(true));
 }

@@ -55,12 +55,18 @@ fn a_configuration_that_is_gone_is_told_and_what_it_said_holds() {
     let node = node_with_pods();
     let agent = configured_at_rest(&node, "POD_MTU=1500\nPODS_MAY_USE_METADATA=deny\n");
     let conflist = || fs::read_to_string(node.path("net.d").join(vcn::CONFLIST_FILE)).unwrap();
-    let before = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
+    let before = (
+        conflist(),
+        node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap()),
+    );
     assert!(before.0.contains("\"mtu\": 1500") && before.1.is_some(), "{}", before.0);
     fs::remove_file(node.path("conf/agent.conf")).unwrap();
     fs::remove_file(node.path("conf/..data")).unwrap();
     wait_for("the condition", || node.conditions() == ["ConfigurationInvalid"], || agent.log());
-    let now = (conflist(), node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()));
+    let now = (
+        conflist(),
+        node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap()),
+    );
     assert_eq!(now, before);
     assert!(node.get("/readyz").1.contains("it is gone"), "{:?}", node.get("/readyz"));
     node.deliver(2, "POD_MTU=1500\n");

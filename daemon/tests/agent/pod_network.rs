@@ -29,7 +29,7 @@ fn node_with_storage() -> Node {
 }
 
 pub(crate) fn nft_table() -> Option<nft::TableState> {
-    nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap()
+    nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap()
 }
 
 /// Nothing of what the host does for pods; what it does for itself is there.

@@ -56,7 +56,7 @@ fn drift_is_repaired_within_a_second() {
         let words: Vec<&str> = words.split(' ').collect();
         assert!(node.inside(|| Command::new("nft").args(words).status().unwrap()).success());
     };
-    let table = || node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
+    let table = || node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap());
     let comments = || table().map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>());
     let whole = comments();
     assert!(whole.is_some());

@@ -162,7 +162,7 @@ fn whether_pods_may_spoof_is_taken_over_at_once() {
     let node = node_with_pods();
     let agent = configured_at_rest(&node, "PODS_MAY_SPOOF=deny\n");
     let rules = || {
-        let table = node.inside(|| nft::Socket::open().unwrap().table(vcn::NFT_TABLE).unwrap());
+        let table = node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap());
         table.map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>()).unwrap_or_default()
     };
     let checked = rules();

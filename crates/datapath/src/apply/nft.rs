@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnetwork::{IpNetwork, Ipv4Network, Ipv6Network};
-use netlink::nft::{Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Table};
+use netlink::nft::{
+    Chain, ChainKind, Direction, Expression, Hook, LinkMatch, Masked, Protocol, Rule, Table, TableFamily,
+};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, Mark, NFT_TABLE};
 
 use crate::object::metadata_address;
@@ -31,6 +33,7 @@ pub(super) fn table(rules: &[NftRule]) -> Table {
     let chain =
         |name: &str, hook, kind, (priority, stage)| Chain { name: name.into(), hook, kind, priority, rules: of(stage) };
     Table {
+        family: TableFamily::Inet,
         name: NFT_TABLE.to_owned(),
         chains: vec![
             // First of all, where others have their raw tables: nothing is looked up for what is dropped here.

@@ -136,7 +136,7 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
 }
 
 fn nft_table() -> Result<Option<Object>, Error> {
-    match nft::Socket::open().and_then(|mut socket| socket.table(NFT_TABLE)) {
+    match nft::Socket::open().and_then(|mut socket| socket.table(nft::TableFamily::Inet, NFT_TABLE)) {
         Ok(Some(table)) => {
             let texts = table.comments().map(|(_chain, text)| NftRule::found(text.to_owned()));
             Ok(Some(Object::NftTable(texts.collect())))

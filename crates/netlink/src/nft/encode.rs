@@ -10,8 +10,12 @@ use netlink_packet_netfilter::nftables::{
     RuleMessage, TableAttribute, TableMessage, Verdict, VerdictAttribute,
 };
 
-use super::{Chain, Direction, Expression, LinkMatch, Masked, Rule};
+use super::{Chain, Direction, Expression, LinkMatch, Masked, Rule, TableFamily};
 use crate::error::Cause;
+
+mod rate;
+
+pub(super) use rate::set;
 
 /// Every match uses the first register; none outlives its comparison.
 const REGISTER: Register = Register::Reg1;
@@ -52,19 +56,20 @@ pub(super) fn table(name: &str) -> TableMessage {
     TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] }
 }
 
-pub(super) fn chain(table: &str, chain: &Chain) -> NfTablesMessage {
-    NfTablesMessage::NewChain(ChainMessage {
+pub(super) fn chain(family: TableFamily, table: &str, chain: &Chain) -> Result<NfTablesMessage, Cause> {
+    let hook = chain.hook.number(family).ok_or(Cause::Invalid("the table's family has no such hook"))?;
+    Ok(NfTablesMessage::NewChain(ChainMessage {
         attributes: vec![
             ChainAttribute::Table(table.to_owned()),
             ChainAttribute::Name(chain.name.clone()),
             ChainAttribute::Hook(vec![
-                WireHook::Number(HookNumber::Other(chain.hook.number())),
+                WireHook::Number(HookNumber::Other(hook)),
                 WireHook::Priority(u32::from_ne_bytes(chain.priority.to_ne_bytes())),
             ]),
             ChainAttribute::Type(chain.kind.name().to_owned()),
             ChainAttribute::Policy(NF_ACCEPT),
         ],
-    })
+    }))
 }
 
 pub(super) fn rule(table: &str, chain: &str, rule: &Rule) -> Result<NfTablesMessage, Cause> {
@@ -143,6 +148,11 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
             to.push(mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]));
             to.push(compare(Operator::Equal, vec![0; 4]));
         }
+        Expression::DestinationTranslated => {
+            to.push(load_ct(NFT_CT_STATUS));
+            to.push(mask(&IPS_DST_NAT.to_ne_bytes(), &[0; 4]));
+            to.push(compare(Operator::NotEqual, vec![0; 4]));
+        }
         Expression::DestinationIsLocal => address_type(NFTA_FIB_F_DADDR, libc::RTN_LOCAL, to),
         Expression::DestinationIsAnothers => address_type(NFTA_FIB_F_DADDR, libc::RTN_UNICAST, to),
         Expression::SourceIsLocal => address_type(NFTA_FIB_F_SADDR, libc::RTN_LOCAL, to),
@@ -167,6 +177,10 @@ fn append(expression: &Expression, to: &mut Elements) -> Result<(), Cause> {
         Expression::SetCtMark(mark) => {
             set_masked(*mark, load_ct(NFT_CT_MARK), to);
             to.push(raw("ct", &[(NFTA_CT_KEY, NFT_CT_MARK), (NFTA_CT_SREG, register())]));
+        }
+        Expression::LinkExceeds(rate) => {
+            to.push(load_meta(MetaKey::Iif));
+            to.push(rate::exceeds(*rate));
         }
         Expression::Counter => to.push(raw("counter", &[])),
         Expression::Masquerade => to.push(raw("masq", &[])),

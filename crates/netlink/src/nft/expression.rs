@@ -42,6 +42,8 @@ pub enum Expression {
     CtDirection(Direction),
     /// The destination of its connection was not translated; nor is it of none.
     DestinationAsSent,
+    /// The destination of its connection was translated.
+    DestinationTranslated,
     /// Its destination is an address of this host.
     DestinationIsLocal,
     /// Its destination is a single host's, and not this one's.
@@ -61,6 +63,9 @@ pub enum Expression {
     /// There is no "save mark" and no "restore mark": the kernels we support copy a mark between packet and connection
     /// only as a whole, over others' bits. One rule per value does it: `CtMark(v)` then `SetMark(v)`.
     SetCtMark(Masked),
+    /// More packets that got this far in a rule came in by its link than the rate allows. The kernel counts per link; all rules of
+    /// a table count together, and must have the same rate.
+    LinkExceeds(Rate),
     /// Counts packets and bytes.
     Counter,
     /// Replaces the source by an address of the outgoing link. In NAT chains after routing.
@@ -107,6 +112,15 @@ impl Masked {
     pub const fn mask(self) -> u32 {
         self.mask
     }
+}
+
+/// A rate of packets, and how many may exceed it at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// Packets per second.
+    pub per_second: u32,
+    /// Packets that pass at once after silence.
+    pub burst: u32,
 }
 
 /// A transport protocol.

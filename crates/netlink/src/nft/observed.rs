@@ -6,7 +6,7 @@ use crate::attributes;
 use crate::error::Cause;
 
 use super::encode::COMMENT;
-use super::{ChainKind, Hook};
+use super::{ChainKind, Hook, TableFamily};
 
 // linux/netfilter/nf_tables.h
 const NFTA_TABLE_HANDLE: u16 = 4;
@@ -79,13 +79,13 @@ pub(crate) fn table(payload: &[u8]) -> Result<u64, Cause> {
 }
 
 /// A chain, if it is of this table.
-pub(crate) fn chain(payload: &[u8], of_table: &str) -> Result<Option<ChainState>, Cause> {
+pub(crate) fn chain(payload: &[u8], (family, of_table): (TableFamily, &str)) -> Result<Option<ChainState>, Cause> {
     let mut state = ChainState { name: String::new(), hook: None, kind: None, rules: Vec::new() };
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
             (NFTA_CHAIN_TABLE, value) if attributes::text_of(value) != of_table => return Ok(None),
             (NFTA_CHAIN_NAME, value) => state.name = attributes::text_of(value),
-            (NFTA_CHAIN_HOOK, value) => state.hook = hook(value)?,
+            (NFTA_CHAIN_HOOK, value) => state.hook = hook(family, value)?,
             (NFTA_CHAIN_TYPE, value) => state.kind = ChainKind::of_name(&attributes::text_of(value)),
             _ => {}
         }
@@ -93,11 +93,11 @@ pub(crate) fn chain(payload: &[u8], of_table: &str) -> Result<Option<ChainState>
     Ok(Some(state))
 }
 
-fn hook(value: &[u8]) -> Result<Option<(Hook, i32)>, Cause> {
+fn hook(family: TableFamily, value: &[u8]) -> Result<Option<(Hook, i32)>, Cause> {
     let (mut hook, mut priority) = (None, 0);
     for attribute in attributes::within(value) {
         match attribute? {
-            (NFTA_HOOK_HOOKNUM, value) => hook = Hook::of_number(attributes::u32_be_of(value)?),
+            (NFTA_HOOK_HOOKNUM, value) => hook = Hook::of_number(family, attributes::u32_be_of(value)?),
             (NFTA_HOOK_PRIORITY, value) => {
                 priority = i32::from_ne_bytes(attributes::u32_be_of(value)?.to_ne_bytes());
             }

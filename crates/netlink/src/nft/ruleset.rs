@@ -54,6 +54,9 @@ const META_KEYS: [&str; 17] = [
     "l4proto",
 ];
 const HOOKS: [&str; 6] = ["prerouting", "input", "forward", "output", "postrouting", "ingress"];
+const ARP_HOOKS: [&str; 3] = ["input", "output", "forward"];
+/// linux/netfilter.h
+const NFPROTO_ARP: u8 = 3;
 const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 const CT_KEYS: [&str; 9] =
     ["state", "direction", "status", "mark", "secmark", "expiration", "helper", "l3protocol", "src"];
@@ -90,7 +93,7 @@ struct Told {
 }
 
 impl Socket {
-    /// What is in nf_tables, for people; the table of that name first.
+    /// What is in nf_tables, for people; the tables of that name first.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
@@ -205,9 +208,10 @@ fn table(payload: &[u8]) -> Result<String, Cause> {
 fn chain(payload: &[u8]) -> Result<ChainLine, Cause> {
     let [table, name, kind] = texts(payload, [NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_TYPE])?;
     let (mut hook, mut policy) = (String::new(), "");
+    let hooks: &[&str] = if payload.first() == Some(&NFPROTO_ARP) { &ARP_HOOKS } else { &HOOKS };
     for attribute in attributes::after(payload, HEADER_LEN) {
         match attribute? {
-            (NFTA_CHAIN_HOOK, value) => hook = hooked(value, &kind)?,
+            (NFTA_CHAIN_HOOK, value) => hook = hooked(value, hooks, &kind)?,
             (NFTA_CHAIN_POLICY, value) if attributes::u32_be_of(value)? == 0 => policy = " policy drop;",
             (NFTA_CHAIN_POLICY, _) => policy = " policy accept;",
             _ => {}
@@ -216,11 +220,11 @@ fn chain(payload: &[u8]) -> Result<ChainLine, Cause> {
     Ok((table, name, if hook.is_empty() { String::new() } else { hook + policy }))
 }
 
-fn hooked(value: &[u8], kind: &str) -> Result<String, Cause> {
+fn hooked(value: &[u8], hooks: &[&str], kind: &str) -> Result<String, Cause> {
     let (mut hook, mut priority) = (String::new(), 0);
     for attribute in attributes::within(value) {
         match attribute? {
-            (NFTA_HOOK_HOOKNUM, value) => hook = word(&HOOKS, value),
+            (NFTA_HOOK_HOOKNUM, value) => hook = word(hooks, value),
             (NFTA_HOOK_PRIORITY, value) => priority = attributes::u32_be_of(value)?.cast_signed(),
             _ => {}
         }

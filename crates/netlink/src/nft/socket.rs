@@ -9,7 +9,7 @@ use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProto
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use nix::errno::Errno;
 
-use super::{Table, TableState, encode, observed};
+use super::{Table, TableFamily, TableState, encode, observed};
 use crate::error::{Cause, Refusal, Result};
 use crate::netns::Netns;
 use crate::transport::{Request, Transport};
@@ -42,61 +42,75 @@ impl Socket {
         netns.run(Self::open)?
     }
 
-    /// Makes a table be exactly this: on success it holds these chains with these rules and nothing else; on failure it
-    /// is as it was. Counters start again.
+    /// Makes tables be exactly these: on success they hold these chains with these rules and nothing else; on failure all of
+    /// them are as they were. Counters start again.
     ///
     /// # Errors
-    /// `is_unsupported()` when the kernel has no nf_tables; otherwise the error names the chain or rule.
-    pub fn replace_table(&mut self, table: &Table) -> Result<()> {
+    /// `is_unsupported()` when the kernel has no nf_tables; otherwise the error names the table, the chain or the rule.
+    pub fn replace_tables(&mut self, tables: &[Table]) -> Result<()> {
         const OPERATION: &str = "replace nft table";
-        let name = &table.name;
-        // Deleting needs a table to be there; adding one that is there does nothing.
-        let mut batch = vec![
-            (NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name))),
-            (0, NfTablesMessage::DeleteTable(encode::table(name))),
-            (NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name))),
-        ];
-        let mut subjects = vec![name.clone(); batch.len()];
-        for chain in &table.chains {
-            batch.push((NLM_F_CREATE, encode::chain(name, chain)));
-            subjects.push(format!("{name}, chain {}", chain.name));
-            for rule in &chain.rules {
-                let subject = format!("{name}, chain {}, rule \"{}\"", chain.name, rule.comment);
-                match encode::rule(name, &chain.name, rule) {
-                    Ok(message) => batch.push((NLM_F_CREATE | NLM_F_APPEND, message)),
+        let (mut batch, mut subjects) = (Vec::new(), Vec::new());
+        for table in tables {
+            let (family, name) = (table.family, &table.name);
+            let whole = format!("{family} {name}");
+            let mut push = |flags, message, subject| {
+                batch.push((family, flags, message));
+                subjects.push(subject);
+            };
+            // Deleting needs a table to be there; adding one that is there does nothing.
+            push(NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name)), whole.clone());
+            push(0, NfTablesMessage::DeleteTable(encode::table(name)), whole.clone());
+            push(NLM_F_CREATE, NfTablesMessage::NewTable(encode::table(name)), whole.clone());
+            if let Some(set) = encode::set(table) {
+                push(NLM_F_CREATE, set, format!("{whole}, set of links"));
+            }
+            for chain in &table.chains {
+                let subject = format!("{whole}, chain {}", chain.name);
+                match encode::chain(family, name, chain) {
+                    Ok(message) => push(NLM_F_CREATE, message, subject),
                     Err(cause) => return Err(cause.during(OPERATION, subject)),
                 }
-                subjects.push(subject);
+                for rule in &chain.rules {
+                    let subject = format!("{whole}, chain {}, rule \"{}\"", chain.name, rule.comment);
+                    match encode::rule(name, &chain.name, rule) {
+                        Ok(message) => push(NLM_F_CREATE | NLM_F_APPEND, message, subject),
+                        Err(cause) => return Err(cause.during(OPERATION, subject)),
+                    }
+                }
             }
         }
         self.transact(batch).map_err(|(position, cause)| {
-            let subject = position.and_then(|position| subjects.get(position)).unwrap_or(name);
+            let subject = position.and_then(|position| subjects.get(position)).map_or("transaction", String::as_str);
             cause.during(OPERATION, subject)
         })
     }
 
-    /// Removes a table with all that is in it. One that is absent is no error.
+    /// Removes the tables of a name, of each family that we make tables of, with all that is in them. One that is absent is
+    /// no error.
     ///
     /// # Errors
     /// `is_unsupported()` when the kernel has no nf_tables.
-    pub fn delete_table(&mut self, name: &str) -> Result<()> {
-        match self.transact(vec![(0, NfTablesMessage::DeleteTable(encode::table(name)))]) {
-            Err((_, cause)) if cause.errno() == Some(Errno::ENOENT) => Ok(()),
-            done => done.map_err(|(_, cause)| cause.during("delete nft table", name)),
+    pub fn delete_tables(&mut self, name: &str) -> Result<()> {
+        for family in TableFamily::ALL {
+            match self.transact(vec![(family, 0, NfTablesMessage::DeleteTable(encode::table(name)))]) {
+                Err((_, cause)) if cause.errno() == Some(Errno::ENOENT) => {}
+                done => done.map_err(|(_, cause)| cause.during("delete nft table", format!("{family} {name}")))?,
+            }
         }
+        Ok(())
     }
 
     /// What of a table is in the kernel; `None` when it is absent.
     ///
     /// # Errors
     /// `is_retryable()` when the tables kept changing; `is_unsupported()` when the kernel has no nf_tables.
-    pub fn table(&mut self, name: &str) -> Result<Option<TableState>> {
-        self.table_cause(name).map_err(|cause| cause.during("read nft table", name))
+    pub fn table(&mut self, family: TableFamily, name: &str) -> Result<Option<TableState>> {
+        self.table_cause(family, name).map_err(|cause| cause.during("read nft table", format!("{family} {name}")))
     }
 
-    fn table_cause(&mut self, name: &str) -> Result<Option<TableState>, Cause> {
+    fn table_cause(&mut self, family: TableFamily, name: &str) -> Result<Option<TableState>, Cause> {
         let table = TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] };
-        let (request, body) = message(0, NfTablesMessage::GetTable(table));
+        let (request, body) = message(family, 0, NfTablesMessage::GetTable(table));
         let handle = match self.transport.one(request, &body, observed::table) {
             Err(cause) if cause.errno() == Some(Errno::ENOENT) => return Ok(None),
             // Netfilter without nf_tables (IPVS and sets bring it) calls a message of an unknown kind invalid.
@@ -106,10 +120,10 @@ impl Socket {
             found => found?,
         };
         let chain = ChainMessage { attributes: vec![ChainAttribute::Table(name.to_owned())] };
-        let (request, body) = message(0, NfTablesMessage::GetChain(chain));
-        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, name))?;
+        let (request, body) = message(family, 0, NfTablesMessage::GetChain(chain));
+        let mut chains = self.transport.list(request, &body, |payload| observed::chain(payload, (family, name)))?;
         let rule = RuleMessage { attributes: vec![RuleAttribute::Table(name.to_owned())] };
-        let (request, body) = message(0, NfTablesMessage::GetRule(rule));
+        let (request, body) = message(family, 0, NfTablesMessage::GetRule(rule));
         for (chain, rule) in self.transport.list(request, &body, |payload| observed::rule(payload, name))? {
             if let Some(chain) = chains.iter_mut().find(|state| state.name == chain) {
                 chain.rules.push(rule);
@@ -120,17 +134,17 @@ impl Socket {
 
     /// Sends a transaction. A failure says the position of the message that the kernel refused, or `None` when it
     /// refused the transaction as a whole.
-    fn transact(&mut self, batch: Vec<(u16, NfTablesMessage)>) -> Result<(), (Option<usize>, Cause)> {
+    fn transact(&mut self, batch: Vec<(TableFamily, u16, NfTablesMessage)>) -> Result<(), (Option<usize>, Cause)> {
         self.transport.begin();
         let (request, body) = control(ControlMessage::BatchBegin);
         self.transport.append(request, &body);
         let begin = self.transport.sequence();
         let count = batch.len();
-        for (position, (flags, inner)) in batch.into_iter().enumerate() {
+        for (position, (family, flags, inner)) in batch.into_iter().enumerate() {
             // Kernels before 6.10 acknowledge no "end of batch". They go through all messages even after a failure, so
             // the last one's acknowledgement comes after every refusal.
             let acknowledge = if position + 1 == count { NLM_F_ACK } else { 0 };
-            let (request, body) = message(flags | acknowledge, inner);
+            let (request, body) = message(family, flags | acknowledge, inner);
             self.transport.append(request, &body);
         }
         let last = self.transport.sequence();
@@ -144,9 +158,10 @@ impl Socket {
     }
 }
 
-/// A message to family inet.
-fn message(flags: u16, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
-    let body = NetfilterMessage::new(NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0), inner);
+/// A message about tables of a family.
+fn message(family: TableFamily, flags: u16, inner: NfTablesMessage) -> (Request, NetfilterMessage) {
+    let family = NetfilterProtoFamily::Other(family.number());
+    let body = NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), inner);
     (Request { message_type: body.message_type(), flags }, body)
 }
 
