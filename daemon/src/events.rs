@@ -37,7 +37,7 @@ pub struct Events {
 #[derive(Clone, Debug, Default)]
 struct Carriers(HashSet<u32>);
 
-/// Who touches our nft table is heard: a firewall that starts flushes everybody's.
+/// Who touches one of our nft tables is heard: a firewall that starts flushes everybody's.
 #[derive(Debug)]
 pub struct Nft {
     /// Nothing where the kernel has no nf_tables.

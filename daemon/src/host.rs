@@ -43,7 +43,7 @@ pub enum Part {
     Base,
     /// A VNIC.
     Vnic(Ocid),
-    /// Our nft table. User-mode kernels have none: pods then live without DNS by the link-local address.
+    /// Our nft tables. User-mode kernels have none: pods then live without DNS by the link-local address.
     Nft,
 }
 

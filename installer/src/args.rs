@@ -50,7 +50,7 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Take everything of ours off this node: configurations and binaries (what was there before comes back), routes,
-    /// rules, pods' links, the nft table, kernel settings, state
+    /// rules, pods' links, the nft tables, kernel settings, state
     ///
     /// Refuses with exit status 75 while pods of our network live here, or while the node agent or another installer is at
     /// work, which would put everything back; in a pod also while the agent's DaemonSet exists. It may be repeated: what is

@@ -54,7 +54,7 @@ fn perform(step: &Step, places: &mut Places) -> Result<()> {
             set(place, setting, places)
         }
         Change::Add(Object::NftTable(rules)) | Change::Replace { to: Object::NftTable(rules), .. } => {
-            netlink::nft::Socket::open()?.replace_tables(&[nft::table(rules)])
+            netlink::nft::Socket::open()?.replace_tables(&nft::tables(rules))
         }
         Change::Delete(Object::NftTable(_)) => netlink::nft::Socket::open()?.delete_tables(vcn::NFT_TABLE),
         // A driver may refuse an address although it is the one it has.

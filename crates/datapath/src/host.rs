@@ -14,8 +14,8 @@ use vcn::{
 use crate::object::metadata_address;
 use crate::pod::everything;
 use crate::{
-    AddressSpec, LinkKind, LinkSpec, NftRule, NftRuleKind, Object, Place, RouteSpec, RouterMessage, RuleSpec,
-    SysctlSpec, Transport,
+    AddressSpec, LinkKind, LinkSpec, NeighbourTraffic, NftRule, NftRuleKind, Object, Place, RouteSpec, RouterMessage,
+    RuleSpec, SysctlSpec, Transport,
 };
 
 mod links;
@@ -259,8 +259,14 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     // What is dropped is dropped whatever families pods have: the kernel may know IPv6, and then the host hears them.
     let routers = RouterMessage::ALL.into_iter().map(|message| NftRuleKind::DropRouters { message });
     let source = Family::ALL.into_iter().filter(|_| !pods.may_spoof);
+    let limit = |of| NftRuleKind::LimitNeighbours { of };
     let returned = links.iter().map(|link| NftRuleKind::DropReturned { link: (*link).clone() });
-    let source = routers.chain(source.map(|family| NftRuleKind::DropForeignSource { family })).chain(returned);
+    let source = routers
+        .chain([NftRuleKind::DropLoopback])
+        .chain(source.map(|family| NftRuleKind::DropForeignSource { family }))
+        // Behind the check of sources, so that what it drops is not counted.
+        .chain([NeighbourTraffic::LinkLocal, NeighbourTraffic::Solicitations].map(limit))
+        .chain(returned);
     let way_in = marked.iter().map(|(mark, link)| NftRuleKind::RememberWayIn { link: (*link).clone(), mark: *mark });
     let way_back = marked.keys().map(|mark| NftRuleKind::MarkPackets { mark: *mark, answers: *mark != PRIMARY_MARK });
     let way_out = Family::ALL.into_iter().flat_map(|family| {
@@ -288,6 +294,7 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
         .chain(way_out)
         .chain(from_outside)
         .chain(masquerades)
+        .chain([limit(NeighbourTraffic::Arp)])
         .map(NftRule::new)
         .collect()
 }

@@ -10,8 +10,8 @@ use vcn::{Family, IfName, MacAddr, Mark, Mtu, PROTOCOL, Priority, TableId, VlanT
 
 mod nft;
 
-pub(crate) use nft::metadata_address;
-pub use nft::{NftRule, NftRuleKind, RouterMessage, Transport};
+pub(crate) use nft::{NEIGHBOUR_RATE, metadata_address};
+pub use nft::{NeighbourTraffic, NftRule, NftRuleKind, RouterMessage, Transport};
 
 /// One object of a namespace's network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum Object {
     Neighbour(NeighbourSpec),
     /// A kernel setting.
     Sysctl(SysctlSpec),
-    /// The whole of our nft table: it is replaced in one transaction, so it is one object.
+    /// The whole of our nft tables: they are replaced in one transaction, so they are one object.
     NftTable(Vec<NftRule>),
 }
 
@@ -290,7 +290,7 @@ impl fmt::Display for Object {
             }
             Self::Neighbour(NeighbourSpec { link, address, mac: None }) => write!(f, "proxy {address} dev {link}"),
             Self::Sysctl(sysctl) => write!(f, "{}={}", sysctl.key.join("/"), sysctl.value),
-            Self::NftTable(rules) => write!(f, "table inet {} ({} rules)", vcn::NFT_TABLE, rules.len()),
+            Self::NftTable(rules) => write!(f, "tables {} ({} rules)", vcn::NFT_TABLE, rules.len()),
         }
     }
 }

@@ -115,6 +115,7 @@ fn with_an_agent_it_holds_everything_and_no_secret() {
         ("net/routes.txt", "table local"),
         ("net/neighbours.txt", "proxy 10.0.33.32 dev ens5"),
         ("net/nft.txt", "table inet vcn-native {"),
+        ("net/nft.txt", "table arp vcn-native {"),
         ("net/nft.txt", "masq"),
         ("net/sysctls.txt", "net/ipv4/conf/ens5/rp_filter=2"),
         ("net/sysctls.txt", "net/ipv4/ip_forward=1"),

@@ -34,7 +34,8 @@ pub(crate) fn nft_table() -> Option<nft::TableState> {
 
 /// Nothing of what the host does for pods; what it does for itself is there.
 fn left_alone(node: &Node) {
-    assert_eq!(node.inside(nft_table), None);
+    let arp = || nft::Socket::open().unwrap().table(nft::TableFamily::Arp, vcn::NFT_TABLE).unwrap();
+    assert_eq!((node.inside(nft_table), node.inside(arp)), (None, None));
     assert!(!node.rules(Family::Ipv4).iter().any(|rule| rule.starts_with("1000 ")), "{:?}", node.rules(Family::Ipv4));
     assert_eq!(node.sysctl("net/ipv4/ip_forward"), "0");
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);

@@ -56,10 +56,15 @@ fn drift_is_repaired_within_a_second() {
         let words: Vec<&str> = words.split(' ').collect();
         assert!(node.inside(|| Command::new("nft").args(words).status().unwrap()).success());
     };
-    let table = || node.inside(|| nft::Socket::open().unwrap().table(nft::TableFamily::Inet, vcn::NFT_TABLE).unwrap());
-    let comments = || table().map(|table| table.comments().map(|(_, text)| text.to_owned()).collect::<Vec<_>>());
+    let comments = || -> Vec<String> {
+        let table = |family| nft::Socket::open().unwrap().table(family, vcn::NFT_TABLE).unwrap();
+        let tables = node.inside(|| nft::TableFamily::ALL.map(table));
+        let text = |(chain, text): (&str, &str)| format!("{chain}: {text}");
+        tables.iter().flatten().flat_map(|table| table.comments().map(text).collect::<Vec<_>>()).collect()
+    };
     let whole = comments();
-    assert!(whole.is_some());
+    assert!(whole.iter().any(|it| it.starts_with("source: ")) && whole.iter().any(|it| it.starts_with("input: ")));
+    repaired("the nft table for ARP", &|_| nft("delete table arp vcn-native"), &|| comments() == whole);
     repaired("the nft table that went with everybody's", &|_| nft("flush ruleset"), &|| comments() == whole);
     repaired("the nft chain that was emptied", &|_| nft("flush chain inet vcn-native way-out"), &|| {
         comments() == whole

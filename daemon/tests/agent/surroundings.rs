@@ -80,7 +80,7 @@ fn dump(node: &Node) -> Vec<String> {
         let tables: Value = serde_json::from_str(&tables).unwrap();
         for table in tables["nftables"].as_array().unwrap().iter().filter_map(|it| it.get("table")) {
             let (family, name) = (table["family"].as_str().unwrap(), table["name"].as_str().unwrap());
-            if (family, name) != ("inet", vcn::NFT_TABLE) {
+            if ![("inet", vcn::NFT_TABLE), ("arp", vcn::NFT_TABLE)].contains(&(family, name)) {
                 lines.push(text_of(&format!("nft -s -a list table {family} {name}")));
             }
         }

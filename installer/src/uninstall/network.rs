@@ -1,5 +1,5 @@
 //! The kernel: every rule and route with our protocol number, every link with our alias, the addresses they tell to be
-//! VNICs', proxy neighbours for pods, the nft table.
+//! VNICs', proxy neighbours for pods, the nft tables.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -1,25 +1,79 @@
 //! Host ports, by the reference portmap chained behind ours.
 
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use sandbox::Runtime;
+use sandbox::{Node, Runtime};
 use serde_json::json;
 use vcn::Family;
 
 use crate::kube_proxy::{LOCAL, Mode, withdraw_nftables};
-use crate::world::{Connection, PORT, World};
+use crate::surroundings::counted;
+use crate::world::{Connection, PORT, World, wait_for};
 
-#[test]
-fn a_host_port_answers_where_it_was_asked() {
+/// A node with portmap from the distribution's package; the agent chains it where it is.
+fn world_with_portmap() -> World {
     let mut world = World::booted();
     let node = Arc::clone(&world.node);
-    // From the distribution's package; the agent chains it where it is.
     let copy = || sandbox::copy_program(Path::new("/usr/lib/cni/portmap"), Path::new("/opt/cni/bin/portmap"));
     node.run(copy).unwrap().unwrap();
     world.start_agent(&node);
-    let mappings = |port: u16| json!([{ "hostPort": port, "containerPort": PORT, "protocol": "tcp" }]);
-    let runtime = |port| Runtime::of(&node).unwrap().with_capability("portMappings", mappings(port));
+    world
+}
+
+/// A runtime that asks for a host port.
+fn with_host_port(node: &Node, port: u16) -> Runtime<'_> {
+    let mappings = json!([{ "hostPort": port, "containerPort": PORT, "protocol": "tcp" }]);
+    Runtime::of(node).unwrap().with_capability("portMappings", mappings)
+}
+
+/// portmap has the pod's host end carry packets for 127.0.0.0/8, so that the node itself can ask a host port there.
+#[test]
+fn a_pod_with_a_host_port_reaches_nothing_on_the_nodes_loopback() {
+    let world = world_with_portmap();
+    let node = Arc::clone(&world.node);
+    let (server, _) = world.server_by(&node, "one", &with_host_port(&node, 9001));
+    let own = server.address.ipv4.unwrap();
+    let way = world.on_node("ip", &["-o", "route", "get", &own.to_string()], "");
+    let link = way.split_whitespace().skip_while(|word| *word != "dev").nth(1).unwrap();
+    let setting = format!("/proc/sys/net/ipv4/conf/{link}/route_localnet");
+    assert_eq!(world.on_node("cat", &[&setting], ""), "1\n", "{link}");
+
+    let output = server.pod.command("ip").args(["address", "delete", "127.0.0.1/8", "dev", "lo"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let listener = |address: IpAddr| node.run(|| UdpSocket::bind((address, 0)).unwrap()).unwrap();
+    let (loopback, other) = (listener(Ipv4Addr::LOCALHOST.into()), listener(world.address(Family::Ipv4)));
+    loopback.set_nonblocking(true).unwrap();
+    other.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let dropped = || {
+        let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
+        counted(&listing, "vcn* to 127.0.0.0/8: drop")
+    };
+    // What is sent behind it arrives.
+    wait_for("datagrams of the pod's", || {
+        let send = |to: &UdpSocket| {
+            UdpSocket::bind((own, 0)).unwrap().send_to(b"hello", to.local_addr().unwrap()).unwrap();
+        };
+        server.pod.run(|| [&loopback, &other].map(send)).unwrap();
+        other.recv(&mut [0; 8]).is_ok() && dropped() >= 5
+    });
+    assert!(loopback.recv(&mut [0; 8]).is_err(), "the pod reached the node's loopback");
+
+    let at_node = node.run(|| Connection::open((Ipv4Addr::LOCALHOST, 9001).into())).unwrap();
+    let outside = world.ask(world.address(Family::Ipv4), 9001);
+    for (who, connection) in [("the node by 127.0.0.1", at_node), ("the client", outside)] {
+        let mut connection = world.works(who, connection);
+        world.works(who, connection.echo());
+    }
+}
+
+#[test]
+fn a_host_port_answers_where_it_was_asked() {
+    let world = world_with_portmap();
+    let node = Arc::clone(&world.node);
+    let runtime = |port| with_host_port(&node, port);
     let (one, on_one) = world.server_by(&node, "one", &runtime(9001));
     let (two, on_two) = world.server_by(&node, "two", &runtime(9002));
     assert_ne!(world.vnic_of(&one), world.vnic_of(&two), "pods are spread over VNICs");

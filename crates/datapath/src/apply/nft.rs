@@ -1,4 +1,4 @@
-//! Our nft rules in the kernel's terms.
+//! Our nft rules in the kernel's terms: a table for IPv4 and IPv6, and one for ARP, which the first cannot see.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,8 +8,8 @@ use netlink::nft::{
 };
 use vcn::{Family, HOST_LINK_PREFIX, IfName, Mark, NFT_TABLE};
 
-use crate::object::metadata_address;
-use crate::{NftRule, NftRuleKind, Transport};
+use crate::object::{NEIGHBOUR_RATE, metadata_address};
+use crate::{NeighbourTraffic, NftRule, NftRuleKind, Transport};
 
 /// When a rule is asked: its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,11 @@ enum Stage {
     WayBack,
     WayOut,
     Postrouting,
+    Arp,
 }
 
-/// The whole table. Rules known only by their text are left out: nobody asks for those.
-pub(super) fn table(rules: &[NftRule]) -> Table {
+/// The whole tables. Rules known only by their text are left out: nobody asks for those.
+pub(super) fn tables(rules: &[NftRule]) -> [Table; 2] {
     let of = |stage: Stage| {
         let kinds = rules.iter().filter_map(|rule| rule.kind.as_ref().map(|kind| (kind, &rule.text)));
         kinds
@@ -32,10 +33,10 @@ pub(super) fn table(rules: &[NftRule]) -> Table {
     };
     let chain =
         |name: &str, hook, kind, (priority, stage)| Chain { name: name.into(), hook, kind, priority, rules: of(stage) };
-    Table {
-        family: TableFamily::Inet,
-        name: NFT_TABLE.to_owned(),
-        chains: vec![
+    let table = |family, chains| Table { family, name: NFT_TABLE.to_owned(), chains };
+    let inet = table(
+        TableFamily::Inet,
+        vec![
             // First of all, where others have their raw tables: nothing is looked up for what is dropped here.
             chain("source", Hook::Prerouting, ChainKind::Filter, (-300, Stage::Source)),
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
@@ -46,7 +47,8 @@ pub(super) fn table(rules: &[NftRule]) -> Table {
             chain("way-out", Hook::Postrouting, ChainKind::Filter, (0, Stage::WayOut)),
             chain("postrouting", Hook::Postrouting, ChainKind::Nat, (100, Stage::Postrouting)),
         ],
-    }
+    );
+    [inet, table(TableFamily::Arp, vec![chain("input", Hook::Input, ChainKind::Filter, (0, Stage::Arp))])]
 }
 
 impl Stage {
@@ -54,8 +56,11 @@ impl Stage {
         match kind {
             NftRuleKind::RememberWayIn { .. } => Self::WayIn,
             NftRuleKind::MarkPackets { .. } => Self::WayBack,
+            NftRuleKind::LimitNeighbours { of: NeighbourTraffic::Arp } => Self::Arp,
             NftRuleKind::DropRouters { .. }
+            | NftRuleKind::DropLoopback
             | NftRuleKind::DropForeignSource { .. }
+            | NftRuleKind::LimitNeighbours { .. }
             | NftRuleKind::DropReturned { .. } => Self::Source,
             NftRuleKind::AcceptMetadataPort { .. }
             | NftRuleKind::DropLinkLocal
@@ -106,6 +111,22 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
         ],
         NftRuleKind::DropLinkLocal => {
             vec![from_pods, Expression::DestinationNet(LINK_LOCAL), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::DropLoopback => {
+            vec![from_pods, Expression::DestinationNet(LOOPBACK), Expression::Counter, Expression::Drop]
+        }
+        NftRuleKind::LimitNeighbours { of } => {
+            let asks = match of {
+                NeighbourTraffic::Arp => vec![],
+                NeighbourTraffic::LinkLocal => vec![Expression::SourceNet(LINK_LOCAL_V6)],
+                NeighbourTraffic::Solicitations => vec![
+                    Expression::SourceNetNot(LINK_LOCAL_V6),
+                    Expression::L4proto(Protocol::Icmpv6),
+                    Expression::Icmpv6Type(NEIGHBOUR_SOLICITATION),
+                ],
+            };
+            let drop = [Expression::LinkExceeds(NEIGHBOUR_RATE), Expression::Counter, Expression::Drop];
+            [from_pods].into_iter().chain(asks).chain(drop).collect()
         }
         NftRuleKind::DropMetadataV6 => {
             vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
@@ -162,6 +183,14 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
 const fn masked(mark: Mark) -> Masked {
     Masked::new(mark.value, mark.mask)
 }
+
+/// RFC 4861
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+
+const LOOPBACK: IpNetwork = IpNetwork::V4(match Ipv4Network::new_checked(Ipv4Addr::new(127, 0, 0, 0), 8) {
+    Some(net) => net,
+    None => panic!(),
+});
 
 const LINK_LOCAL: IpNetwork = IpNetwork::V4(match Ipv4Network::new_checked(Ipv4Addr::new(169, 254, 0, 0), 16) {
     Some(net) => net,

@@ -30,7 +30,7 @@ pub fn observe(desired: &[Object], places: &mut Places) -> Result<Vec<(Place, Ob
     found.extend(addresses(desired, &rules, &all, places)?);
     found.extend(settings(desired, places));
     found.extend(routes);
-    found.extend(nft_table()?);
+    found.extend(nft_tables()?);
     Ok(found.into_iter().map(|object| (Place::Host, object)).collect())
 }
 
@@ -135,15 +135,21 @@ fn rules(family: Family, places: &mut Places) -> Result<Vec<Object>, Error> {
     Ok(rules.iter().filter(|rule| ours(rule)).map(|rule| Object::Rule(rule.into())).collect())
 }
 
-fn nft_table() -> Result<Option<Object>, Error> {
-    match nft::Socket::open().and_then(|mut socket| socket.table(nft::TableFamily::Inet, NFT_TABLE)) {
-        Ok(Some(table)) => {
-            let texts = table.comments().map(|(_chain, text)| NftRule::found(text.to_owned()));
-            Ok(Some(Object::NftTable(texts.collect())))
+/// The rules of all of our tables. Where one of them is missing, so are its rules, and all are written again.
+fn nft_tables() -> Result<Option<Object>, Error> {
+    let read = |family| nft::Socket::open().and_then(|mut socket| socket.table(family, NFT_TABLE));
+    let mut rules = None;
+    for family in nft::TableFamily::ALL {
+        match read(family) {
+            Ok(Some(table)) => {
+                let texts = table.comments().map(|(_chain, text)| NftRule::found(text.to_owned()));
+                rules.get_or_insert_with(Vec::new).extend(texts);
+            }
+            Ok(None) => {}
+            // The plan then says "nft add tables", and applying it says that the kernel cannot.
+            Err(error) if error.is_unsupported() => {}
+            Err(source) => return Err(Error::Observe { what: format!("nft table {family} {NFT_TABLE}"), source }),
         }
-        Ok(None) => Ok(None),
-        // The plan then says "nft add table", and applying it says that the kernel cannot.
-        Err(error) if error.is_unsupported() => Ok(None),
-        Err(source) => Err(Error::Observe { what: format!("nft table {NFT_TABLE}"), source }),
     }
+    Ok(rules.map(Object::NftTable))
 }

@@ -1,9 +1,10 @@
-//! The rules of our nft table. A rule is told from another by its text, which it carries in the kernel as its comment,
-//! so `nft list table inet vcn-native` reads like this list.
+//! The rules of our nft tables. A rule is told from another by its text, which it carries in the kernel as its comment,
+//! so `nft list table inet vcn-native` reads like this list; what is about ARP is in `table arp vcn-native`.
 
 use std::fmt;
 use std::net::IpAddr;
 
+use netlink::nft::Rate;
 use serde::{Deserialize, Serialize};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, METADATA_ADDRESS, METADATA_ADDRESS_V6, Mark};
 
@@ -62,6 +63,15 @@ pub enum NftRuleKind {
     DropLinkLocal,
     /// What else may answer at the IPv6 metadata address is not for pods either.
     DropMetadataV6,
+    /// What is on the host's loopback is for the host alone. portmap lets its links carry such packets (`route_localnet`) where it
+    /// translates sources. IPv6 needs no rule: the kernel itself drops what comes in by another link for ::1.
+    DropLoopback,
+    /// A pod has few neighbours to ask for. What it sends beyond a rate is dropped, for each makes an entry of the host's tables of
+    /// neighbours, which have room for 1024 as a rule.
+    LimitNeighbours {
+        /// What is limited.
+        of: NeighbourTraffic,
+    },
     /// No pod is a router. A host whose kernel does not forward IPv6 (it has IPv4 pods alone, say) believes whoever says so on a
     /// link, and link-local sources are anybody's.
     DropRouters {
@@ -95,6 +105,23 @@ pub enum NftRuleKind {
         family: Family,
     },
 }
+
+/// What makes entries of the host's tables of neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NeighbourTraffic {
+    /// ARP requests and answers; in a table of their own, for no other sees them.
+    Arp,
+    /// Whatever is sent from link-local addresses: solicitations, and what the host would answer. A pod can have as many of them
+    /// as it likes.
+    LinkLocal,
+    /// Solicitations from other addresses, which are a pod's own unless pods may spoof.
+    Solicitations,
+}
+
+/// The packets of each kind that a pod may send. The kernel forgets no entry of its tables within 5 s, so that one pod
+/// holds 70 of their 1024 entries.
+pub(crate) const NEIGHBOUR_RATE: Rate = Rate { per_second: 10, burst: 20 };
 
 /// What routers alone send (RFC 4861).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +197,16 @@ impl fmt::Display for NftRuleKind {
             Self::MarkPackets { mark, answers: false } => write!(f, "in connections of mark {mark}: mark {mark}"),
             Self::DropLinkLocal => write!(f, "{HOST_LINK_PREFIX}* to the rest of 169.254.0.0/16: drop"),
             Self::DropMetadataV6 => write!(f, "{HOST_LINK_PREFIX}* to other ports of {METADATA_ADDRESS_V6}: drop"),
+            Self::DropLoopback => write!(f, "{HOST_LINK_PREFIX}* to 127.0.0.0/8: drop"),
+            Self::LimitNeighbours { of } => {
+                let what = match of {
+                    NeighbourTraffic::Arp => "ARP",
+                    NeighbourTraffic::LinkLocal => "from fe80::/10",
+                    NeighbourTraffic::Solicitations => "neighbor solicitations from other addresses",
+                };
+                let Rate { per_second, .. } = NEIGHBOUR_RATE;
+                write!(f, "{HOST_LINK_PREFIX}* {what}, over {per_second} a second per link: drop")
+            }
             Self::DropRouters { message: RouterMessage::Advertisement } => {
                 write!(f, "{HOST_LINK_PREFIX}* router advertisements: drop")
             }

@@ -64,6 +64,32 @@ fn each_object_that_is_taken_away_is_put_back() {
 }
 
 #[test]
+fn either_nft_table_alone_is_completed_and_both_are_removed() {
+    on_a_host(|places| {
+        apply(&todo(&network(), places), places).unwrap();
+        let nft = |words: &str| {
+            let output = Command::new("nft").args(words.split(' ')).output().unwrap();
+            assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let tables = nft("list tables");
+        assert_eq!(tables, "table inet vcn-native\ntable arp vcn-native\n");
+        for family in ["inet", "arp"] {
+            nft(&format!("delete table {family} vcn-native"));
+            let repair = todo(&network(), places);
+            assert_eq!(texts(&repair), ["nft replace tables vcn-native (32 rules)"]);
+            apply(&repair, places).unwrap();
+            assert_eq!(texts(&todo(&network(), places)), [""; 0]);
+            assert_eq!(nft("list tables").len(), tables.len());
+        }
+        nft("add table arp others");
+        let none = HostNetwork { pods: None, vnics: vec![], ..network() };
+        apply(&todo(&none, places), places).unwrap();
+        assert_eq!(nft("list tables"), "table arp others\n");
+    });
+}
+
+#[test]
 fn what_is_not_ours_stays() {
     on_a_host(|places| {
         let mut socket = Socket::open().unwrap();
@@ -208,11 +234,15 @@ fn a_failed_step_takes_back_those_before_it() {
 }
 
 #[test]
-fn the_nft_table_reads_as_the_plan_does() {
+fn the_nft_tables_read_as_the_plan_does() {
     on_a_host(|places| {
         apply(&todo(&network(), places), places).unwrap();
-        let listing = Command::new("nft").args(["list", "table", "inet", vcn::NFT_TABLE]).output().unwrap();
-        let listing = String::from_utf8(listing.stdout).unwrap();
+        let list = |family| Command::new("nft").args(["list", "table", family, vcn::NFT_TABLE]).output().unwrap();
+        let listing = String::from_utf8(list("inet").stdout).unwrap();
+        let arp = String::from_utf8(list("arp").stdout).unwrap();
+        let limit = "iifname \"vcn*\" update @links { iif limit rate over 10/second burst 20 packets } counter \
+                     packets 0 bytes 0 drop comment \"vcn* ARP, over 10 a second per link: drop\"";
+        assert!(arp.contains("type filter hook input priority filter;") && arp.contains(limit), "{arp}");
         for rule in ["vcn* to 169.254.169.254 udp 53: accept", "pods to 169.254.169.254 by ens3: masquerade"] {
             assert!(listing.contains(&format!("comment \"{rule}\"")), "{listing}");
         }
@@ -228,6 +258,10 @@ fn the_nft_table_reads_as_the_plan_does() {
             "iifname \"vcn*\" icmpv6 type nd-redirect counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip saddr != 0.0.0.0 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 saddr != fe80::/10 fib saddr . iif oif 0 counter packets 0 bytes 0 drop",
+            "iifname \"vcn*\" ip daddr 127.0.0.0/8 counter packets 0 bytes 0 drop",
+            "iifname \"vcn*\" ip6 saddr fe80::/10 update @links { iif limit rate over 10/second burst 20 packets } counter",
+            "iifname \"vcn*\" ip6 saddr != fe80::/10 icmpv6 type nd-neighbor-solicit \
+             update @links { iif limit rate over 10/second burst 20 packets } counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
             "iifname \"ens5\" fib daddr oifname != \"vcn*\" fib daddr type unicast fib saddr oifname \"vcn*\" \
              counter packets 0 bytes 0 drop",

@@ -42,9 +42,17 @@ fn says(pod: &Pod, message: &[u8]) {
     }
 }
 
-fn set(node: &Node, setting: &str, value: &str) {
+pub(crate) fn set(node: &Node, setting: &str, value: &str) {
     let key: Vec<&str> = setting.split('/').collect();
     node.host.run(|| Sysctls::default().write(&key, value)).unwrap().unwrap();
+}
+
+/// Makes the agent's nft tables, as they are without secondary VNICs.
+pub(crate) fn make_agents_tables(node: &Node, pods: PodServices) {
+    let wanted = desired(&HostNetwork { primary: name("ens5"), vnics: Vec::new(), pods: Some(pods) });
+    let tables: Vec<_> = wanted.into_iter().filter(|object| matches!(object, Object::NftTable(_))).collect();
+    let apply = || apply(&plan(&placed(tables), &[]), &mut Places::host("/proc/sys".as_ref()).unwrap()).unwrap();
+    node.host.run(apply).unwrap();
 }
 
 /// Where the host's default route goes, and the addresses it made itself of what was advertised.
@@ -60,7 +68,7 @@ fn believed(node: &Node) -> Vec<String> {
 }
 
 /// The host end, which every pod here has one of.
-fn host_end(node: &Node) -> Link {
+pub(crate) fn host_end(node: &Node) -> Link {
     let links = node.in_host(|socket| socket.links().unwrap());
     links.into_iter().find(|it| it.name.as_str().starts_with("vcn")).unwrap()
 }
@@ -107,11 +115,7 @@ fn the_agents_table_drops_what_only_routers_send_whatever_families_pods_have() {
     let pod = Pod::new("a");
     node.add(&pod);
     set(&node, &format!("net/ipv6/conf/{}/accept_ra", host_end(&node).name), "1");
-    let pods = Some(PodServices { may_use_metadata: true, may_spoof: true, ipv6: false });
-    let wanted = desired(&HostNetwork { primary: name("ens5"), vnics: Vec::new(), pods });
-    let table: Vec<_> = wanted.into_iter().filter(|object| matches!(object, Object::NftTable(_))).collect();
-    let apply = || apply(&plan(&placed(table), &[]), &mut Places::host("/proc/sys".as_ref()).unwrap()).unwrap();
-    node.host.run(apply).unwrap();
+    make_agents_tables(&node, PodServices { may_use_metadata: true, may_spoof: true, ipv6: false });
     says(&pod, &ADVERTISEMENT);
     // Type, code, checksum, reserved; the better next hop; where to.
     let mut redirect = [0; 40];
