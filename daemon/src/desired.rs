@@ -123,7 +123,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         if !facts.ipv6 {
             vnic.addressing.ipv6 = None;
         }
-        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN };
+        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN, for_pods: entry.is_some() };
         undecided.extend(unnamed.then(|| vnic.clone()));
         let list = if theirs { &mut foreign } else { &mut vnics };
         list.push(vnic);

@@ -69,6 +69,9 @@ pub struct HostVnic {
     pub table: TableId,
     /// Its MTU.
     pub mtu: Mtu,
+    /// Whether addresses of it are for pods.
+    #[serde(default)]
+    pub for_pods: bool,
 }
 
 impl HostVnic {
@@ -291,12 +294,26 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
     source
         .chain(way_in)
         .chain(way_back)
+        .chain(unused(network))
         .chain(way_out)
         .chain(from_outside)
         .chain(masquerades)
         .chain([limit(NeighbourTraffic::Arp)])
         .map(NftRule::new)
         .collect()
+}
+
+/// What comes in by pods' VNICs for addresses that no pod has. Sorted, as above.
+fn unused(network: &HostNetwork) -> impl Iterator<Item = NftRuleKind> {
+    let primary = &network.primary;
+    let subnets = network.vnics.iter().filter(|vnic| vnic.for_pods).flat_map(|vnic| {
+        let link = vnic.placement.link();
+        vnic.vnic.addressing.iter().map(move |(_, at)| (link, at.subnet))
+    });
+    let subnets: BTreeSet<(&IfName, IpNetwork)> = subnets.collect();
+    let drop =
+        |(link, subnet): (&IfName, _)| NftRuleKind::DropUnused { link: link.clone(), primary: primary.clone(), subnet };
+    [NftRuleKind::AcceptTranslated { primary: primary.clone() }].into_iter().chain(subnets.into_iter().map(drop))
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

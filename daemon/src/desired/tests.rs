@@ -99,6 +99,19 @@ fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
     assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
 }
 
+/// What comes in by another one for an address that nothing has may be on its way through this node.
+#[test]
+fn only_a_vnic_of_the_native_pod_network_is_for_pods() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let for_pods = |npn| -> Vec<bool> {
+        want(&vnics, &links, npn).network.unwrap().vnics.iter().map(|vnic| vnic.for_pods).collect()
+    };
+    let network = npn("SUCCESS");
+    assert_eq!(for_pods(Some(&network)), [true, false]);
+    assert_eq!(for_pods(None), [false, false]);
+}
+
 #[test]
 fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
     let mut vnics = vm_vnics();

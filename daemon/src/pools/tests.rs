@@ -17,7 +17,7 @@ fn boot() -> BootId {
 fn hosted() -> Vec<HostVnic> {
     let vnic = vm_vnics().remove(1);
     let placement = Placement::Device { link: "ens5".parse().unwrap() };
-    vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN }]
+    vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN, for_pods: true }]
 }
 
 fn world(npn: Result<Option<NativePodNetwork>, String>) -> World {

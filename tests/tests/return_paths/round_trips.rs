@@ -1,11 +1,11 @@
-//! What nobody here has is not sent round: the router brings a packet to the VNIC whose address it is for, and the node would give it
+//! What nobody here has is not sent round, nor out by the primary VNIC: the router brings a packet to the VNIC whose address it is for, and the node would give it
 //! back to the router by the rule from who sent it, until its hop limit ends.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 
 use sandbox::{DropReason, Vnic};
-use vcn::Family;
+use vcn::{Family, MachineKind};
 
 use crate::surroundings::counted;
 use crate::world::{PORT, Server, World, wait_for};
@@ -120,13 +120,84 @@ fn what_a_pod_sends_to_an_address_that_no_pod_has_leaves_the_node_once() {
     }
 }
 
-/// As a probe of the kubelet's is. Of IPv4 the kernel itself drops what comes from its own address.
+/// As a probe of the kubelet's is, from the primary VNIC's address or another of the node's own. Of IPv4 the kernel itself drops
+/// what comes from its own address.
 #[test]
 fn what_the_node_sends_to_a_pod_that_removed_its_own_link_leaves_it_once() {
     let world = World::start();
-    let [_, two] = pods(&world);
+    let [one, two] = world.servers();
     leave(&world, &two);
     let (to, by) = (two.address.ipv6.unwrap(), vnic(&world, &two));
+    let send = |from: IpAddr| {
+        world.node.run(|| UdpSocket::bind((from, 0)).unwrap().send_to(b"round", (to, PORT)).unwrap()).unwrap();
+    };
+    let rule = unused(&world, by.link.as_str(), "2603:c020:0:2::/64");
+    goes_out_once(&world, to, &rule, || send(world.address(Family::Ipv6)));
+    let other = vnic(&world, &one).link;
+    let at = world.node.vnics().iter().position(|it| it.link == other).unwrap();
+    let own = world.own_addresses(Family::Ipv6).swap_remove(at);
     let rule = format!("in by {} from this node to elsewhere: drop", by.link);
-    goes_out_once(&world, to, &rule, || world.node.run(|| datagram(to)).unwrap());
+    goes_out_once(&world, to, &rule, || send(own));
+}
+
+/// The comment of the rule about what comes in by a VNIC for an address of its subnet that no pod has.
+fn unused(world: &World, by: &str, subnet: &str) -> String {
+    let primary = world.node.vnics().remove(0).link;
+    format!("in by {by} to {subnet}, which no pod here has, out by {primary}: drop")
+}
+
+/// The link of a pod's VNIC, which answers for the pod. On bare metal it is the agent's.
+fn link(world: &World, pod: &Server) -> String {
+    let (proxies, address) =
+        (world.on_node("ip", &["-4", "neighbour", "show", "proxy"], ""), pod.address.ipv4.unwrap());
+    let proxy = proxies.lines().find(|line| line.starts_with(&format!("{address} dev "))).unwrap();
+    proxy.split(' ').nth(2).unwrap().to_owned()
+}
+
+/// Packets of others to an address that no pod has are dropped; a pod that gets the address later is asked at once.
+fn packets_to_an_address_that_no_pod_has_are_dropped(kind: MachineKind) {
+    let world = World::start_as(kind);
+    let [one, two] = world.servers();
+    let (vnic, link) = (vnic(&world, &two), link(&world, &two));
+    let mut pods = vec![one, two];
+    let dropped = [(Family::Ipv4, "10.0.32.0/24"), (Family::Ipv6, "2603:c020:0:2::/64")].map(|(family, subnet)| {
+        let addresses = vnic.secondary.of(family).unwrap();
+        let is_free = |address: &&IpAddr| !pods.iter().any(|it| it.address.of(family) == Some(*address));
+        let free = *addresses.iter().rfind(is_free).unwrap();
+        // The fabric asks before it delivers.
+        let proxy = |verb| {
+            let arguments = [flag(family), "neighbour", verb, "proxy", &free.to_string(), "dev", &link];
+            world.on_node("ip", &arguments, "")
+        };
+        proxy("add");
+        let rule = unused(&world, &link, subnet);
+        wait_for(&format!("\"{rule}\""), || {
+            world.client.run(|| datagram(free)).unwrap();
+            counted(&listing(&world), &rule) >= DATAGRAMS
+        });
+        proxy("delete");
+        (free, rule)
+    });
+    world.assert_nothing_spoofed();
+    for (free, rule) in dropped {
+        let has = |it: &Server| it.address.of(Family::of(free)) == Some(&free);
+        while !pods.iter().any(has) {
+            pods.push(world.server(&world.node, &format!("later-{}", pods.len())));
+        }
+        let before = counted(&listing(&world), &rule);
+        let mut connection = world.works("the pod that has it now", world.ask(free, PORT));
+        world.works("the pod that has it now", connection.echo());
+        assert_eq!(counted(&listing(&world), &rule), before);
+    }
+}
+
+#[test]
+fn packets_to_an_address_that_no_pod_has_are_dropped_on_a_virtual_machine() {
+    packets_to_an_address_that_no_pod_has_are_dropped(MachineKind::Virtual);
+}
+
+#[test]
+#[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
+fn packets_to_an_address_that_no_pod_has_are_dropped_on_bare_metal() {
+    packets_to_an_address_that_no_pod_has_are_dropped(MachineKind::BareMetal);
 }

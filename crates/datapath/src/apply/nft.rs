@@ -17,6 +17,7 @@ enum Stage {
     Source,
     WayIn,
     WayBack,
+    Forward,
     WayOut,
     Postrouting,
     Arp,
@@ -42,6 +43,8 @@ pub(super) fn tables(rules: &[NftRule]) -> [Table; 2] {
             // Around -100, where destinations are translated: kube-proxy's (nftables) own chains are at -110 and -100.
             chain("way-in", Hook::Prerouting, ChainKind::Filter, (-110, Stage::WayIn)),
             chain("way-back", Hook::Prerouting, ChainKind::Filter, (-90, Stage::WayBack)),
+            // Not on the way out, where what IPVS translates passes too, whose translation cannot be told.
+            chain("forward", Hook::Forward, ChainKind::Filter, (0, Stage::Forward)),
             // The usual places: 0 is where filters sit, 100 where sources are translated. Not where packets are forwarded, for
             // what IPVS translates is not: it comes in, and goes out.
             chain("way-out", Hook::Postrouting, ChainKind::Filter, (0, Stage::WayOut)),
@@ -62,6 +65,7 @@ impl Stage {
             | NftRuleKind::DropForeignSource { .. }
             | NftRuleKind::LimitNeighbours { .. }
             | NftRuleKind::DropReturned { .. } => Self::Source,
+            NftRuleKind::AcceptTranslated { .. } | NftRuleKind::DropUnused { .. } => Self::Forward,
             NftRuleKind::AcceptMetadataPort { .. }
             | NftRuleKind::DropLinkLocal
             | NftRuleKind::DropMetadataV6
@@ -128,6 +132,19 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             let drop = [Expression::LinkExceeds(NEIGHBOUR_RATE), Expression::Counter, Expression::Drop];
             [from_pods].into_iter().chain(asks).chain(drop).collect()
         }
+        // What goes to a pod or comes from one, which is almost all, is past each of these after comparing the link it leaves by.
+        NftRuleKind::AcceptTranslated { primary } => vec![
+            Expression::Oifname(LinkMatch::Exact(primary.clone())),
+            Expression::DestinationTranslated,
+            Expression::Accept,
+        ],
+        NftRuleKind::DropUnused { link, primary, subnet } => vec![
+            Expression::Oifname(LinkMatch::Exact(primary.clone())),
+            by(link),
+            Expression::DestinationNet(*subnet),
+            Expression::Counter,
+            Expression::Drop,
+        ],
         NftRuleKind::DropMetadataV6 => {
             vec![from_pods, metadata(Family::Ipv6), Expression::Counter, Expression::Drop]
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnetwork::IpNetwork;
 use netlink::nft::Rate;
 use serde::{Deserialize, Serialize};
 use vcn::{Family, HOST_LINK_PREFIX, IfName, METADATA_ADDRESS, METADATA_ADDRESS_V6, Mark};
@@ -83,6 +84,21 @@ pub enum NftRuleKind {
     DropReturned {
         /// A VNIC's link.
         link: IfName,
+    },
+    /// Packets whose destination was translated (a NodePort, a hostPort) may leave by the primary VNIC, whatever it is now.
+    AcceptTranslated {
+        /// The primary VNIC's link.
+        primary: IfName,
+    },
+    /// What comes in by a VNIC for an address of its subnet was for a pod. No pod has the address now, so that the main table would
+    /// have it sent back to the VCN.
+    DropUnused {
+        /// The VNIC's link.
+        link: IfName,
+        /// The primary VNIC's link.
+        primary: IfName,
+        /// The VNIC's subnet.
+        subnet: IpNetwork,
     },
     /// What this host itself sent likewise. (IPv6: of IPv4 the kernel believes nobody who comes from its own address.)
     DropOwnReturned {
@@ -206,6 +222,12 @@ impl fmt::Display for NftRuleKind {
                 };
                 let Rate { per_second, .. } = NEIGHBOUR_RATE;
                 write!(f, "{HOST_LINK_PREFIX}* {what}, over {per_second} a second per link: drop")
+            }
+            Self::AcceptTranslated { primary } => {
+                write!(f, "forwarded to a translated destination, out by {primary}: accept")
+            }
+            Self::DropUnused { link, primary, subnet } => {
+                write!(f, "in by {link} to {subnet}, which no pod here has, out by {primary}: drop")
             }
             Self::DropRouters { message: RouterMessage::Advertisement } => {
                 write!(f, "{HOST_LINK_PREFIX}* router advertisements: drop")

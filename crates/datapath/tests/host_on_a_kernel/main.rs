@@ -5,6 +5,7 @@
 
 mod network;
 mod returned;
+mod unused;
 
 use std::path::Path;
 use std::process::Command;
@@ -77,7 +78,7 @@ fn either_nft_table_alone_is_completed_and_both_are_removed() {
         for family in ["inet", "arp"] {
             nft(&format!("delete table {family} vcn-native"));
             let repair = todo(&network(), places);
-            assert_eq!(texts(&repair), ["nft replace tables vcn-native (32 rules)"]);
+            assert_eq!(texts(&repair), ["nft replace tables vcn-native (35 rules)"]);
             apply(&repair, places).unwrap();
             assert_eq!(texts(&todo(&network(), places)), [""; 0]);
             assert_eq!(nft("list tables").len(), tables.len());
@@ -262,6 +263,10 @@ fn the_nft_tables_read_as_the_plan_does() {
             "iifname \"vcn*\" ip6 saddr fe80::/10 update @links { iif limit rate over 10/second burst 20 packets } counter",
             "iifname \"vcn*\" ip6 saddr != fe80::/10 icmpv6 type nd-neighbor-solicit \
              update @links { iif limit rate over 10/second burst 20 packets } counter packets 0 bytes 0 drop",
+            "type filter hook forward priority filter; policy accept;",
+            "oifname \"ens3\" ct status dnat accept",
+            "oifname \"ens3\" iifname \"ens5\" ip daddr 10.0.4.0/24 counter packets 0 bytes 0 drop",
+            "oifname \"ens3\" iifname \"ens5\" ip6 daddr 2001:db8::/64 counter packets 0 bytes 0 drop",
             "iifname \"vcn*\" ip6 daddr fd00:c1::a9fe:a9fe counter packets 0 bytes 0 drop",
             "iifname \"ens5\" fib daddr oifname != \"vcn*\" fib daddr type unicast fib saddr oifname \"vcn*\" \
              counter packets 0 bytes 0 drop",

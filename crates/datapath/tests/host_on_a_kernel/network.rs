@@ -27,7 +27,7 @@ pub(crate) fn network() -> HostNetwork {
         },
     };
     let placement = Placement::Device { link: name("ens5") };
-    let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN }];
+    let vnics = vec![HostVnic { vnic, placement, table: TableId(1001), mtu: Mtu::VCN, for_pods: true }];
     HostNetwork {
         primary: name("ens3"),
         vnics,

@@ -16,23 +16,23 @@ use vcn::{Family, NFT_TABLE};
 use crate::network::{network, todo};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const PORT: u16 = 9000;
+pub(crate) const PORT: u16 = 9000;
 /// What others' rules translate.
-const NODE_PORT: u16 = 30080;
+pub(crate) const NODE_PORT: u16 = 30080;
 
 /// Addresses of a family.
-struct Plan {
-    family: Family,
-    host: &'static str,
+pub(crate) struct Plan {
+    pub(crate) family: Family,
+    pub(crate) host: &'static str,
     /// The pod that sends.
-    pod: &'static str,
-    other_pod: &'static str,
+    pub(crate) pod: &'static str,
+    pub(crate) other_pod: &'static str,
     /// An address of the VNIC that no pod has.
-    free: &'static str,
-    elsewhere: &'static str,
+    pub(crate) free: &'static str,
+    pub(crate) elsewhere: &'static str,
 }
 
-const PLANS: [Plan; 2] = [
+pub(crate) const PLANS: [Plan; 2] = [
     Plan {
         family: Family::Ipv4,
         host: "10.0.4.5",
@@ -52,14 +52,14 @@ const PLANS: [Plan; 2] = [
 ];
 
 /// Runs a program where the calling thread is.
-fn run(line: &str) -> String {
+pub(crate) fn run(line: &str) -> String {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
@@ -68,7 +68,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The host: its VNICs, the pods' links, and what the VCN would answer when asked for neighbours.
-fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
+pub(crate) fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
     let name = |netns: &Netns| format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd());
     let (vcn_at, pod_at) = (name(vcn), name(pod));
     host.run(|| {
@@ -99,7 +99,7 @@ fn set_up(host: &Netns, vcn: &Netns, pod: &Netns) {
     .unwrap();
 }
 
-fn set_up_family(plan: &Plan, [host, vcn, pod]: [&Netns; 3]) {
+pub(crate) fn set_up_family(plan: &Plan, [host, vcn, pod]: [&Netns; 3]) {
     let Plan { pod: sender, other_pod, elsewhere, free, host: own, .. } = plan;
     let (ip, table, at_once) = match plan.family {
         Family::Ipv4 => ("ip", "ip", ""),
