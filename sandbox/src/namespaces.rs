@@ -28,8 +28,7 @@ impl Namespaces {
         on_own_thread(|| {
             // CLONE_FS: a thread that shares its root and working directory cannot change its mount namespace.
             let all = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
-            unshare(CloneFlags::CLONE_FS | all)
-                .during(|| "make a node's namespaces".to_owned())?;
+            unshare(CloneFlags::CLONE_FS | all).during(|| "make a node's namespaces".to_owned())?;
             mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
                 .during(|| "make a node's mounts private".to_owned())?;
             prepare()?;

@@ -9,7 +9,7 @@ use netlink_packet_core::Emitable;
 use crate::address::Address;
 use crate::link::Link;
 use crate::neighbour::Neighbour;
-use crate::nft::observed;
+use crate::nft::{TableFamily, observed};
 use crate::route::Route;
 use crate::rule::Rule;
 use crate::setting::Setting;
@@ -29,7 +29,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("setting", |payload| drop(Setting::decode(payload))),
     ("conntrack", connection),
     ("nft_table", |payload| drop(observed::table(payload))),
-    ("nft_chain", |payload| drop(observed::chain(payload, "vcn-native"))),
+    ("nft_chain", |payload| drop(observed::chain(payload, (TableFamily::Inet, "vcn-native")))),
     ("nft_rule", |payload| drop(observed::rule(payload, "vcn-native"))),
 ];
 
