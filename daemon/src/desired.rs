@@ -12,6 +12,7 @@ use api::NativePodNetwork;
 use api::npn::NpnVnic;
 use datapath::Object;
 use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
+use ipnetwork::IpNetwork;
 use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
 
 use crate::condition::{Condition, Reason};
@@ -123,7 +124,8 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         if !facts.ipv6 {
             vnic.addressing.ipv6 = None;
         }
-        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN, for_pods: entry.is_some() };
+        let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).unwrap_or_default();
+        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
         undecided.extend(unnamed.then(|| vnic.clone()));
         let list = if theirs { &mut foreign } else { &mut vnics };
         list.push(vnic);
@@ -178,6 +180,15 @@ fn unlisted<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
 #[must_use]
 pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
     npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
+}
+
+/// The known CIDR blocks of a VNIC's subnet, of each family that the VNIC has here. Of several, only `subnetCidrs` names all.
+fn blocks(vnic: &Vnic, npn: &NpnVnic) -> Vec<IpNetwork> {
+    let of = |(family, at): (Family, &SubnetAddressing)| {
+        let named = npn.addressing.of(family).into_iter().flat_map(|it| it.subnet.iter().chain(&it.subnets));
+        [at.subnet].into_iter().chain(named.copied()).collect::<Vec<_>>()
+    };
+    vnic.addressing.iter().flat_map(of).collect()
 }
 
 /// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the

@@ -166,7 +166,7 @@ mod tests {
             placement: Placement::Device { link: "ens5".parse().unwrap() },
             table: TableId(1000),
             mtu: Mtu::VCN,
-            for_pods: true,
+            pod_blocks: Vec::new(),
         };
         let pods = Some(PodServices { may_use_metadata: false, may_spoof: false, ipv6: false });
         let network = HostNetwork { primary: "ens3".parse().unwrap(), vnics: vec![vnic], pods };

@@ -69,9 +69,9 @@ pub struct HostVnic {
     pub table: TableId,
     /// Its MTU.
     pub mtu: Mtu,
-    /// Whether addresses of it are for pods.
+    /// The known CIDR blocks of its subnet, if addresses of it are for pods.
     #[serde(default)]
-    pub for_pods: bool,
+    pub pod_blocks: Vec<IpNetwork>,
 }
 
 impl HostVnic {
@@ -304,16 +304,15 @@ fn nft_rules(network: &HostNetwork, pods: PodServices) -> Vec<NftRule> {
 }
 
 /// What comes in by pods' VNICs for addresses that no pod has. Sorted, as above.
-fn unused(network: &HostNetwork) -> impl Iterator<Item = NftRuleKind> {
+fn unused<'a>(network: &'a HostNetwork) -> impl Iterator<Item = NftRuleKind> + 'a {
     let primary = &network.primary;
-    let subnets = network.vnics.iter().filter(|vnic| vnic.for_pods).flat_map(|vnic| {
-        let link = vnic.placement.link();
-        vnic.vnic.addressing.iter().map(move |(_, at)| (link, at.subnet))
-    });
-    let subnets: BTreeSet<(&IfName, IpNetwork)> = subnets.collect();
-    let drop =
-        |(link, subnet): (&IfName, _)| NftRuleKind::DropUnused { link: link.clone(), primary: primary.clone(), subnet };
-    [NftRuleKind::AcceptTranslated { primary: primary.clone() }].into_iter().chain(subnets.into_iter().map(drop))
+    let of = |vnic: &'a HostVnic| vnic.pod_blocks.iter().map(|block| (vnic.placement.link(), *block));
+    let blocks: BTreeSet<(&IfName, IpNetwork)> = network.vnics.iter().flat_map(of).collect();
+    let drop = |(link, block): (&IfName, _)| {
+        let (link, primary) = (link.clone(), primary.clone());
+        NftRuleKind::DropUnused { link, primary, block }
+    };
+    [NftRuleKind::AcceptTranslated { primary: primary.clone() }].into_iter().chain(blocks.into_iter().map(drop))
 }
 
 fn sysctl(key: &[&str], value: &str) -> Object {

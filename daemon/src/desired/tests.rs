@@ -1,5 +1,6 @@
 //! What follows from what is known.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use datapath::{LinkKind, LinkSpec};
@@ -99,17 +100,21 @@ fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
     assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
 }
 
-/// What comes in by another one for an address that nothing has may be on its way through this node.
+/// What comes in by another one for an address that nothing here has may be on its way through this node.
 #[test]
-fn only_a_vnic_of_the_native_pod_network_is_for_pods() {
+fn only_a_vnic_of_the_native_pod_network_has_blocks_for_pods() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let for_pods = |npn| -> Vec<bool> {
-        want(&vnics, &links, npn).network.unwrap().vnics.iter().map(|vnic| vnic.for_pods).collect()
+    let blocks = |npn: Option<&NativePodNetwork>| -> Vec<BTreeSet<IpNetwork>> {
+        let vnics = want(&vnics, &links, npn).network.unwrap().vnics;
+        vnics.into_iter().map(|vnic| vnic.pod_blocks.into_iter().collect()).collect()
     };
-    let network = npn("SUCCESS");
-    assert_eq!(for_pods(Some(&network)), [true, false]);
-    assert_eq!(for_pods(None), [false, false]);
+    let set = |blocks: &[&str]| blocks.iter().map(|block| block.parse().unwrap()).collect::<BTreeSet<IpNetwork>>();
+    let mut network = npn("SUCCESS");
+    assert_eq!(blocks(Some(&network)), [set(&["10.0.33.0/24"]), set(&[])]);
+    network.vnics[0].addressing.ipv4.as_mut().unwrap().subnets.push("10.0.34.0/24".parse().unwrap());
+    assert_eq!(blocks(Some(&network)), [set(&["10.0.33.0/24", "10.0.34.0/24"]), set(&[])]);
+    assert_eq!(blocks(None), [set(&[]), set(&[])]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn network() -> HostNetwork {
         },
         table: TableId(990 + u32::from(last)),
         mtu: Mtu::VCN,
-        for_pods: true,
+        pod_blocks: Vec::new(),
     };
     HostNetwork {
         primary: "eth0".parse().unwrap(),

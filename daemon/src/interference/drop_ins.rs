@@ -157,7 +157,7 @@ mod tests {
             placement: Placement::Device { link: "ens5".parse().unwrap() },
             table: TableId(1000),
             mtu: Mtu::VCN,
-            for_pods: true,
+            pod_blocks: Vec::new(),
         };
         [("storage", 0x0c), ("pods", 0x0b)].map(host).to_vec()
     }

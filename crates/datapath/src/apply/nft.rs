@@ -138,10 +138,10 @@ fn expressions(kind: &NftRuleKind) -> Vec<Expression> {
             Expression::DestinationTranslated,
             Expression::Accept,
         ],
-        NftRuleKind::DropUnused { link, primary, subnet } => vec![
+        NftRuleKind::DropUnused { link, primary, block } => vec![
             Expression::Oifname(LinkMatch::Exact(primary.clone())),
             by(link),
-            Expression::DestinationNet(*subnet),
+            Expression::DestinationNet(*block),
             Expression::Counter,
             Expression::Drop,
         ],

@@ -97,8 +97,8 @@ pub enum NftRuleKind {
         link: IfName,
         /// The primary VNIC's link.
         primary: IfName,
-        /// The VNIC's subnet.
-        subnet: IpNetwork,
+        /// A CIDR block of the VNIC's subnet.
+        block: IpNetwork,
     },
     /// What this host itself sent likewise. (IPv6: of IPv4 the kernel believes nobody who comes from its own address.)
     DropOwnReturned {
@@ -226,8 +226,8 @@ impl fmt::Display for NftRuleKind {
             Self::AcceptTranslated { primary } => {
                 write!(f, "forwarded to a translated destination, out by {primary}: accept")
             }
-            Self::DropUnused { link, primary, subnet } => {
-                write!(f, "in by {link} to {subnet}, which no pod here has, out by {primary}: drop")
+            Self::DropUnused { link, primary, block } => {
+                write!(f, "in by {link} to {block}, which no pod here has, out by {primary}: drop")
             }
             Self::DropRouters { message: RouterMessage::Advertisement } => {
                 write!(f, "{HOST_LINK_PREFIX}* router advertisements: drop")
