@@ -81,7 +81,7 @@ advice! {
     PodNetworkBroken: "A running pod lacks something on the host that could not be put back.",
         "`oke-node-agent attachments` says what it lacks. If the kernel refuses it for good, delete the pod; its controller makes another.";
     ForwardingRejected: "A firewall of this host stops what is forwarded, and so pods' packets.",
-        "The message names the chain. Let the firewall accept what is forwarded from and to the links named (`firewall-cmd --permanent --zone=trusted --add-interface=vcn+`, or an accept rule before its reject rule); Oracle Linux images reject by default.";
+        "The message names the chain. Let the firewall accept what is forwarded from and to the links named (`firewall-cmd --permanent --zone=trusted --add-interface=vcn+`, or an accept rule before its reject rule); Oracle Linux images reject by default. Rules of `iptables-legacy` are not examined; Oracle Linux 8 and later use nf_tables.";
     RepairsUndone: "Somebody undoes what is repaired, again and again. It is put back all the same, two or three times a second at most; packets are lost meanwhile.",
         "The message says what. `ip monitor link address route rule` and `nft monitor` show when it goes and what goes with it; look for network managers, firewalls and scripts that run on a timer (`systemctl list-timers`), and for a link that flaps.";
     ChangesUnheard: "The system does not tell of changes to the kernel's network or to files. They are found by looking, at growing pauses of 30 s at most; what somebody breaks is repaired as late.",
