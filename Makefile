@@ -26,7 +26,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e bench-cluster test bench scale soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance bench-cluster test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ cluster-down: ## Take down what `make cluster` brought up
 e2e: build image ## Judge the image and the manifests on such a cluster, case by case
 	@CLUSTER=$(CURDIR)/.build/e2e-cluster tests/cluster/e2e
 
+conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conformance] on such a cluster
+	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
+	    a_missing_native_pod_network_is_reported kubernetes_network_specs_pass
+
 bench-cluster: build image ## Race pod start on real kubelets against ptp and host-local
 	@CLUSTER=$(CURDIR)/.build/bench-cluster tests/cluster/bench
 
@@ -88,11 +92,14 @@ scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watche
 	    --ignored --nocapture scale
 
 # SOAK=1: tests that take a sample of their cases (every system call that may fail or be the last) take all of them.
-soak: setup ## Run all tests SOAK_ROUNDS times (10), then machine and fuzz, stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, conformance, machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    SOAK=1 .ci/test || exit 1; \
 	done
+	@$(MAKE) --no-print-directory e2e
+	@PROXY_MODE=nftables $(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory conformance
 	@$(MAKE) --no-print-directory machine
 	@$(MAKE) --no-print-directory fuzz
 
@@ -109,7 +116,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGET
 
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings

@@ -65,12 +65,19 @@ pub(crate) fn prepare(node: &str, addresses: &[IpAddr]) -> Result<()> {
     fs::write("/etc/resolv.conf", format!("search {DOMAIN}\nnameserver {SERVICES_V4}\n"))
         .during(|| operation("/etc/resolv.conf"))?;
     fs::write("/etc/hostname", format!("{node}\n")).during(|| operation("/etc/hostname"))?;
-    // Refused without root; then programs that ask the kernel get the machine's name.
-    if let Err(error) = fs::write("/proc/sys/kernel/hostname", node) {
-        tracing::debug!(%error, "no host name of the node's own");
-    }
+    set_hostname(node).during(|| operation("the host name"))?;
     own_sysfs(cgroups);
     Ok(())
+}
+
+/// Sets the name in the calling thread's UTS namespace.
+#[expect(unsafe_code, reason = "sethostname has no wrapper among nix's features that this workspace uses")]
+fn set_hostname(name: &str) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `name`, which the kernel only reads.
+    match unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The node's own view of `/sys/class/net`. The kernel refuses it in a user namespace whose `/sys` is partly hidden
