@@ -35,7 +35,7 @@ const FILES: &str = "cd \"$0\" && find bin net.d run lib host ! -type s -printf 
 
 /// The host's network, as far as being up once leaves no traces.
 const KERNEL: &str = "ip -4 rule; ip -6 rule; ip -4 route show table all; ip neigh show proxy; ip -4 addr show; \
-                      nft list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
+                      nft --terse list ruleset; for key in ip_forward conf/ens5/rp_filter conf/ens5/forwarding; do \
                       cat /proc/sys/net/ipv4/$key; done; ip -oneline link show ens5 | grep -o ',UP\\|mtu [0-9]*'";
 
 /// How often an agent is started and told to end until it was not too slow.

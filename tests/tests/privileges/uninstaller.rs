@@ -17,7 +17,7 @@ const FILES: &str = "find /opt/cni /etc/cni /run/vcn-native /var/lib/vcn-native 
 /// The host's network. That an address was probed shows by itself, and that a link was up once can never be undone.
 const KERNEL: &str = "(ip -details link show; ip addr show) | sed 's/ tentative / /; s/qdisc noop /qdisc noqueue /'; \
                       ip -4 route show table all; ip -6 route show table all; \
-                      ip -4 rule; ip -6 rule; ip neigh show proxy; nft list ruleset; \
+                      ip -4 rule; ip -6 rule; ip neigh show proxy; nft --terse list ruleset; \
                       for key in ipv4/ip_forward ipv6/conf/all/forwarding ipv4/conf/ens3/rp_filter \
                       ipv4/conf/ens5/rp_filter ipv4/neigh/ens5/proxy_delay; do cat /proc/sys/net/$key; done";
 

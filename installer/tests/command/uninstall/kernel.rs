@@ -109,7 +109,7 @@ impl Host {
                 "ip -4 rule show",
                 "ip -6 rule show",
                 "ip neigh show proxy",
-                "nft list ruleset",
+                "nft --terse list ruleset",
             ] {
                 text.push_str(&format!("## {command}\n{}", run(command)));
             }
