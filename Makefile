@@ -4,6 +4,8 @@ BIN          := .build/bin
 # Largest plugin we ship: it is loaded once per pod, so its size is start-up time.
 PLUGIN_BYTES := 2097152
 SOAK_ROUNDS  ?= 10
+# The build that `make upgrade` starts from: a commit, or a release's tag.
+UPGRADE_FROM ?= HEAD~1
 # How many inputs each fuzz target gets, and which targets (all).
 INPUTS       ?= 10000000
 TARGETS      ?=
@@ -26,7 +28,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance bench-cluster test bench scale soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +74,11 @@ conformance: build image ## Run Kubernetes's own specs of [sig-network] [Conform
 	@CLUSTER=$(CURDIR)/.build/conformance-cluster tests/cluster/e2e nodes_turn_ready_by_kubectl_apply \
 	    a_missing_native_pod_network_is_reported kubernetes_network_specs_pass
 
+upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FROM's build (HEAD~1) and this one, while pods come and go
+	@CLUSTER=$(CURDIR)/.build/upgrade-cluster EARLIER=$$(tests/cluster/earlier $(UPGRADE_FROM)) tests/cluster/e2e \
+	    nodes_turn_ready_by_kubectl_apply a_missing_native_pod_network_is_reported a_pod_comes_and_goes pods_reach_pods_on_both_nodes \
+	    no_pod_fails_through_an_upgrade_and_a_downgrade
+
 bench-cluster: build image ## Race pod start on real kubelets against ptp and host-local
 	@CLUSTER=$(CURDIR)/.build/bench-cluster tests/cluster/bench
 
@@ -92,13 +99,14 @@ scale: setup ## Check the controller with 20,000 VnicAttachments: memory, watche
 	    --ignored --nocapture scale
 
 # SOAK=1: tests that take a sample of their cases (every system call that may fail or be the last) take all of them.
-soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, conformance, machine and fuzz, stopping at the first failure
+soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conformance, machine and fuzz, stopping at the first failure
 	@for round in $$(seq $(SOAK_ROUNDS)); do \
 	    echo "==== round $$round of $(SOAK_ROUNDS)"; \
 	    SOAK=1 .ci/test || exit 1; \
 	done
 	@$(MAKE) --no-print-directory e2e
 	@PROXY_MODE=nftables $(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory upgrade
 	@$(MAKE) --no-print-directory conformance
 	@$(MAKE) --no-print-directory machine
 	@$(MAKE) --no-print-directory fuzz
@@ -116,7 +124,7 @@ fuzz: setup ## Feed INPUTS (10^7) inputs to each reader of foreign bytes; TARGET
 
 lint: setup ## Check format, clippy, scripts and the house rules
 	cargo fmt --all --check
-	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
+	@for script in .ci/* image/build $(addprefix tests/cluster/,bench build cases conform control-plane down e2e earlier install lib node up) tests/runner tests/fuzz/run tests/kube/servers/build sandbox/tests/oci_contract/go/build tests/uml/run tests/qemu/run tests/qemu/init; do bash -n $$script || exit 1; done
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
