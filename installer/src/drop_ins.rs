@@ -138,7 +138,7 @@ pub fn is_ours(path: &Path) -> io::Result<Option<bool>> {
         Err(error) => {
             return match error.kind() {
                 io::ErrorKind::NotFound => Ok(None),
-                // No regular file, or larger than any of ours.
+                // Not a regular file, or larger than any drop-in that the agent writes.
                 io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory => Ok(Some(false)),
                 _ => Err(error),
             };

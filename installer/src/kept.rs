@@ -1,4 +1,4 @@
-//! Documents of ours in the data directory: how one is read.
+//! Reads the installer's documents in the data directory.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use crate::Error;
 
-/// Reads one; `None` where there is no file.
+/// Reads a document; `None` where there is no file.
 ///
 /// # Errors
 /// [`Error::Record`] where it is damaged, or a link, a pipe, a device or a file too large for one of ours is in its place.

@@ -35,7 +35,7 @@ pub struct Selection<'a> {
     pub undecided: BTreeSet<Ocid>,
     /// Selected nodes that are no instance yet.
     pub unborn: BTreeSet<&'a str>,
-    /// Selected nodes that get nothing, and why: they never will be an instance, or another node has theirs.
+    /// Selected nodes that get nothing, and why: they never will be an instance, or another node has the same instance.
     pub excluded: BTreeMap<&'a str, String>,
 }
 

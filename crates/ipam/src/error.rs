@@ -106,7 +106,7 @@ impl Error {
         matches!(self, Self::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 
-    /// Why a file was not read. What is in the place of a state file and is none of ours is damage, as content is that is not.
+    /// Why a file was not read. Anything but a regular file in its place counts as damage, as wrong content does.
     pub(crate) fn unread(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

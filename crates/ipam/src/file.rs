@@ -139,7 +139,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Opens a file; if that makes it, for nobody but us. No link in its place is followed, and no pipe waited for. `std` has musl call `open`, which asks the kernel a second time for what
+/// Opens a file; a new one is readable by its owner alone. It follows no link and waits for no pipe. `std` has musl call `open`, which asks the kernel a second time for what
 /// O_CLOEXEC says already; `openat` does not.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ enum Stage {
     Arp,
 }
 
-/// The whole tables. Rules known only by their text are left out: nobody asks for those.
+/// The whole tables. Rules known only by their text are left out: no plan contains them.
 pub(super) fn tables(rules: &[NftRule]) -> [Table; 2] {
     let of = |stage: Stage| {
         let kinds = rules.iter().filter_map(|rule| rule.kind.as_ref().map(|kind| (kind, &rule.text)));
