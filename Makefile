@@ -31,7 +31,7 @@ PLUGIN_TARGET = $(shell .ci/plugin-target)
 .PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster test bench scale soak machine fuzz lint fmt
 
 help: ## Show this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing on this machine (packages.txt); needs root only for that
 	@.ci/setup

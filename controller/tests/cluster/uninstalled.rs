@@ -1,5 +1,5 @@
 //! `docs/uninstall.md`, executed: its commands in its order, by kubectl, against a real API server with a real controller, so
-//! that every VNIC is detached, every node can be drained by evictions, and nothing of ours is left in the cluster.
+//! that every VNIC is detached, every node can be drained by evictions, and none of our objects is left in the cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +33,7 @@ fn commands() -> Vec<String> {
 }
 
 impl Scene {
-    /// A cluster of two nodes with all of ours, as its own controllers would run it, and a pod of a user's on each node.
+    /// A cluster of two nodes with all our objects, as its own controllers would run them, and a user's pod on each node.
     async fn installed() -> Self {
         let scene = Self::with(2, 8, OciSettings::default()).await;
         let server = &scene.kubernetes;
@@ -44,7 +44,7 @@ impl Scene {
         let pods: Api<Pod> = Api::namespaced(scene.client.clone(), "default");
         for node in ["node-0", "node-1"] {
             assert!(scene.sh(&format!("kubectl label node {node} kubernetes.io/os=linux")).await.0);
-            // Of a kind that nobody plays here.
+            // Of a kind whose controller the test does not play.
             let owner = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "shop", "uid": "1", "controller": true });
             let pod = json!({ "metadata": { "name": format!("shop-{node}"), "ownerReferences": [owner] },
                 "spec": { "nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [{ "name": "a", "image": "a" }] } });
@@ -143,7 +143,7 @@ async fn the_commands_of_the_page_take_everything_off_the_cluster() {
         let get = format!("kubectl get {EVERYTHING} --all-namespaces -l app.kubernetes.io/part-of=oke-node-manager");
         scene.sh(&get).await.1.contains("No resources found")
     };
-    wait_for("nothing of ours", gone).await;
+    wait_for("none of our objects", gone).await;
     let (_, kinds) = scene.sh("kubectl get customresourcedefinitions -o name").await;
     assert!(!kinds.contains("oke.oraclecloud.com"), "{kinds}");
     cluster.abort();

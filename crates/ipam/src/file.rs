@@ -139,8 +139,8 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     }
 }
 
-/// Opens a file; a new one is readable by its owner alone. It follows no link and waits for no pipe. `std` has musl call `open`, which asks the kernel a second time for what
-/// O_CLOEXEC says already; `openat` does not.
+/// Opens a file; a new one is readable by its owner alone. It follows no link and waits for no pipe. By `openat`: with musl,
+/// `std` calls `open`, which makes a second system call for O_CLOEXEC.
 ///
 /// # Errors
 /// The kernel's.
