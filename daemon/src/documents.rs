@@ -5,9 +5,9 @@ use std::path::Path;
 use resident::config::explain;
 use resident::metrics::markdown;
 
-use crate::advice;
 use crate::args::keys;
-use crate::metrics::Metrics;
+use crate::report::advice;
+use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 
 fn holds(document: &str, part: &str, table: &str) {

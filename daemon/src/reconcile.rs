@@ -12,7 +12,9 @@
 
 mod dead;
 mod exhausted;
+pub mod host;
 mod installation;
+pub mod interference;
 mod orphans;
 pub(crate) mod pods;
 mod slow;
@@ -31,22 +33,22 @@ use resident::logging::chain;
 use tokio::sync::Notify;
 use vcn::Ocid;
 
-use crate::condition::{Condition, Reason};
-use crate::desired::{self, Choices, Facts, Wanted};
-use crate::devices::Devices;
-use crate::directories::{self, Directories};
-use crate::host::Host;
-use crate::interference::{Interference, Subject};
-use crate::pass::{Cause, Pass, VnicState};
-use crate::pools::{self, Hosted};
-use crate::refused;
-use crate::reload::Configuration;
-use crate::routers::Routers;
+use crate::decide::desired::{self, Choices, Facts, Wanted};
+use crate::decide::devices::Devices;
+use crate::decide::pools::{self, Hosted};
+use crate::decide::refused;
+use crate::decide::slots::{SlotError, SlotFile, Slots};
+use crate::decide::usage::Usage;
+use crate::lifecycle::directories::{self, Directories};
+use crate::lifecycle::reload::Configuration;
+use crate::reconcile::host::Host;
+use crate::reconcile::interference::{Interference, Subject};
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Pass, VnicState};
 use crate::settings::Settings;
-use crate::slots::{SlotError, SlotFile, Slots};
-use crate::suspects::Suspects;
-use crate::usage::Usage;
-use crate::world::World;
+use crate::sources::facts::World;
+use crate::sources::routers::Routers;
+use crate::triggers::drift_hints::Suspects;
 
 use installation::{Verdict, Whose};
 pub use pods::Attention;
@@ -85,7 +87,7 @@ pub struct Reconciler {
 /// A pass in the making.
 #[derive(Debug, Default)]
 struct Findings {
-    changes: Vec<crate::pass::Changed>,
+    changes: Vec<crate::report::reconcile_report::Changed>,
     conditions: Vec<Condition>,
 }
 

@@ -23,24 +23,33 @@ use resident::{logging, server};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::aftercare::Duties;
+use crate::args;
 use crate::args::{BundleOutput, Command};
-use crate::backoff::chance;
-use crate::board::Board;
-use crate::command_line::Invocation;
-use crate::exit::Exit;
-use crate::metrics::Metrics;
-use crate::npn::{Source, Watcher};
+use crate::cli::bundle;
+use crate::cli::command;
+use crate::cli::command::Invocation;
+use crate::cli::exit::Exit;
+use crate::cli::show;
+use crate::cni_records;
+use crate::cni_records::follow_up;
+use crate::cni_records::follow_up::Duties;
+use crate::cni_records::{Intake, Recent};
+use crate::lifecycle::departure;
+use crate::lifecycle::directories;
+use crate::lifecycle::reload;
+use crate::lifecycle::reload::Configuration;
 use crate::reconcile::Reconciler;
-use crate::recorder::Recorder;
-use crate::reload::Configuration;
+use crate::report::metrics::Metrics;
+use crate::report::node_events::Recorder;
+use crate::report::port;
+use crate::report::status_server::Board;
 use crate::settings::{AGENT_LOCK, Settings};
-use crate::verbs::{Intake, Recent};
-use crate::wake::Loop;
-use crate::world::World;
-use crate::{
-    aftercare, args, bundle, command_line, departure, directories, gather, oke_cni, port, reload, show, verbs,
-};
+use crate::sources::backoff::chance;
+use crate::sources::facts::World;
+use crate::sources::npn::{Source, Watcher};
+use crate::sources::oke_cni;
+use crate::sources::poller;
+use crate::triggers::reconcile_loop::Loop;
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -54,7 +63,7 @@ const PREVIEWS: usize = 4;
 /// # Errors
 /// When it cannot be done; the agent itself only ends with one when it cannot work at all.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit> {
-    let invocation = match command_line::read(arguments.into_iter().collect(), resident::command_line::environment()) {
+    let invocation = match command::read(arguments.into_iter().collect(), resident::command_line::environment()) {
         Ok(invocation) => invocation,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
@@ -153,7 +162,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     });
     let path = settings.socket();
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
-    let records = verbs::listen(&settings.state_dir)?;
+    let records = cni_records::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
     let (npns, watcher) = Source::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
@@ -179,9 +188,9 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         in_cluster: resident::api_server::in_cluster(),
         chance,
     };
-    let worker = aftercare::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
+    let worker = follow_up::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let (oke_cni_in, oke_cni) = watch::channel(None);
-    let outlets = gather::Outlets { worlds: worlds_in, plugged, published: published.clone(), oke_cni };
+    let outlets = poller::Outlets { worlds: worlds_in, plugged, published: published.clone(), oke_cni };
 
     tracing::info!(
         event = "agent.started",
@@ -197,10 +206,10 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         () = recorder.run() => bail!("the task that tells events ended"),
         () = watch(watcher) => bail!("the watch of the API server ended"),
         () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
-        () = gather::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
+        () = poller::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
         ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
-        ended = verbs::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
-        ended = aftercare::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
+        ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
+        ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
         () = reload::run(live, configurations_in, metrics) => bail!("the configuration's task ended"),
         () = port::run(settings.listen, board.clone(), chance, port_in) => bail!("the port's server ended"),
         () = server::serve_socket(socket, board) => bail!("the socket's server ended"),

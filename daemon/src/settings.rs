@@ -216,6 +216,9 @@ fn interval(option: &'static str, seconds: f64) -> Result<Duration, SettingsErro
 }
 
 #[cfg(test)]
+mod precedence;
+
+#[cfg(test)]
 mod tests {
     use clap::Parser;
 

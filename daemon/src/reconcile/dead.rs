@@ -20,9 +20,9 @@ use netlink::Link;
 use resident::logging::chain;
 
 use super::{Findings, pods};
-use crate::condition::{Condition, Reason};
-use crate::pass::Changed;
-use crate::usage::holder;
+use crate::decide::usage::holder;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::Changed;
 
 /// The stage and what it remembers from pass to pass.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use ipam::{BootId, Pools, Store};
 use vcn::Family;
 
-use crate::condition::{Condition, Reason};
-use crate::pass::Cause;
-use crate::usage::size;
+use crate::decide::usage::size;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::Cause;
 
 /// The stage, and what it reported last.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use ipam::{BootId, Pools};
 use resident::logging::chain;
 
 use super::Findings;
-use crate::backoff::chance;
-use crate::condition::{Condition, Reason};
-use crate::container_runtime::ContainerRuntime;
-use crate::pass::{Cause, Changed, PodNetworkState};
+use crate::decide::usage::Usage;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
-use crate::usage::Usage;
-use crate::world::World;
+use crate::sources::backoff::chance;
+use crate::sources::container_runtime::ContainerRuntime;
+use crate::sources::facts::World;
 
 /// How long it is believed that nothing changed because no file looks changed: disks lose bits, too.
 const THOROUGH: Duration = Duration::from_secs(3600);

@@ -11,7 +11,7 @@ use ipam::{BootId, Store};
 use resident::logging::chain;
 
 use super::{Findings, stages};
-use crate::condition::{Condition, Reason};
+use crate::report::condition::{Condition, Reason};
 
 /// The most that is remembered; more is looked at when these are gone.
 const KEPT: usize = 4096;

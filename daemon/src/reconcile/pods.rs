@@ -24,10 +24,10 @@ use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
 
 use super::{Findings, stages};
-use crate::condition::{Condition, Reason};
-use crate::pass::{Cause, Changed};
-use crate::suspects::Suspects;
-use crate::usage::holder;
+use crate::decide::usage::holder;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Changed};
+use crate::triggers::drift_hints::Suspects;
 
 /// How long a sign is left alone: a DEL that made it is over by then. Twice this and once [`CONFIRMED`] make the time that
 /// a repair takes, which is to stay below a second.

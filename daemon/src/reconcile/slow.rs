@@ -3,8 +3,8 @@
 //! when what failed is tried again.
 
 use super::Findings;
-use crate::condition::Condition;
-use crate::pass::Cause;
+use crate::report::condition::Condition;
+use crate::report::reconcile_report::Cause;
 
 /// A stage that only slow passes have look.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ impl<S> Slow<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Reason;
-    use crate::pass::Changed;
+    use crate::report::condition::Reason;
+    use crate::report::reconcile_report::Changed;
 
     #[test]
     fn a_stage_that_sits_a_pass_out_says_what_it_said_when_it_looked_last_until_it_looks_again_or_rests() {

@@ -19,15 +19,15 @@ use vcn::{Family, IfName, Ocid, Vnic};
 
 use super::Findings;
 use super::installation::Whose;
-use crate::condition::{Condition, Reason};
-use crate::desired::npn_vnic;
-use crate::host::{Batch, Host, Own, Part, Tried};
-use crate::pass::{Cause, Changed, LeftAlone, VnicState};
-use crate::pools;
+use crate::decide::desired::npn_vnic;
+use crate::decide::pools;
+use crate::decide::slots::Referred;
+use crate::decide::usage::{Usage, size};
+use crate::reconcile::host::{Batch, Host, Own, Part, Tried};
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Changed, LeftAlone, VnicState};
 use crate::settings::Settings;
-use crate::slots::Referred;
-use crate::usage::{Usage, size};
-use crate::world::{Unkept, World};
+use crate::sources::facts::{Unkept, World};
 
 /// What the sources do not say.
 pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {

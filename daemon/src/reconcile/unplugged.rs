@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::condition::{Condition, Reason};
-use crate::pass::Cause;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::Cause;
 
 /// VNICs without a link, and from when on each is reported.
 #[derive(Debug, Default)]

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use api::NativePodNetwork;
 use clap::Parser;
 use imds::{FakeMetadata, Metadata as _};
-use oke_node_agent::metrics::Metrics;
-use oke_node_agent::npn::FakeNativePodNetworks;
-use oke_node_agent::pass::{Cause, Pass};
+use oke_node_agent::Args;
 use oke_node_agent::reconcile::Reconciler;
+use oke_node_agent::report::metrics::Metrics;
+use oke_node_agent::report::reconcile_report::{Cause, Pass};
 use oke_node_agent::settings::Settings;
-use oke_node_agent::suspects::Suspects;
-use oke_node_agent::world::World;
-use oke_node_agent::{Args, gather};
+use oke_node_agent::sources::facts::World;
+use oke_node_agent::sources::npn::FakeNativePodNetworks;
+use oke_node_agent::sources::poller;
+use oke_node_agent::triggers::drift_hints::Suspects;
 use sandbox::Container;
 use serde_json::Value;
 
@@ -58,7 +59,7 @@ impl Node {
                 let real = imds::Imds::new(&self.metadata.base_url(), imds::Policy::default()).unwrap();
                 let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
                 let mut world = World::default();
-                gather::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
+                poller::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
                 world
             })
         })

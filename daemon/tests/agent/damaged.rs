@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use netlink::RouteFilter;
-use oke_node_agent::condition::Reason;
-use oke_node_agent::pass::Cause;
+use oke_node_agent::report::condition::Reason;
+use oke_node_agent::report::reconcile_report::Cause;
 use serde_json::Value;
 use vcn::Family;
 

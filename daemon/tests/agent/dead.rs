@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipam::NetnsRecord;
 use netlink::{LinkChange, Rule};
-use oke_node_agent::pass::{Cause, Pass};
+use oke_node_agent::report::reconcile_report::{Cause, Pass};
 use vcn::{Family, MacAddr, PROTOCOL, RulePriorities, TableId};
 
 use crate::aftercare::dual_stack_node;

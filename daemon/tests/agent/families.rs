@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use oke_node_agent::pass::Cause;
+use oke_node_agent::report::reconcile_report::Cause;
 use serde_json::Value;
 use vcn::Family;
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use oke_node_agent::condition::Reason;
-use oke_node_agent::pass::{Cause, Pass};
+use oke_node_agent::report::condition::Reason;
+use oke_node_agent::report::reconcile_report::{Cause, Pass};
 use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};

@@ -1,0 +1,219 @@
+//! What the host's network must be, from what is known: pure. Every VNIC that cannot be served has a condition saying why,
+//! and does not keep the others from being served.
+
+mod own;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use api::NativePodNetwork;
+use api::npn::NpnVnic;
+use datapath::Object;
+use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place};
+use ipnetwork::IpNetwork;
+use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
+
+use crate::decide::slots::Slots;
+use crate::reconcile::host::Own;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::LeftAlone;
+use crate::settings::Ports;
+
+/// What is known, from outside and from the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The instance's VNICs, the primary one first.
+    pub vnics: &'a [Vnic],
+    /// Its NativePodNetwork.
+    pub npn: Option<&'a NativePodNetwork>,
+    /// The host's links.
+    pub links: &'a [netlink::Link],
+    /// Whether the kernel speaks IPv6.
+    pub ipv6: bool,
+    /// Addresses that rules of ours tell to be the host's; those that it has come first.
+    pub own: &'a [Own],
+    /// Addresses that somebody holds.
+    pub held: &'a HashSet<IpAddr>,
+}
+
+/// What was chosen by the operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Choices<'a> {
+    /// Physical ports by name.
+    pub ports: &'a Ports,
+    /// Whether pods may ask the metadata service.
+    pub pods_may_use_metadata: bool,
+    /// Whether they may send from addresses that are not theirs.
+    pub pods_may_spoof: bool,
+    /// Whether the pod network of this node is ours. Where it is not, the host does nothing for pods, and the VNICs of
+    /// the NativePodNetwork are whoever's it is.
+    pub ours: bool,
+    /// Where it is not: whether it may be OKE's own CNI's, which attaches VNICs first and names them in the
+    /// NativePodNetwork last, when it has finished. Until then one that is not named may be one of them.
+    pub oke: bool,
+    /// Where it is not: whether pods may live by what we made for them.
+    pub lived: bool,
+}
+
+/// What must be, and what cannot be.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The host's network; none while the primary VNIC is not known or has no link.
+    pub network: Option<HostNetwork>,
+    /// What is left as it is found: pods may still live by it where we decided otherwise before (a reason to hand the pod
+    /// network over may come, and go, while they run).
+    pub spared: Vec<Object>,
+    /// VNICs that are another pod network's, or may be.
+    pub left_alone: BTreeMap<Ocid, LeftAlone>,
+    /// Those that may be, with a link.
+    pub undecided: Vec<HostVnic>,
+    /// Why something is missing in it.
+    pub conditions: Vec<Condition>,
+}
+
+/// The VNICs that are ours to configure: all but the primary one, which is the operating system's (promise P2).
+pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
+    vnics.iter().skip(1).map(|vnic| &vnic.id)
+}
+
+/// The host's network.
+#[must_use]
+pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
+    let placed = |vnic| place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index));
+    let Some(first) = facts.vnics.first() else { return Wanted::default() };
+    let mut conditions = Vec::new();
+    let primary = match placed(first) {
+        Ok(placement) => placement.link().clone(),
+        Err(error) => {
+            let condition = Condition::blocking(Reason::PrimaryLinkMissing, error.to_string()).about(&first.id);
+            return Wanted { conditions: vec![condition], ..Wanted::default() };
+        }
+    };
+    let mut vnics: Vec<HostVnic> = Vec::new();
+    let mut foreign: Vec<HostVnic> = Vec::new();
+    let (mut left_alone, mut undecided) = (BTreeMap::new(), Vec::new());
+    let finished = facts.npn.is_some_and(NativePodNetwork::usable);
+    let for_pods = own::for_pods(facts);
+    for vnic in facts.vnics.iter().skip(1) {
+        let entry = npn_vnic(facts.npn, &vnic.id);
+        let unnamed = !choices.ours && entry.is_none() && choices.oke && !finished;
+        let theirs = !choices.ours && entry.is_some() || unnamed;
+        let why = if unnamed { LeftAlone::Undecided } else { LeftAlone::AnotherNetwork };
+        left_alone.extend(theirs.then(|| (vnic.id.clone(), why)));
+        let placement = match placed(vnic) {
+            Ok(placement) if *placement.link() == primary => {
+                let message = format!("it is on the primary VNIC's link {primary}, which is never changed");
+                conditions.push(Condition::degraded(Reason::LinkMissing, message).about(&vnic.id));
+                continue;
+            }
+            Ok(placement) => placement,
+            Err(_) if theirs => continue,
+            Err(error) => {
+                conditions.push(Condition::degraded(Reason::LinkMissing, error.to_string()).about(&vnic.id));
+                continue;
+            }
+        };
+        // Assigned before; a VNIC without one is served as soon as slots can be written.
+        let Some(table) = slots.table(&vnic.id) else { continue };
+        let mut vnic = Vnic {
+            addressing: addressing(vnic, entry, own::Signs::of(facts, entry, table, &for_pods)),
+            ..vnic.clone()
+        };
+        if !facts.ipv6 {
+            vnic.addressing.ipv6 = None;
+        }
+        let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).unwrap_or_default();
+        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
+        undecided.extend(unnamed.then(|| vnic.clone()));
+        let list = if theirs { &mut foreign } else { &mut vnics };
+        list.push(vnic);
+    }
+    // A VLAN's port may be a VNIC of its own; it has to be there first.
+    vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
+    let unlisted = unlisted(facts).filter(|_| choices.ours);
+    conditions.extend(unlisted.map(|vnic| {
+        let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
+        Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
+    }));
+    conditions.extend(vnics.iter().flat_map(|it| own::taken(&it.vnic, facts.held)));
+    let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
+    conditions.extend(unmarked.map(|vnic| {
+        let message = "there are more VNICs than marks for answers: a NodePort or hostPort is not to be asked for at this \
+                       VNIC's own address";
+        Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
+    }));
+    let services = PodServices {
+        may_use_metadata: choices.pods_may_use_metadata,
+        may_spoof: choices.pods_may_spoof,
+        ipv6: speaks_ipv6(facts),
+    };
+    let all_of = |vnics| host::desired(&HostNetwork { primary: primary.clone(), vnics, pods: Some(services) });
+    let spared = match (choices.ours, finished && !choices.lived) {
+        (true, _) => Vec::new(),
+        (false, false) => all_of([foreign, vnics.clone()].concat()),
+        // What was made for pods that never came, on VNICs that are another network's now, goes. But what stands on a link of
+        // ours would go with it, and pods' interfaces on it, in namespaces of theirs, cannot be seen.
+        (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
+    };
+    let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
+    Wanted { network: Some(network), spared, left_alone, undecided, conditions }
+}
+
+/// Whether the list of VNICs seems to be short: it lacks one that the NativePodNetwork names, and whose device is here, as far
+/// as that can be told. What looks like a leftover then may be what pods live by, and an agent that has just started never
+/// saw the VNIC listed.
+#[must_use]
+pub fn is_short(facts: Facts<'_>) -> bool {
+    let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
+    unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
+}
+
+/// What the NativePodNetwork names and the metadata service does not.
+fn unlisted<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
+    let named = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
+    named.filter(move |named| !facts.vnics.iter().any(|vnic| vnic.id == named.vnic_id))
+}
+
+/// The entry of a VNIC.
+#[must_use]
+pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a NpnVnic> {
+    npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
+}
+
+/// The known CIDR blocks of a VNIC's subnet, of each family that the VNIC has here. Of several, only `subnetCidrs` names all.
+fn blocks(vnic: &Vnic, npn: &NpnVnic) -> Vec<IpNetwork> {
+    let of = |(family, at): (Family, &SubnetAddressing)| {
+        let named = npn.addressing.of(family).into_iter().flat_map(|it| it.subnet.iter().chain(&it.subnets));
+        [at.subnet].into_iter().chain(named.copied()).collect::<Vec<_>>()
+    };
+    vnic.addressing.iter().flat_map(of).collect()
+}
+
+/// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the
+/// NativePodNetwork may.
+fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, signs: own::Signs<'_>) -> PerFamily<SubnetAddressing> {
+    let mut addressing = vnic.addressing.clone();
+    // Of IPv4 it says which address is the host's.
+    if let Some(at) = &mut addressing.ipv6 {
+        at.address = own::choose(at, &signs);
+        at.others.clear();
+    }
+    for family in Family::ALL {
+        let known = npn.and_then(|npn| npn.addressing.of(family));
+        if addressing.of(family).is_none()
+            && let Some(npn) = known
+            && let (Some(subnet), Some(router), Some(address)) = (npn.subnet, npn.router, npn.host)
+        {
+            *addressing.slot(family) = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
+        }
+    }
+    addressing
+}
+
+fn speaks_ipv6(facts: Facts<'_>) -> bool {
+    let listed = facts.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some());
+    let offered = || facts.npn.is_some_and(|npn| npn.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some()));
+    facts.ipv6 && (listed || offered())
+}

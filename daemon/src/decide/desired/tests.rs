@@ -1,0 +1,345 @@
+//! What follows from what is known.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use datapath::{LinkKind, LinkSpec};
+use netlink::Link;
+use vcn::{TableId, VlanTag};
+
+use super::*;
+use crate::decide::slots::Referred;
+use crate::fixture::{link, mac, npn, vm_vnics, vnic};
+
+fn slots(vnics: &[Vnic]) -> Slots {
+    let mut slots = Slots::default();
+    slots.assign(secondary(vnics), &Referred::default());
+    slots
+}
+
+const NO_PORTS: Ports = Ports { zero: None, one: None };
+
+fn choices(ours: bool, oke: bool, lived: bool) -> Choices<'static> {
+    Choices { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
+}
+
+/// On a kernel that speaks IPv6, before anything is on it.
+fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> Facts<'a> {
+    static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
+    Facts { vnics, npn, links, ipv6: true, own: &[], held: &NONE }
+}
+
+fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
+    wanted(facts(vnics, npn, links), &slots(vnics), choices(true, false, true))
+}
+
+fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
+    wanted.conditions.iter().map(|it| (it.reason, it.subject.as_deref().and_then(last_part))).collect()
+}
+
+fn last_part(ocid: &str) -> Option<&str> {
+    ocid.rsplit('.').next()
+}
+
+fn served(wanted: &Wanted) -> Vec<(&str, String, TableId)> {
+    let vnics = &wanted.network.as_ref().unwrap().vnics;
+    vnics.iter().map(|it| (it.vnic.id.unique_id(), it.placement.link().to_string(), it.table)).collect()
+}
+
+#[test]
+fn every_secondary_vnic_is_served_and_the_primary_is_left_alone() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let wanted = want(&vnics, &links, None);
+    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens3");
+    assert_eq!(served(&wanted), [("pods", "ens5".into(), TableId(1000)), ("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(wanted.conditions, []);
+    assert!(!wanted.network.unwrap().pods.unwrap().ipv6);
+}
+
+#[test]
+fn a_vnic_without_a_link_keeps_no_other_from_being_served() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens6", 0x0c)], None);
+    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+    assert!(!wanted.conditions[0].blocks());
+}
+
+#[test]
+fn vnics_beyond_the_marks_for_answers_are_served_and_reported() {
+    let name = |last: u8| format!("v{last}");
+    let more = (12..20).map(|last| vnic(&name(last), last, &format!("10.0.{last}")));
+    let vnics: Vec<Vnic> = vm_vnics().into_iter().take(1).chain(more).collect();
+    let links: Vec<Link> =
+        std::iter::once(link("ens3", 0x0a)).chain((12..20).map(|last| link(&format!("ens{last}"), last))).collect();
+    let wanted = want(&vnics, &links, None);
+    assert_eq!(served(&wanted).len(), 8);
+    assert_eq!(reasons(&wanted), [(Reason::ReturnPathMissing, Some("v19"))]);
+    assert!(!wanted.conditions[0].blocks());
+}
+
+#[test]
+fn without_the_primary_link_nothing_is_configured() {
+    let wanted = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
+    assert_eq!(wanted.network, None);
+    assert_eq!(reasons(&wanted), [(Reason::PrimaryLinkMissing, Some("primary"))]);
+    assert!(wanted.conditions[0].blocks());
+}
+
+#[test]
+fn without_any_vnic_known_nothing_is_wanted() {
+    let wanted = want(&[], &[link("ens3", 0x0a)], None);
+    assert!(wanted.network.is_none() && wanted.conditions.is_empty());
+}
+
+#[test]
+fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
+    let vnics = &vm_vnics()[..1];
+    let wanted = want(vnics, &[link("ens3", 0x0a)], Some(&npn("SUCCESS")));
+    assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
+}
+
+/// What comes in by another one for an address that nothing here has may be on its way through this node.
+#[test]
+fn only_a_vnic_of_the_native_pod_network_has_blocks_for_pods() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let blocks = |npn: Option<&NativePodNetwork>| -> Vec<BTreeSet<IpNetwork>> {
+        let vnics = want(&vnics, &links, npn).network.unwrap().vnics;
+        vnics.into_iter().map(|vnic| vnic.pod_blocks.into_iter().collect()).collect()
+    };
+    let set = |blocks: &[&str]| blocks.iter().map(|block| block.parse().unwrap()).collect::<BTreeSet<IpNetwork>>();
+    let mut network = npn("SUCCESS");
+    assert_eq!(blocks(Some(&network)), [set(&["10.0.33.0/24"]), set(&[])]);
+    network.vnics[0].addressing.ipv4.as_mut().unwrap().subnets.push("10.0.34.0/24".parse().unwrap());
+    assert_eq!(blocks(Some(&network)), [set(&["10.0.33.0/24", "10.0.34.0/24"]), set(&[])]);
+    assert_eq!(blocks(None), [set(&[]), set(&[])]);
+}
+
+#[test]
+fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv4 = None;
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], Some(&npn("SUCCESS")));
+    let network = wanted.network.unwrap();
+    let ipv4 = network.vnics[0].vnic.addressing.ipv4.clone().unwrap();
+    assert_eq!(ipv4.address, "10.0.33.16".parse::<std::net::IpAddr>().unwrap());
+}
+
+#[test]
+fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_pods() {
+    let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: ip("20"),
+        others: vec![ip("9"), ip("8"), ip("7")],
+    });
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let of = |npn: Option<&NativePodNetwork>, own: &[Own]| {
+        let held = HashSet::from([ip("20")]);
+        let facts = Facts { own, held: &held, ..facts(&vnics, npn, &links) };
+        let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
+        network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
+    };
+    assert_eq!(of(None, &[]), [ip("9")]);
+    let own = |table, last| Own { table: TableId(table), address: ip(last), had: true };
+    assert_eq!(of(None, &[own(1001, "8"), own(1000, "7")]), [ip("7")]);
+    let mut npn = npn("SUCCESS");
+    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { host: Some(ip("8")), ..Default::default() });
+    assert_eq!(of(Some(&npn), &[own(1000, "7")]), [ip("8")]);
+    let pods = vec!["2603:c020::9/128".parse().unwrap()];
+    npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { pods, ..Default::default() });
+    assert_eq!(of(Some(&npn), &[own(1000, "9")]), [ip("9")]);
+    let lost = |last| Own { had: false, ..own(1000, last) };
+    assert_eq!(of(Some(&npn), &[lost("9")]), [ip("8")], "the host never had it");
+    assert_eq!(of(Some(&npn), &[lost("7")]), [ip("7")], "it went with a link that was lowered");
+}
+
+#[test]
+fn a_vnic_of_which_pods_hold_all_that_could_be_the_hosts_is_named_with_the_family() {
+    let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
+    let mut vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    for (vnic, listed) in vnics[1..].iter_mut().zip([["20", "21"], ["30", "31"]]) {
+        let [address, other] = listed.map(ip);
+        let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
+        vnic.addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: vec![other] });
+    }
+    let ipv4 = vnics[2].addressing.ipv4.as_ref().unwrap().address;
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let told = |held: &[IpAddr], ipv6, ours| {
+        let held = held.iter().copied().collect();
+        let facts = Facts { held: &held, ipv6, ..facts(&vnics, None, &links) };
+        wanted(facts, &slots(&vnics), choices(ours, false, true)).conditions
+    };
+    let about = |vnic: &Vnic, family: &str, address: IpAddr| {
+        let message = format!(
+            "whatever {family} address could be the host's own is held by pods ({address}, say): the host has none there"
+        );
+        Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
+    };
+    assert_eq!(told(&[ip("20"), ip("30")], true, true), [], "there is another");
+    let all = [ip("20"), ip("21"), ip("30")];
+    assert_eq!(told(&all, true, true), [about(&vnics[1], "IPv6", ip("20"))]);
+    assert_eq!(told(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "whoever's the pod network is");
+    assert_eq!(told(&all, false, true), [], "it speaks none");
+    assert_eq!(told(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
+}
+
+#[test]
+fn ipv6_is_on_when_any_vnic_has_it() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: "2603:c020::7".parse().unwrap(),
+        others: Vec::new(),
+    });
+    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], None);
+    assert!(wanted.network.unwrap().pods.unwrap().ipv6);
+}
+
+#[test]
+fn a_kernel_without_ipv6_is_not_asked_for_any() {
+    let mut vnics = vm_vnics();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
+        subnet: "2603:c020::/64".parse().unwrap(),
+        router: "fe80::1".parse().unwrap(),
+        address: "2603:c020::7".parse().unwrap(),
+        others: Vec::new(),
+    });
+    let choices = choices(true, false, true);
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
+    let wanted = wanted(Facts { ipv6: false, ..facts(&vnics, None, &links) }, &slots(&vnics), choices);
+    let objects = host::desired(&wanted.network.unwrap());
+    assert!(objects.len() > 5 && !objects.iter().any(|object| object.to_string().contains("ipv6")));
+    assert!(!objects.iter().any(|object| object.to_string().contains("2603:")), "{objects:?}");
+}
+
+fn bare_metal() -> Vec<Vnic> {
+    let on = |mut vnic: Vnic, index, tag: Option<u16>| {
+        vnic.nic_index = Some(index);
+        vnic.vlan_tag = tag.map(|tag| VlanTag::new(tag).unwrap());
+        vnic
+    };
+    vec![
+        on(vnic("primary", 0x0a, "10.0.10"), 0, None),
+        on(vnic("tagged", 0x0b, "10.0.33"), 1, Some(12)),
+        on(vnic("port1", 0x0c, "10.0.34"), 1, None),
+    ]
+}
+
+#[test]
+fn on_bare_metal_ports_come_before_the_vlans_on_them() {
+    let wanted = want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c)], None);
+    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001)), ("tagged", "nic1.12".into(), TableId(1000))]);
+}
+
+#[test]
+fn a_link_of_somebody_else_that_has_the_vlans_name_is_left_alone_and_told() {
+    let taken = |alias: Option<&str>, last: u8| {
+        let mut vlan = link("nic1.12", last);
+        (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
+        vlan.alias = alias.map(str::to_owned);
+        want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c), vlan], None)
+    };
+    for foreign in [taken(None, 0x66), taken(Some("backup network"), 0x0b)] {
+        assert_eq!(served(&foreign), [("port1", "eth1".into(), TableId(1001))]);
+        assert_eq!(reasons(&foreign), [(Reason::LinkMissing, Some("tagged"))]);
+        assert!(foreign.conditions[0].message.contains("nic1.12"), "{}", foreign.conditions[0]);
+    }
+    assert_eq!(served(&taken(Some("vcn-native:ocid1.vnic.oc1.iad.tagged"), 0x0b)).len(), 2);
+    // Made by us, who were killed before it got its alias.
+    assert_eq!(served(&taken(None, 0x0b)).len(), 2);
+}
+
+#[test]
+fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
+    let vnics = bare_metal();
+    let links = [link("ens300np0", 0x77)];
+    let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
+    let choices = Choices { ports: &ports, ..choices(true, false, true) };
+    let wanted = wanted(facts(&vnics, None, &links), &slots(&vnics), choices);
+    assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
+    assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
+}
+
+#[test]
+fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
+    let mut vnics = vm_vnics();
+    vnics[1].mac = mac(0x0a);
+    let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
+    assert_eq!(served(&wanted), []);
+    assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("pods"))]);
+}
+
+#[test]
+fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_stays() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let choices = choices(false, true, true);
+    let npn = npn("SUCCESS");
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices);
+    assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
+    assert_eq!(wanted.network.as_ref().unwrap().pods, None);
+    assert_eq!(wanted.conditions, []);
+    let spared: Vec<_> = wanted.spared.iter().map(ToString::to_string).collect();
+    for ours in [
+        "pref 1537 from 10.0.33.7 lookup 1000",
+        "pref 1000 from all to 169.254.169.254 lookup main",
+        "pref 1024 from all fwmark 0x1004/0x1046 lookup 1001",
+    ] {
+        assert!(spared.contains(&ours.into()), "{spared:?}");
+    }
+}
+
+#[test]
+fn a_vlan_link_that_another_networks_pods_may_stand_on_stays_although_none_of_ours_lived() {
+    let vnics = bare_metal();
+    let mut npn = npn("SUCCESS");
+    (npn.vnics[0].vnic_id, npn.vnics[0].mac) = (vnics[1].id.clone(), vnics[1].mac);
+    let mut vlan = link("nic1.12", 0x0b);
+    (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
+    vlan.alias = Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into());
+    let links = [link("eth0", 0x0a), link("eth1", 0x0c), vlan];
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices(false, true, false));
+    assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001))]);
+    let made = LinkSpec {
+        name: "nic1.12".parse().unwrap(),
+        kind: LinkKind::Vlan { parent: "eth1".parse().unwrap(), tag: VlanTag::new(12).unwrap() },
+        mac: Some(mac(0x0b)),
+        mtu: Some(Mtu::VCN),
+        up: false,
+        alias: Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into()),
+    };
+    assert_eq!(wanted.spared, [Object::Link(made)]);
+}
+
+/// As OKE's own CNI has it: the VNIC is attached first, and named last.
+#[test]
+fn a_vnic_that_may_be_okes_own_cnis_waits_for_a_finished_native_pod_network() {
+    let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
+    let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
+    let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };
+    let wanted = |npn: Option<&NativePodNetwork>, oke: bool| {
+        let choices = choices(false, oke, false);
+        let wanted = wanted(facts(&vnics, npn, &links), &slots(&vnics), choices);
+        let ids = |ids: Vec<&Ocid>| ids.into_iter().map(|id| id.unique_id().to_owned()).collect::<Vec<_>>();
+        let served: Vec<&Ocid> = wanted.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();
+        let undecided = wanted.undecided.iter().map(|it| &it.vnic.id).collect();
+        let spared = wanted.spared.iter().any(|it| it.to_string().contains("1537 from 10.0.33.7"));
+        (ids(served), ids(wanted.left_alone.keys().collect()), ids(undecided), spared)
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (none, both) = (names(&[]), names(&["pods", "storage"]));
+    for npn in [None, Some(&unnamed("IN_PROGRESS")), Some(&unnamed("BACKOFF")), Some(&unnamed("SUCCESS"))] {
+        assert_eq!(wanted(npn, true), (none.clone(), both.clone(), both.clone(), true), "{npn:?}");
+    }
+    let (pods, storage) = (names(&["pods"]), names(&["storage"]));
+    assert_eq!(wanted(Some(&npn("BACKOFF")), true), (none.clone(), both.clone(), storage.clone(), true));
+    assert_eq!(wanted(Some(&npn("SUCCESS")), true), (storage, pods, none.clone(), false));
+    assert_eq!(wanted(None, false), (both, none.clone(), none, true), "nothing of OKE's is here");
+}

@@ -1,0 +1,159 @@
+//! What pods may have: pools.json as it should be. Pure; writing it is `reconcile`'s.
+//!
+//! Pools are never taken away because somebody does not answer. Only a finished NativePodNetwork replaces the VNICs in
+//! the file; until then those of this boot that are still configured stay, with a reason beside them.
+
+#[cfg(test)]
+mod tests;
+
+use api::NativePodNetwork;
+use api::npn::{NpnAddressing, NpnState, NpnVnic};
+use datapath::host::HostVnic;
+use ipam::{BootId, BootTime, FamilyPool, Pools, VnicPool};
+use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
+
+use crate::decide::refused;
+use crate::report::condition::{Condition, Reason};
+use crate::sources::facts::World;
+
+/// What there is on the host for pods' packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosted<'a> {
+    /// The VNICs that are configured without error.
+    pub vnics: &'a [HostVnic],
+    /// Those of them that are set up for running pods alone, for nothing shows that they still carry packets.
+    pub silent: &'a [Ocid],
+    /// Whether the kernel speaks IPv6; where it does not, nothing is said of IPv6 addresses.
+    pub ipv6: bool,
+}
+
+/// The pools, given the host and the file as it is.
+#[must_use]
+pub fn next(
+    world: &World,
+    hosted: Hosted<'_>,
+    current: Option<&Pools>,
+    (boot, now): (&BootId, BootTime),
+    troubles: &[Condition],
+) -> (Pools, Vec<Condition>) {
+    let mut conditions = Vec::new();
+    let finished = world.npn().filter(|npn| npn.usable());
+    let vnics = match finished {
+        Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
+        None => current.map(|pools| kept(pools, hosted, world.vnics())).unwrap_or_default(),
+    };
+    let mut why: Vec<String> = pending(world).map(|(_, why)| why).into_iter().collect();
+    if let Some(npn) = finished {
+        let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
+        why.extend(troubles.iter().chain(&conditions).filter(about_pods).map(ToString::to_string));
+    }
+    let mut pools = Pools::new(boot.clone(), vnics, (!why.is_empty()).then(|| why.join("; ")));
+    if let Some(current) = current {
+        pools.extra.clone_from(&current.extra);
+    }
+    pools.pod_families = match finished {
+        Some(npn) => Some(families(npn, hosted.ipv6)),
+        None => current.and_then(|pools| pools.pod_families.clone()),
+    };
+    (pools.following(current, now), conditions)
+}
+
+/// The families that OKE made addresses for pods of: a VNIC that is in trouble for a moment must not make IPv4 pods where all
+/// the others have both.
+fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
+    let made = |family: Family| {
+        let has = |vnic: &&NpnVnic| vnic.addressing.of(family).is_some_and(|addressing| !addressing.pods.is_empty());
+        npn.vnics.iter().filter(|vnic| vnic.serves_all_pods()).any(|vnic| has(&vnic))
+    };
+    Family::ALL.into_iter().filter(|&family| (family == Family::Ipv4 || ipv6) && made(family)).collect()
+}
+
+/// Why there are no addresses yet, or none of the newest; `None` when OKE is done.
+#[must_use]
+pub fn pending(world: &World) -> Option<(Reason, String)> {
+    if let Some(error) = &world.npn.error {
+        let why = format!("the NativePodNetwork cannot be read: {error}");
+        return Some((Reason::NativePodNetworkUnreadable, why));
+    }
+    let why = match &world.npn.value {
+        None => "the NativePodNetwork has not been read yet".into(),
+        Some(None) => "this instance has no NativePodNetwork (yet)".into(),
+        Some(Some(npn)) if npn.usable() => return None,
+        Some(Some(npn)) => state(npn),
+    };
+    Some((Reason::NativePodNetworkPending, why))
+}
+
+fn state(npn: &NativePodNetwork) -> String {
+    match (&npn.state, &npn.reason) {
+        (NpnState::Success, _) => "NativePodNetwork is SUCCESS without any VNIC".into(),
+        (state, Some(reason)) => format!("NativePodNetwork is {state}: {reason}"),
+        (state, None) => format!("NativePodNetwork is {state}"),
+    }
+}
+
+fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
+    condition.subject.as_deref() == Some(vnic.vnic_id.as_str())
+}
+
+fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
+    let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
+    if hosted.silent.contains(&vnic.vnic_id) {
+        return None;
+    }
+    let mut families = PerFamily::default();
+    let spoken = |family: Family| family == Family::Ipv4 || hosted.ipv6;
+    let offered = vnic.addressing.iter().filter(|(family, addressing)| spoken(*family) && !addressing.pods.is_empty());
+    for (family, addressing) in offered {
+        match family_pool(family, addressing, host) {
+            Some(pool) => *families.slot(family) = Some(pool),
+            None => {
+                let message = format!(
+                    "neither the metadata service nor the NativePodNetwork says which router serves its {family} \
+                     addresses"
+                );
+                conditions.push(Condition::degraded(Reason::RouterUnknown, message).about(&vnic.vnic_id));
+            }
+        }
+    }
+    Some(VnicPool {
+        vnic_id: vnic.vnic_id.clone(),
+        link: host.placement.link().clone(),
+        mac: host.vnic.mac,
+        link_has_mac: host.link_has_mac(),
+        mtu: host.mtu,
+        table: host.table,
+        purpose: if vnic.serves_all_pods() { Purpose::Pods } else { Purpose::Attach },
+        families,
+    })
+}
+
+/// `None` where the VNIC's table has no routes of the family: a pod's packets would lead nowhere.
+fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<FamilyPool> {
+    let on_host = host.vnic.addressing.of(family)?;
+    let mut reserved = vec![on_host.address];
+    reserved.extend(npn.host.filter(|address| *address != on_host.address));
+    // The table leads to the host's router, whatever else was said.
+    Some(FamilyPool { router: on_host.router, reserved, addresses: npn.pods.clone() })
+}
+
+/// The VNICs of the file that are still configured, at the link and table they are at now, less refused addresses that an
+/// older agent published.
+fn kept(pools: &Pools, hosted: Hosted<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
+    let now = |pool: &VnicPool| {
+        if hosted.silent.contains(&pool.vnic_id) {
+            return None;
+        }
+        let host = hosted.vnics.iter().find(|host| host.vnic.id == pool.vnic_id)?;
+        let (link, table) = (host.placement.link().clone(), host.table);
+        let (mac, link_has_mac) = (host.vnic.mac, host.link_has_mac());
+        let mut pool = pool.clone();
+        for family in Family::ALL {
+            if let Some(offered) = pool.families.slot(family) {
+                offered.addresses = refused::still_usable(&pool.vnic_id, family, vnics, &offered.addresses);
+            }
+        }
+        Some(VnicPool { link, table, mac, link_has_mac, mtu: host.mtu, ..pool })
+    };
+    pools.vnics.iter().filter_map(now).collect()
+}

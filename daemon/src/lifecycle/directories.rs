@@ -1,0 +1,137 @@
+//! The directories that the agent works in, as they were when it started. In a container each is a mount of one of the
+//! host's, and stays with that one when somebody removes it or moves it away and makes another: what is written is then seen
+//! by nobody, and only a container that is started anew sees the other. So it is with the lock and the sockets that the agent
+//! made in one of them: without those nobody can ask it, and another would take it for ended.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::report::reconcile_report::Cause;
+use crate::settings::{AGENT_LOCK, AGENT_SOCKET, Settings};
+
+/// Of this process's mounts, a line each (proc_pid_mountinfo(5)).
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// What the agent makes in the state directory when it starts, and never again.
+const MADE_ONCE: [&str; 3] = [AGENT_LOCK, AGENT_SOCKET, telemetry::SOCKET];
+
+/// Those that were there.
+#[derive(Debug)]
+pub struct Directories {
+    begun: Vec<Begun>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Where it is in its file system, if it is a mount.
+    root: Option<String>,
+}
+
+impl Directories {
+    /// As they are now; what is not there is not missed.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        let installer = &settings.installer;
+        let mounts = mounts();
+        let begun = |path: &PathBuf| {
+            Some(Begun { path: path.clone(), identity: identity(path)?, root: root(&mounts, path).map(str::to_owned) })
+        };
+        let all = [&settings.state_dir, &settings.data_dir, &installer.cni_bin_dir, &installer.cni_conf_dir];
+        let made = MADE_ONCE.map(|name| settings.state_dir.join(name));
+        Self { begun: all.into_iter().chain(&made).filter_map(begun).collect() }
+    }
+
+    /// One that was removed or moved away, or that another has taken the place of. One that was moved is not looked for at
+    /// every event of the kernel's: reading all mounts takes as long as all the rest of such a look.
+    #[must_use]
+    pub fn lost(&self, cause: Cause) -> Option<&Path> {
+        let gone = self.begun.iter().find(|begun| identity(&begun.path) != Some(begun.identity));
+        let moved = || {
+            let mounts = mounts();
+            // Mounts that cannot be read say nothing.
+            self.begun.iter().find(|begun| {
+                let now = root(&mounts, &begun.path);
+                now.is_some() && begun.root.is_some() && now != begun.root.as_deref()
+            })
+        };
+        let lost = gone.or_else(|| if cause == Cause::Kernel { None } else { moved() });
+        lost.map(|begun| begun.path.as_path())
+    }
+}
+
+/// Makes a directory that only root may look into, and those above it. One that is there and in use stays as it is.
+///
+/// # Errors
+/// Any but "it is there".
+pub fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        // Fresh from the kubelet, which makes a volume's directory for everybody to look into.
+        return match fs::read_dir(path)?.next() {
+            None => fs::set_permissions(path, Permissions::from_mode(0o700)),
+            Some(_) => Ok(()),
+        };
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Which directory this is; `None` where there is none, or it is a removed one that somebody keeps open.
+fn identity(directory: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(directory).ok().filter(|found| found.nlink() > 0)?;
+    Some((found.dev(), found.ino()))
+}
+
+fn mounts() -> String {
+    fs::read_to_string(MOUNTS).unwrap_or_default()
+}
+
+/// Where in its file system a mount's directory is: of several at one place the last, which covers the others. The kernel
+/// writes the path as it is now, wherever it was moved to.
+fn root<'a>(mounts: &'a str, directory: &Path) -> Option<&'a str> {
+    let directory = directory.to_str()?;
+    let of = |line: &'a str| {
+        let mut fields = line.split(' ').skip(3);
+        let root = fields.next()?;
+        (fields.next()? == directory).then_some(root)
+    };
+    mounts.lines().filter_map(of).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "\
+400 300 0:52 / / rw,relatime - overlay overlay rw
+401 400 259:1 /etc/cni/net.d /etc/cni/net.d rw,relatime - ext4 /dev/root rw
+402 400 259:1 /opt/cni/bin /opt/cni/bin rw,relatime master:1 - ext4 /dev/root rw
+";
+
+    #[test]
+    fn a_mount_is_known_by_its_place_and_of_two_the_last_counts() {
+        let mounts = format!("{BEFORE}403 401 0:61 /over /etc/cni/net.d rw - tmpfs tmpfs rw\nhalf a li");
+        assert_eq!(root(&mounts, Path::new("/opt/cni/bin")), Some("/opt/cni/bin"));
+        assert_eq!(root(&mounts, Path::new("/etc/cni/net.d")), Some("/over"));
+        assert_eq!(root(&mounts, Path::new("/etc/cni")), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_no_mount_is_lost_when_another_takes_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("net.d");
+        fs::create_dir(&path).unwrap();
+        let identity = identity(&path).unwrap();
+        let directories = Directories { begun: vec![Begun { path: path.clone(), identity, root: None }] };
+        assert_eq!(directories.lost(Cause::Timer), None);
+        fs::write(path.join("10-a.conf"), "").unwrap();
+        assert_eq!(directories.lost(Cause::Timer), None, "what is in it does not count");
+        fs::rename(&path, directory.path().join("before")).unwrap();
+        assert_eq!(directories.lost(Cause::Kernel), Some(path.as_path()));
+        fs::create_dir(&path).unwrap();
+        assert_eq!(directories.lost(Cause::Kernel), Some(path.as_path()));
+    }
+}

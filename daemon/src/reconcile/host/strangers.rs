@@ -1,0 +1,145 @@
+//! Others' routes in the table that leads to pods. A rule sends every packet of the host there, so that what somebody keeps
+//! in it for packets of his own (a VPN's default route) is everybody's. The rule passes over what is wider than one address;
+//! what it cannot pass over stands in its way.
+
+use std::fmt;
+
+use netlink::{Route, RouteFilter, RouteKind, Socket};
+use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities};
+
+use crate::report::condition::{Condition, Reason};
+
+/// A route of somebody else's in the table that leads to pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stranger {
+    pub(super) route: Route,
+    link: Option<IfName>,
+}
+
+impl Stranger {
+    /// Whether the rule that leads to pods would refuse with it what is for no pod: the kernel passes over no route that
+    /// refuses.
+    pub(super) fn bars(&self) -> bool {
+        let refuses = matches!(self.route.kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit);
+        refuses && !self.is_single()
+    }
+
+    fn is_single(&self) -> bool {
+        self.route.destination.prefix() == self.route.family().host_prefix()
+    }
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Route { oif: 0, ..self.route.clone() })?;
+        if let Some(link) = &self.link {
+            write!(f, " dev {link}")?;
+        }
+        write!(f, " proto {}", self.route.protocol)
+    }
+}
+
+/// Whose there are, of these families.
+pub(super) fn look(families: &[Family]) -> Result<Vec<Stranger>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    let mut found = Vec::new();
+    for &family in families {
+        let routes = socket.routes(&RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) })?;
+        // Who is thrown out of a table goes on with the next rule.
+        found.extend(routes.into_iter().filter(|it| it.protocol != PROTOCOL && it.kind != RouteKind::Throw));
+    }
+    let links = if found.is_empty() { Vec::new() } else { socket.links()? };
+    let link = |route: &Route| links.iter().find(|link| link.index == route.oif).map(|link| link.name.clone());
+    Ok(found.into_iter().map(|route| Stranger { link: link(&route), route }).collect())
+}
+
+/// What is to be said of them, family by family.
+pub(super) fn conditions(strangers: &[Stranger]) -> Vec<Condition> {
+    Family::ALL.into_iter().filter_map(|family| condition(family, strangers)).collect()
+}
+
+fn condition(family: Family, strangers: &[Stranger]) -> Option<Condition> {
+    let all = || strangers.iter().filter(|it| it.route.family() == family);
+    let (rule, table) = (RulePriorities::TO_PODS, PODS_TABLE);
+    let first = all().max_by_key(|it| (it.bars(), it.is_single()))?;
+    let count = all().count();
+    let whose =
+        format!("{count} route(s) in table {table}, which leads to pods, are somebody else's, such as \"{first}\"");
+    let condition = if first.bars() {
+        let message = format!(
+            "{whose}: rule {rule} asks that table for every packet of this host, and those for {} would end there, so there is \
+             no such rule as long as that route is there, and packets for this node's pods do not reach them",
+            first.route.destination
+        );
+        Condition::blocking(Reason::PodTableShared, message)
+    } else if first.is_single() {
+        let message =
+            format!("{whose}: rule {rule} asks that table for every packet of this host, so it holds for all of them");
+        Condition::degraded(Reason::PodTableShared, message)
+    } else {
+        let message =
+            format!("{whose}: rule {rule} passes it over, as everything there that is wider than one address");
+        Condition::degraded(Reason::PodTableShared, message)
+    };
+    Some(condition.about(family))
+}
+
+#[cfg(test)]
+mod tests {
+    use vcn::TableId;
+
+    use super::*;
+
+    fn stranger(destination: &str, kind: RouteKind) -> Stranger {
+        let mut route = Route::new(destination.parse().unwrap(), 0, PODS_TABLE, 4);
+        route.kind = kind;
+        Stranger { route, link: (kind == RouteKind::Unicast).then(|| "tun0".parse().unwrap()) }
+    }
+
+    #[test]
+    fn only_what_refuses_more_than_one_address_bars_the_way_to_pods() {
+        for (destination, kind, bars) in [
+            ("0.0.0.0/0", RouteKind::Unicast, false),
+            ("0.0.0.0/0", RouteKind::Local, false),
+            ("0.0.0.0/0", RouteKind::Blackhole, true),
+            ("10.0.0.0/8", RouteKind::Prohibit, true),
+            ("::/0", RouteKind::Unreachable, true),
+            ("10.0.0.7/32", RouteKind::Blackhole, false),
+        ] {
+            assert_eq!(stranger(destination, kind).bars(), bars, "{destination} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn each_family_is_told_by_its_worst_route() {
+        let strangers = [
+            stranger("0.0.0.0/0", RouteKind::Unicast),
+            stranger("10.0.0.7/32", RouteKind::Unicast),
+            stranger("::/0", RouteKind::Unicast),
+            stranger("2001:db8::/32", RouteKind::Unreachable),
+        ];
+        let told = conditions(&strangers).into_iter().map(|it| {
+            let named = it.message.split('"').nth(1).unwrap().to_owned();
+            (it.reason, it.blocks(), it.subject.unwrap(), named)
+        });
+        let table = TableId(999);
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                (
+                    Reason::PodTableShared,
+                    false,
+                    "IPv4".to_owned(),
+                    format!("10.0.0.7/32 table {table} dev tun0 proto 4")
+                ),
+                (
+                    Reason::PodTableShared,
+                    true,
+                    "IPv6".to_owned(),
+                    format!("unreachable 2001:db8::/32 table {table} proto 4")
+                ),
+            ]
+        );
+        assert_eq!(conditions(&[]), []);
+    }
+}

@@ -1,0 +1,83 @@
+//! The log lines of a pass: what changed, and which conditions came and went since the one before. A pass that is like the
+//! one before logs nothing.
+
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Pass};
+
+/// The most changes of a pass that are told one by one: a flush of a full node's rules is some 500.
+const TOLD: usize = 50;
+
+/// Logs what is new.
+pub fn log(before: Option<&Pass>, now: &Pass) {
+    let cause = now.cause.word();
+    let told = if fights(now) && before.is_some_and(fights) { 0 } else { TOLD };
+    for change in now.changes.iter().take(told) {
+        let event = match (change.noun.as_str(), now.cause) {
+            ("pools", _) => "pools.written",
+            ("cni", _) => "cni.installed",
+            // Nobody asked for anything new: somebody else changed what is ours.
+            (_, Cause::Kernel | Cause::Files | Cause::Timer) => "host.repaired",
+            _ => "host.configured",
+        };
+        tracing::info!(event, cause, change = %change.text);
+    }
+    let untold = now.changes.len().saturating_sub(told);
+    if told > 0 && untold > 0 {
+        tracing::info!(event = "host.changed_more", cause, changes = untold, "and as many more of the same kind");
+    }
+    let none: &[Condition] = &[];
+    let conditions = before.map_or(none, |pass| pass.conditions.as_slice());
+    for condition in news(conditions, &now.conditions) {
+        let Condition { reason, subject, message, .. } = condition;
+        let subject = subject.as_deref().unwrap_or_default();
+        if condition.blocks() {
+            tracing::error!(event = "condition.raised", %reason, subject, blocking = true, "{message}");
+        } else {
+            tracing::warn!(event = "condition.raised", %reason, subject, blocking = false, "{message}");
+        }
+    }
+    for Condition { reason, subject, .. } in news(&now.conditions, conditions) {
+        tracing::info!(event = "condition.cleared", %reason, subject = subject.as_deref().unwrap_or_default());
+    }
+    if let Some(state) = &now.pod_network
+        && before.and_then(|pass| pass.pod_network.as_ref()) != Some(state)
+    {
+        let (install, decided_by, status) = (state.install, state.decided_by.as_str(), state.status.as_str());
+        let notes = state.notes.join("; ");
+        tracing::info!(event = "pod_network.decided", install, decided_by, status, notes, "{}", state.reason);
+    }
+    let was_ready = before.is_some_and(Pass::is_ready);
+    if was_ready != now.is_ready() {
+        let event = if now.is_ready() { "agent.ready" } else { "agent.not_ready" };
+        tracing::info!(event);
+    }
+}
+
+/// Whether somebody undoes our repairs: that is told once, not repair by repair. Metrics count them.
+fn fights(pass: &Pass) -> bool {
+    pass.conditions.iter().any(|condition| condition.reason == Reason::RepairsUndone)
+}
+
+/// The conditions of `now` that `before` lacks. One that only says it in other words (a count, a time) is no news.
+fn news<'a>(before: &'a [Condition], now: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    let key = |condition: &Condition| -> (Reason, Option<String>, bool) {
+        (condition.reason, condition.subject.clone(), condition.blocks())
+    };
+    now.iter().filter(move |condition| !before.iter().any(|old| key(old) == key(condition)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_are_no_news_but_another_subject_or_severity_is() {
+        let old = [Condition::degraded(Reason::LinkMissing, "seen: a").about("x")];
+        let same = [Condition::degraded(Reason::LinkMissing, "seen: a, b").about("x")];
+        assert_eq!(news(&old, &same).count(), 0);
+        let other = [Condition::degraded(Reason::LinkMissing, "seen: a").about("y")];
+        assert_eq!(news(&old, &other).count(), 1);
+        let worse = [Condition::blocking(Reason::LinkMissing, "seen: a").about("x")];
+        assert_eq!(news(&old, &worse).count(), 1);
+    }
+}

@@ -1,0 +1,148 @@
+//! A start during the metadata service's silence, by what an agent before this one kept.
+
+use clap::Parser;
+use imds::FakeMetadata;
+use installer::Seen;
+use vcn::Instance;
+
+use super::*;
+use crate::args::Args;
+use crate::fixture::{instance, vm_vnics};
+use crate::sources::npn::FakeNativePodNetworks;
+
+/// How long the metadata service is silent until that is an error.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct Silent(FakeMetadata);
+
+impl Metadata for Silent {
+    async fn instance(&self) -> Result<Instance, imds::Error> {
+        sleep(DEADLINE).await;
+        self.0.instance().await
+    }
+
+    async fn vnics(&self) -> Result<VnicList, imds::Error> {
+        sleep(DEADLINE).await;
+        self.0.vnics().await
+    }
+}
+
+fn configuration(data_dir: &std::path::Path) -> Configuration {
+    let command = ["oke-node-agent", "--data-dir", data_dir.to_str().unwrap()];
+    let settings = Settings::new(Args::try_parse_from(command).unwrap().options).unwrap();
+    Configuration { settings: Arc::new(settings), conditions: Vec::new() }
+}
+
+/// What an agent of that boot kept of this instance.
+fn kept(boot: BootId) -> Last {
+    let vnics = vm_vnics();
+    Last {
+        vnics: vnics[1..].to_vec(),
+        primary: vnics.first().cloned(),
+        instance: Some(instance()),
+        boot_id: Some(boot),
+        asked_unix_millis: 0,
+    }
+}
+
+/// When each world was published, in milliseconds, and what it says of OKE's DaemonSet, if the answer, that it is there,
+/// comes after `delay`.
+async fn told(delay: Duration) -> Vec<(u128, Seen)> {
+    let folder = tempfile::tempdir().unwrap();
+    VnicsSeen::new(folder.path()).note(kept(BootId::current().unwrap())).unwrap();
+    let metadata = FakeMetadata::new(instance(), vm_vnics());
+    metadata.set_failing(Some(500));
+    told_by(Silent(metadata), folder.path(), delay).await
+}
+
+/// The same of this metadata service, and of what is kept in a folder.
+async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
+    let (_configurations, configuration) = watch::channel(configuration(folder));
+    let (answer, oke_cni) = watch::channel(None);
+    let (worlds, mut published) = watch::channel(World::default());
+    let outlets = Outlets { worlds, plugged: Arc::default(), published: Arc::default(), oke_cni };
+    let begun = tokio::time::Instant::now();
+    let watched = async {
+        let mut told = Vec::new();
+        while begun.elapsed() < DEADLINE && published.changed().await.is_ok() {
+            told.push((begun.elapsed().as_millis(), published.borrow_and_update().oke_daemonset));
+        }
+        told
+    };
+    let answered = async {
+        sleep(delay).await;
+        answer.send_replace(Some(Seen::Present));
+        std::future::pending::<Infallible>().await
+    };
+    let npns = FakeNativePodNetworks::default();
+    tokio::select! {
+        told = watched => told,
+        () = run(metadata, npns, configuration, Arc::new(Metrics::default()), outlets) => panic!("it ended"),
+        never = answered => match never {},
+    }
+}
+
+/// The timer counts whole milliseconds.
+fn rounded(told: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
+    told.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is_in_the_cluster() {
+    for (delay, first) in [(100, 300), (700, 700)] {
+        let told = rounded(told(Duration::from_millis(delay)).await);
+        assert_eq!(told, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_okes_own_cni_that_comes_later_is_published_while_the_metadata_service_is_silent() {
+    let told = rounded(told(Duration::from_secs(5)).await);
+    assert_eq!(told, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question_for_okes_own_cni_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_awaits_okes_own_cni(folder.path()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_another_machines_is_no_agent_before() {
+    let folder = tempfile::tempdir().unwrap();
+    VnicsSeen::new(folder.path()).note(kept(BootId::from_text("another"))).unwrap();
+    assert_awaits_okes_own_cni(folder.path()).await;
+}
+
+/// Each time with what is in the folder, which stays as it is.
+async fn assert_awaits_okes_own_cni(folder: &std::path::Path) {
+    let path = VnicsSeen::new(folder).path().to_owned();
+    let kept = std::fs::read(&path).ok();
+    for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
+        let metadata = FakeMetadata::new(instance(), vm_vnics());
+        let told = rounded(told_by(metadata, folder, Duration::from_millis(delay)).await);
+        let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
+        assert_eq!(told.first(), Some(&(at, seen)), "{delay}");
+        match &kept {
+            Some(kept) => std::fs::write(&path, kept).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_metadata_service_does_not_keep_a_new_node_from_knowing_of_okes_own_cni() {
+    let (present, unknown) = (Seen::Present, Seen::Unknown);
+    for (delay, wanted) in [
+        (100, vec![(2_200, present), (30_000, present)]),
+        (9_000, vec![(9_200, present), (30_000, present)]),
+        (20_000, vec![(11_200, unknown), (20_000, present), (30_000, present)]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = FakeMetadata::new(instance(), vm_vnics());
+        metadata.set_failing(Some(500));
+        let told = rounded(told_by(Silent(metadata), folder.path(), Duration::from_millis(delay)).await);
+        assert_eq!(told, wanted, "{delay}");
+        assert!(told[0].0 < PUBLISHED.as_millis(), "the first pass would not wait for it");
+    }
+}

@@ -1,0 +1,6 @@
+//! When to reconcile: a source has news, the kernel's network or a file changed, or an interval passed.
+
+pub mod drift_hints;
+pub mod file_changes;
+pub mod kernel_events;
+pub mod reconcile_loop;
