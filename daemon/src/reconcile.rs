@@ -92,8 +92,6 @@ struct Findings {
 }
 
 impl Reconciler {
-    /// Looks at nothing yet.
-    ///
     /// # Errors
     /// When not even the boot id can be had.
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {

@@ -25,7 +25,7 @@ const DOORS: [&str; 5] = [
 ];
 
 /// Of those crates, what any test may name: words and answers, and what writes down what an agent would have.
-const WORDS: [&str; 17] = [
+const WORDS: [&str; 16] = [
     "self",
     "Args",
     "Cause",
@@ -37,11 +37,10 @@ const WORDS: [&str; 17] = [
     "SettingChange",
     "Settings",
     "args",
-    "condition",
     "drop_ins",
     "note_drop_in",
     "note_settings",
-    "pass",
+    "report",
     "settings",
 ];
 
