@@ -25,7 +25,7 @@ const DOORS: [&str; 5] = [
 ];
 
 /// Of those crates, what any test may name: words and answers, and what writes down what an agent would have.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 18] = [
     "self",
     "Args",
     "Cause",
@@ -37,9 +37,11 @@ const WORDS: [&str; 16] = [
     "SettingChange",
     "Settings",
     "args",
+    "condition",
     "drop_ins",
     "note_drop_in",
     "note_settings",
+    "reconcile_report",
     "report",
     "settings",
 ];
