@@ -6,7 +6,7 @@
 pub const MOST: usize = 2048;
 
 /// The most bytes of a VnicAttachment's name and its spec as JSON, the label with its profile's name included: what
-/// [`MOST`] leaves when all else is at its largest (`controller/tests/size`). Five security groups fit.
+/// [`MOST`] leaves when all else is at its largest (`controller/tests/cluster/size`). Five security groups fit.
 pub const NAME_AND_SPEC: usize = 900;
 
 /// What is said where it is more.

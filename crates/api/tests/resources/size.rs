@@ -1,5 +1,5 @@
 //! What the definitions count is what etcd holds: a name and a spec take 900 bytes at most, which leaves room for the rest of
-//! an object (`controller/tests/size`).
+//! an object (`controller/tests/cluster/size`).
 
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use oke_node_controller::profile::step::Step;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::scene::{bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
+use super::scene::{bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
 
 async fn make(client: &Client, profile: &str, template: &Value) -> String {
     let template: VnicTemplate = serde_json::from_value(template.clone()).unwrap();

@@ -1,6 +1,5 @@
 //! The roles of manifests/base/controller.yaml: the controller, run by its own account's token and nothing else, does all that it
 //! should; and without any one verb on any one resource, it does not.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod cluster;
 mod process;

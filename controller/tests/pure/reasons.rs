@@ -1,5 +1,4 @@
 //! Every reason that docs/resources.md explains is one that the controller gives.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::Path;

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use vcn::Ocid;
 
-use crate::cluster::{Cluster, NAME, NAMESPACE};
-use crate::process::Controller;
+use super::cluster::{Cluster, NAME, NAMESPACE};
+use super::process::Controller;
 
 const LOG: &str = "log";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -13,7 +13,7 @@ use oke_node_controller::profile::step::{Profile, Step};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::scene::{large, objects, ocid};
+use super::scene::{large, objects, ocid};
 
 fn status() -> VnicProfileStatus {
     let now = Time(Timestamp::from_second(1_795_000_000).unwrap());

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use kube_harness::{ApiServer, Bound, Identity, ServiceAccount};
 use serde_json::json;
 
-use crate::roles::{Right, Rights, each_right};
+use super::roles::{Right, Rights, each_right};
 
 const WITHIN: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 pub(crate) struct Cluster {
-    pub(crate) server: &'static ApiServer,
+    pub(crate) server: ApiServer,
     pub(crate) admin: Client,
     /// The controller's pod, and its token.
     pod: Pod,
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn new() -> Self {
-        let server = ApiServer::shared().unwrap();
+        let server = ApiServer::start().unwrap();
         server.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml")).await.unwrap();
         let account = ServiceAccount::new(NAMESPACE, NAME);
         server.create_account(&account).await.unwrap();

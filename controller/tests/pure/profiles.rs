@@ -1,10 +1,9 @@
 //! VnicProfiles by example: each folder of `profiles/` is a sentence with the objects that are there and what comes of them,
 //! in the words of `oke-node-controller plan`. A new case needs no code; `BLESS=1 cargo test -p oke-node-controller --test
-//! profiles` writes the plan of a case that has none, for you to read.
+//! pure` writes the plan of a case that has none, for you to read.
 //!
 //! `objects.yaml` has VnicProfiles, Nodes and VnicAttachments; a VnicAttachment may be short (`ready: true`, or `reason`).
 //! `unwanted.yaml`, where there is one, says for how many seconds an object was unwanted before.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,7 +114,7 @@ fn planned(case: &Path) -> String {
 
 #[test]
 fn every_case_has_its_plan() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/profiles");
     let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     assert!(cases.len() >= 20, "the cases were not found");
@@ -136,7 +135,7 @@ fn every_case_has_its_plan() {
 /// The same look gives the same plan, whatever the order in which the watches told of the objects.
 #[test]
 fn the_order_of_the_objects_does_not_matter() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiles");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pure/profiles");
     for case in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let mut observed = objects(&fs::read_to_string(case.join("objects.yaml")).unwrap());
         let (now, before) = (Instant::now(), Unwanted::default());

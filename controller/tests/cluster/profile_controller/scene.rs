@@ -47,6 +47,12 @@ pub(crate) fn ocid(name: &str) -> String {
     format!("ocid1.instance.oc1.iad.{name}")
 }
 
+/// Not the shared one: this controller watches all profiles of its API server.
+fn server() -> &'static ApiServer {
+    static SERVER: OnceLock<ApiServer> = OnceLock::new();
+    SERVER.get_or_init(|| ApiServer::start().unwrap())
+}
+
 fn running() -> &'static Running {
     RUNNING.get_or_init(|| {
         let (store, metrics): (Arc<Store>, Arc<Metrics>) = Default::default();
@@ -61,7 +67,7 @@ fn running() -> &'static Running {
 }
 
 async fn controller(store: Arc<Store>, metrics: Arc<Metrics>, ready: mpsc::Sender<()>) {
-    let server = ApiServer::shared().unwrap();
+    let server = server();
     for crd in api::crd::all() {
         server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
     }
@@ -90,7 +96,7 @@ impl Scene {
     /// With nodes of their own for the test.
     pub(crate) fn new(pool: &str) -> Self {
         running();
-        let server = ApiServer::shared().unwrap();
+        let server = server();
         Self { client: server.client(server.admin()).unwrap(), pool: pool.to_owned() }
     }
 
@@ -147,7 +153,7 @@ impl Scene {
         let made = json!({ "apiGroups": ["oke.oraclecloud.com"], "apiVersions": ["*"], "operations": ["CREATE"],
             "resources": ["vnicattachments"] });
         let expression = format!("!object.metadata.name.startsWith('{profile}.')");
-        let server = ApiServer::shared().unwrap();
+        let server = server();
         for object in [
             json!({ "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": name,
                 "spec": { "failurePolicy": "Fail", "matchConstraints": { "resourceRules": [made] },
@@ -253,7 +259,7 @@ impl Scene {
         let (stops, stands) = oneshot::channel();
         let params = ListParams::default().labels(&format!("{PROFILE_LABEL}={profile}"));
         running().runtime.spawn(async move {
-            let server = ApiServer::shared().unwrap();
+            let server = server();
             let api: Api<VnicAttachment> = Api::all(server.client(server.admin()).unwrap());
             while api.list(&params).await.unwrap().items.is_empty() {
                 tokio::task::yield_now().await;

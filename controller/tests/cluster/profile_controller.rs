@@ -1,5 +1,4 @@
 //! VnicProfiles on a real API server: what is stamped, changed, released and told there.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod scene;
 

@@ -13,7 +13,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::cluster::Cluster;
+use super::cluster::Cluster;
 
 /// Where workload identity asks for tokens, at the API server's address.
 const PROXYMUX: u16 = 12250;

@@ -7,7 +7,7 @@ use oke_node_controller::attachment::objects::Objects;
 use oke_node_controller::attachment::verdict::{Facts, Verdict};
 use serde_json::{Value, json};
 
-use crate::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
+use super::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -1,6 +1,5 @@
 //! `oke-node-controller plan` against a real API server and the emulated OCI API: by somebody who may only read, and nothing is
 //! another afterwards.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::process::Command;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use vcn::Ocid;
 const WITHIN: Duration = Duration::from_secs(120);
 
 struct Scene {
-    server: &'static ApiServer,
+    server: ApiServer,
     oci: OciApi,
     vcn: Arc<Vcn>,
     folder: TempDir,
@@ -41,7 +40,7 @@ impl Scene {
         let folder = TempDir::new().unwrap();
         oci.write_user(folder.path()).unwrap();
         let instance = |name: &str| instance(&oci, name);
-        let server = ApiServer::shared().unwrap();
+        let server = ApiServer::start().unwrap();
         for crd in api::crd::all() {
             server.apply_object(serde_json::to_value(crd).unwrap()).await.unwrap();
         }
@@ -75,7 +74,7 @@ impl Scene {
         ] {
             server.apply_object(object).await.unwrap();
         }
-        may_read(server).await;
+        may_read(&server).await;
         Self { server, oci, vcn, folder }
     }
 
@@ -98,7 +97,7 @@ impl Scene {
 
     /// The versions of everything that could have been written.
     async fn versions(&self) -> Vec<(String, String)> {
-        objects(self.server).await.unwrap()
+        objects(&self.server).await.unwrap()
     }
 }
 
