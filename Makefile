@@ -115,7 +115,7 @@ soak: setup ## Run all tests SOAK_ROUNDS times (10), then e2e, upgrade, conforma
 machine: setup ## Run the tests of return paths, and of a node without IPv6, on a kernel of Debian's, under qemu
 	cargo build --package oke-node-agent --package installer --package vcn-native --package sandbox --bins
 	CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
-	    cargo test --package tests --no-fail-fast --test return_paths --test ipvs -- --include-ignored
+	    cargo test --package tests --no-fail-fast --test node -- --include-ignored return_paths::
 	QEMU_APPEND=ipv6.disable=1 CARGO_TARGET_$(shell echo $(HOST) | tr 'a-z-' 'A-Z_')_RUNNER=$(CURDIR)/tests/qemu/run \
 	    cargo test --package oke-node-agent --test agent -- --ignored on_a_kernel_without_ipv6
 

@@ -11,3 +11,4 @@
 //! ```
 
 pub mod bench;
+pub mod built;

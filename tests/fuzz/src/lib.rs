@@ -2,7 +2,7 @@
 //! panics when what it calls panics, hangs, or answers something that it must never answer.
 //!
 //! ```text
-//!   corpus/<target>/<what it is>  ─┬─▶ tests/corpus.rs        `make test`: the corpus, cut and mutated, for seconds
+//!   corpus/<target>/<what it is>  ─┬─▶ tests.rs               `make test`: the corpus, cut and mutated, for seconds
 //!   seeds written by our own code ─┘
 //!                                  └─▶ bin/oke-fuzz.rs        `make fuzz`: libFuzzer, guided by coverage, 10^7 inputs
 //! ```
@@ -16,3 +16,6 @@ pub mod mutate;
 pub mod targets;
 
 pub use targets::{Target, all, named};
+
+#[cfg(test)]
+mod tests;

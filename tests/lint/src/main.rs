@@ -1,17 +1,20 @@
-//! `house-lint [ROOT]` runs the house checks; `house-lint tiers ARTIFACTS LOG UML_LOG` says which tests ran.
+//! `house-lint [ROOT]` runs the house checks; `house-lint tiers ARTIFACTS LOG GUEST_LOG...` says which tests ran.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use house_lint::{check, tiers};
 
-const USAGE: &str = "usage: house-lint [ROOT] | house-lint tiers ARTIFACTS.json TEST.log UML.log";
+const USAGE: &str = "usage: house-lint [ROOT] | house-lint tiers ARTIFACTS.json TEST.log GUEST.log...";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match args.as_slice() {
-        ["tiers", artifacts, log, uml_log] => tiers::run(Path::new(artifacts), Path::new(log), Path::new(uml_log)),
+        ["tiers", artifacts, log, guests @ ..] => {
+            let guests: Vec<PathBuf> = guests.iter().map(PathBuf::from).collect();
+            tiers::run(Path::new(artifacts), Path::new(log), &guests)
+        }
         [] => check(Path::new(".")),
         [root] if !root.starts_with('-') => check(Path::new(root)),
         _ => Err(anyhow::anyhow!(USAGE)),

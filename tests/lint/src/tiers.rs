@@ -1,61 +1,52 @@
 //! Tiers: which tests ran where, read from what cargo and the test harness printed. A tier that must run and did not is a
-//! failure, and so is a test that was ignored in one tier and ran in no other: otherwise both look like success.
+//! failure, and so is a test that is ignored on the machine's own kernel and ran in no guest: otherwise both look like
+//! success.
 
 mod harness;
 mod report;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
 use crate::finding::Finding;
 use harness::{Binary, Outcome};
 
-/// Where a test runs and what it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    /// Pure code and fakes.
-    Pure,
-    /// The machine's own kernel, in fresh namespaces.
-    Namespaces,
-    /// A user-mode-linux guest: a kernel with what the machine's own may lack, such as VLANs.
-    Guest,
-}
-
 /// Folders whose `tests/*.rs` work on a kernel. Those of the others are pure.
 const KERNEL_FOLDERS: &[&str] =
     &["crates/netlink", "crates/datapath", "installer", "plugins", "daemon", "sandbox", "tests"];
 
-/// What the reason of an ignored test says when the guest runs it. `.ci/test` finds the files by the same words.
-const GUEST_REASONS: &[&str] = &["802.1Q", "tests/uml/run"];
+/// What the reason of an ignored test says when `make test` does not run it: another target of the Makefile does.
+const ELSEWHERE: &[&str] = &["make ", "tests/qemu/run"];
 
-/// Reads the artifacts that `cargo test --no-run --message-format=json` listed and the logs of the two runs, prints what
-/// ran and what is wrong with it. True when every tier that must run did.
+/// Reads the artifacts that `cargo test --no-run --message-format=json` listed and the logs of the run here and of those in
+/// guests, prints what ran and what is wrong with it. True when every tier that must run did.
 ///
 /// # Errors
 /// When a file cannot be read.
-pub fn run(artifacts: &Path, log: &Path, guest_log: &Path) -> anyhow::Result<bool> {
+pub fn run(artifacts: &Path, log: &Path, guest_logs: &[PathBuf]) -> anyhow::Result<bool> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
     let artifacts = harness::artifacts(&String::from_utf8_lossy(&read(artifacts)?))?;
     let here = harness::binaries(&artifacts, &String::from_utf8_lossy(&read(log)?));
-    let guest = harness::binaries(&artifacts, &String::from_utf8_lossy(&read(guest_log)?));
-    print!("{}", report::table(&here, &guest));
-    let findings = check(&here, &guest);
+    let mut guests = Vec::new();
+    for log in guest_logs {
+        guests.extend(harness::binaries(&artifacts, &String::from_utf8_lossy(&read(log)?)));
+    }
+    print!("{}", report::table(&here, &guests));
+    let findings = check(&here, &guests);
     for finding in &findings {
         println!("{finding}");
     }
     Ok(findings.is_empty())
 }
 
-fn check(here: &[Binary], guest: &[Binary]) -> Vec<Finding> {
+fn check(here: &[Binary], guests: &[Binary]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let kernel = here.iter().filter(|binary| tier_of(binary) == Tier::Namespaces);
-    for (what, passed) in [
-        ("tests in namespaces", kernel.map(|binary| binary.passed).sum::<u64>()),
-        ("tests in the guest (user-mode-linux)", guest.iter().map(|binary| binary.passed).sum()),
-    ] {
-        if passed == 0 {
+    let passed = |binaries: &[&Binary]| binaries.iter().map(|binary| binary.passed).sum::<u64>();
+    let kernel: Vec<&Binary> = here.iter().filter(|binary| works_on_a_kernel(binary)).collect();
+    for (what, binaries) in [("tests in namespaces", kernel), ("tests in a guest", guests.iter().collect())] {
+        if passed(&binaries) == 0 {
             findings.push(Finding::new("tiers", what, "none ran, and some must"));
         }
     }
@@ -65,27 +56,25 @@ fn check(here: &[Binary], guest: &[Binary]) -> Vec<Finding> {
             let place = format!("{} {}", binary.source, test.name);
             if reason.is_empty() {
                 findings.push(Finding::new("tiers", place, "ignored without a reason: #[ignore = \"needs …\"]"));
-            } else if is_for_guest(reason) && !ran_in(guest, binary, &test.name) {
-                let message = format!("ignored here ({reason}) and not run in the guest either");
-                findings.push(Finding::new("tiers", place, message));
+            } else if !runs_elsewhere(reason) && !ran_in(guests, binary, &test.name) {
+                findings.push(Finding::new("tiers", place, format!("ignored here ({reason}) and not run in a guest")));
             }
         }
     }
     findings
 }
 
-fn ran_in(guest: &[Binary], binary: &Binary, name: &str) -> bool {
-    let same = guest.iter().filter(|other| other.executable == binary.executable);
+fn ran_in(guests: &[Binary], binary: &Binary, name: &str) -> bool {
+    let same = guests.iter().filter(|other| other.executable == binary.executable);
     same.flat_map(|other| &other.tests).any(|test| test.name == name && test.outcome == Outcome::Ran)
 }
 
-fn is_for_guest(reason: &str) -> bool {
-    GUEST_REASONS.iter().any(|words| reason.contains(words))
+fn runs_elsewhere(reason: &str) -> bool {
+    ELSEWHERE.iter().any(|words| reason.contains(words))
 }
 
-fn tier_of(binary: &Binary) -> Tier {
-    let kernel = KERNEL_FOLDERS.iter().any(|folder| Path::new(&binary.source).starts_with(folder));
-    if kernel && binary.integration { Tier::Namespaces } else { Tier::Pure }
+fn works_on_a_kernel(binary: &Binary) -> bool {
+    binary.integration && KERNEL_FOLDERS.iter().any(|folder| Path::new(&binary.source).starts_with(folder))
 }
 
 #[cfg(test)]

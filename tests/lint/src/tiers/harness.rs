@@ -28,7 +28,6 @@ pub(super) struct Binary {
     pub(super) integration: bool,
     pub(super) tests: Vec<Test>,
     pub(super) passed: u64,
-    pub(super) ignored: u64,
     pub(super) seconds: f64,
 }
 
@@ -87,7 +86,6 @@ pub(super) fn binaries(artifacts: &Artifacts, log: &str) -> Vec<Binary> {
             binary.tests.extend(test(line));
             if let Some(counts) = line.split("test result: ").nth(1) {
                 binary.passed += count_of(counts, " passed");
-                binary.ignored += count_of(counts, " ignored");
                 binary.seconds += seconds(counts);
             }
         }

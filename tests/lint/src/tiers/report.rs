@@ -1,43 +1,43 @@
-//! What ran, as a table a reader takes in at a glance, and what did not, with the reasons.
+//! What ran and how long the slowest programs took, as tables, and what did not run, with the reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::harness::{Binary, Outcome};
-use super::{Tier, is_for_guest, tier_of};
+use super::{runs_elsewhere, works_on_a_kernel};
 
-/// One line a tier, then the tests that ran nowhere by their reason.
-pub(super) fn table(here: &[Binary], guest: &[Binary]) -> String {
+/// How many of the slowest test programs are listed.
+const SLOWEST: usize = 10;
+
+/// One line a tier, the tests that did not run by their reason, and the slowest test programs.
+pub(super) fn table(here: &[Binary], guests: &[Binary]) -> String {
     let mut text = format!("{:<34}{:>8}{:>8}{:>9}\n", "tier", "programs", "passed", "seconds");
-    let of = |tier| here.iter().filter(move |binary| tier_of(binary) == tier).collect::<Vec<_>>();
-    for (tier, binaries) in
-        [(Tier::Pure, of(Tier::Pure)), (Tier::Namespaces, of(Tier::Namespaces)), (Tier::Guest, guest.iter().collect())]
-    {
-        let ran: Vec<&&Binary> = binaries.iter().filter(|binary| binary.passed > 0).collect();
-        let passed: u64 = ran.iter().map(|binary| binary.passed).sum();
-        let seconds = ran.iter().map(|binary| binary.seconds).fold(0.0, |sum, more| sum + more);
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<34}{:>8}{passed:>8}{seconds:>9.1}", title(tier), ran.len());
+    let (kernel, pure): (Vec<&Binary>, Vec<&Binary>) = here.iter().partition(|binary| works_on_a_kernel(binary));
+    let tiers = [("pure", pure), ("kernel, in namespaces", kernel), ("kernel, in a guest", guests.iter().collect())];
+    // Writing to a String cannot fail.
+    for (title, binaries) in tiers {
+        let ran = binaries.iter().filter(|binary| binary.passed > 0).count();
+        let passed: u64 = binaries.iter().map(|binary| binary.passed).sum();
+        let seconds = binaries.iter().map(|binary| binary.seconds).fold(0.0, |sum, more| sum + more);
+        let _ = writeln!(text, "{title:<34}{ran:>8}{passed:>8}{seconds:>9.1}");
     }
-    for (reason, count) in ran_nowhere(here) {
+    for (reason, count) in ran_elsewhere(here) {
         let _ = writeln!(text, "ignored: {count} ({reason})");
+    }
+    let mut slowest: Vec<&Binary> = here.iter().chain(guests).collect();
+    slowest.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let _ = writeln!(text, "{:<50}{:>9}", "slowest test programs", "seconds");
+    for binary in slowest.iter().take(SLOWEST) {
+        let _ = writeln!(text, "{:<50}{:>9.1}", binary.source, binary.seconds);
     }
     text
 }
 
-fn title(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Pure => "pure",
-        Tier::Namespaces => "kernel, in namespaces",
-        Tier::Guest => "kernel, in a guest (802.1Q)",
-    }
-}
-
-fn ran_nowhere(here: &[Binary]) -> BTreeMap<&str, usize> {
+fn ran_elsewhere(here: &[Binary]) -> BTreeMap<&str, usize> {
     let mut reasons = BTreeMap::new();
     for test in here.iter().flat_map(|binary| &binary.tests) {
         if let Outcome::Ignored(reason) = &test.outcome
-            && !is_for_guest(reason)
+            && runs_elsewhere(reason)
         {
             *reasons.entry(reason.as_str()).or_default() += 1;
         }

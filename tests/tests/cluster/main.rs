@@ -1,0 +1,35 @@
+//! Tests that start a real Kubernetes API server: the manifests, admission, VNICs on request from end to end, the demo, and
+//! the harness itself.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking, its helper functions too")]
+#![expect(clippy::panic, reason = "likewise")]
+#![expect(clippy::indexing_slicing, reason = "likewise")]
+
+mod admission;
+mod demo;
+mod harness;
+mod manifests;
+mod server_build;
+mod vnics_on_request;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Far beyond what a condition takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+fn manifests_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests")
+}
+
+/// Tries until there is an outcome.
+async fn wait_for<T>(what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = outcome().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

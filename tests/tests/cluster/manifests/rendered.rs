@@ -1,0 +1,196 @@
+//! What `kubectl apply -k` applies: the base and the overlays as kubectl renders them, on a real API server.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::flowcontrol::v1::FlowSchema;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::client::Body;
+use kube_harness::{ApiServer, Assets, Bound, ServiceAccount};
+use sandbox::Container;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{AGENT, root, sources};
+use crate::wait_for;
+
+const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
+
+/// Tests that apply to the shared API server take turns: each begins with the base.
+static APPLYING: Mutex<()> = Mutex::const_new(());
+
+/// Not the shared one: these tests replace all that the manifests define.
+fn server() -> &'static ApiServer {
+    static SERVER: OnceLock<ApiServer> = OnceLock::new();
+    SERVER.get_or_init(|| ApiServer::start().unwrap())
+}
+
+fn kubectl(arguments: &[&str]) -> Output {
+    let kubectl = Assets::find().unwrap().program("kubectl");
+    Command::new(kubectl).args(arguments).env_clear().env("HOME", "/nonexistent").output().unwrap()
+}
+
+fn folder(name: &str) -> String {
+    root().join("manifests").join(name).display().to_string()
+}
+
+fn rendered(name: &str) -> String {
+    let output = kubectl(&["kustomize", &folder(name)]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    // Not even a warning that something is deprecated.
+    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{name}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    serde_yaml_ng::Deserializer::from_str(yaml).map(|document| Value::deserialize(document).unwrap()).collect()
+}
+
+/// `kubectl apply --server-side -k` with more arguments: what it printed.
+fn apply(server: &ApiServer, name: &str, more: &[&str]) -> Result<String, String> {
+    let kubeconfig = server.folder().join("rendered.kubeconfig");
+    server.write_kubeconfig(server.admin(), &kubeconfig).unwrap();
+    let (kubeconfig, folder) = (format!("--kubeconfig={}", kubeconfig.display()), folder(name));
+    let apply = ["apply", "--server-side", "--warnings-as-errors", &kubeconfig, "-k", &folder];
+    let output = kubectl(&[&apply[..], more].concat());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+#[test]
+fn the_sandbox_runs_the_agent_that_is_rendered() {
+    let container = |name| Container::of_daemon_set(&rendered(name), &[]).unwrap();
+    let agent = Container::node_agent().unwrap();
+    assert_eq!(container("base"), agent);
+    assert_eq!(container("overlays/self-managed"), agent);
+    assert_eq!(container("overlays/oke-vcn-native"), Container::node_agent_taking_over().unwrap());
+    let flannel = container("overlays/oke-flannel");
+    let (added, rest) = flannel.environment().split_first().unwrap();
+    assert_eq!((added.0.as_str(), added.1.as_str()), ("POD_NETWORK", "none"));
+    assert_eq!((rest, flannel.volumes()), (agent.environment(), agent.volumes()));
+}
+
+#[test]
+fn every_image_is_set_in_one_place() {
+    let text = std::fs::read_to_string(root().join("manifests/image/kustomization.yaml")).unwrap();
+    let component: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let image = &component["images"][0];
+    assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));
+    let name = image["newName"].as_str().unwrap();
+    // CRI-O takes no name without a registry's host.
+    assert!(name.split_once('/').unwrap().0.contains('.'), "{name}");
+    let wanted = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
+    for folder in FOLDERS.into_iter().chain(["uninstall", "uninstall-drop-ins"]) {
+        let rendered = rendered(folder);
+        let images: Vec<&str> = rendered.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
+        assert_eq!(images, [wanted.as_str(); 2], "{folder}");
+    }
+    for file in sources() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let images = text.lines().filter_map(|line| line.trim().strip_prefix("image: "));
+        let names: BTreeSet<&str> = images.map(|image| image.split(':').next().unwrap()).collect();
+        assert!(names.is_empty() || names == BTreeSet::from(["oke-node-manager"]), "{}: {names:?}", file.display());
+    }
+}
+
+#[test]
+fn every_source_is_rendered() {
+    let in_base: BTreeSet<String> = sources()
+        .iter()
+        .filter(|file| file.parent().unwrap().ends_with("base"))
+        .map(|file| file.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let text = std::fs::read_to_string(root().join("manifests/base/kustomization.yaml")).unwrap();
+    let base: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let resources = base["resources"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+    assert_eq!(resources.collect::<BTreeSet<_>>(), in_base);
+}
+
+#[tokio::test]
+async fn an_api_server_accepts_every_overlay_without_a_warning() {
+    let _turn = APPLYING.lock().await;
+    let server = server();
+    for name in FOLDERS {
+        // First as an operator would look at it: nothing that one object needs of another stands in the way.
+        let tried = apply(server, name, &["--dry-run=server"]).unwrap();
+        assert!(tried.contains("flowschema.flowcontrol.apiserver.k8s.io/oke-node-agent serverside-applied"), "{tried}");
+        let applied = apply(server, name, &[]).unwrap();
+        assert_eq!(applied.lines().count(), documents(&rendered(name)).len(), "{applied}");
+    }
+}
+
+#[tokio::test]
+async fn a_configmap_that_was_edited_by_hand_is_not_overwritten() {
+    let _turn = APPLYING.lock().await;
+    let server = server();
+    apply(server, "base", &[]).unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(server.client(server.admin()).unwrap(), "kube-system");
+    let edited = json!({ "data": { "agent.conf": "LOG_LEVEL=debug\n" } });
+    let by_hand = PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
+    maps.patch(AGENT, &by_hand, &Patch::Merge(&edited)).await.unwrap();
+    let refused = apply(server, "base", &[]).unwrap_err();
+    assert!(refused.contains("conflict with \"kubectl-edit\"") && refused.contains(".data.agent.conf"), "{refused}");
+    let data = maps.get(AGENT).await.unwrap().data.unwrap();
+    assert_eq!(data.get("agent.conf").map(String::as_str), Some("LOG_LEVEL=debug\n"));
+    apply(server, "base", &["--force-conflicts"]).unwrap();
+}
+
+#[tokio::test]
+async fn agents_do_not_share_a_priority_level_with_the_control_plane() {
+    let _turn = APPLYING.lock().await;
+    let server = server();
+    apply(server, "base", &[]).unwrap();
+    let admin = server.client(server.admin()).unwrap();
+    let uid = Api::<FlowSchema>::all(admin).get(AGENT).await.unwrap().metadata.uid.unwrap();
+    let agent = server.token(&ServiceAccount::new("kube-system", AGENT), &Bound::Nothing).await.unwrap();
+    let agent = server.client(&agent).unwrap();
+    wait_for("an agent's request is of its own flow", async || {
+        let list = kube::core::Request::new("/apis/oci.oraclecloud.com/v1beta1/nativepodnetworks");
+        let answer = agent.send(list.list(&ListParams::default()).unwrap().map(Body::from)).await.unwrap();
+        answer.headers().get("x-kubernetes-pf-flowschema-uid").is_some_and(|found| *found == uid).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn every_folder_of_overlays_is_tried() {
+    let overlays = std::fs::read_dir(root().join("manifests/overlays")).unwrap();
+    let found: BTreeSet<String> =
+        overlays.map(|entry| format!("overlays/{}", entry.unwrap().file_name().into_string().unwrap())).collect();
+    let tried = FOLDERS.iter().filter(|name| Path::new(name).starts_with("overlays"));
+    assert_eq!(found, tried.map(ToString::to_string).collect());
+}
+
+#[test]
+fn the_overlay_in_the_install_page_renders_with_its_own_settings() {
+    let page = std::fs::read_to_string(root().join("docs/install.md")).unwrap();
+    let overlay = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().canonicalize().unwrap();
+    // kustomize takes relative paths only.
+    let up = "../".repeat(own.components().count() - 1);
+    let checkout = format!("{up}{}", root().canonicalize().unwrap().strip_prefix("/").unwrap().display());
+    let overlay = overlay.replace("../oke-node-manager", &checkout);
+    std::fs::write(own.join("kustomization.yaml"), overlay).unwrap();
+    for file in ["agent.conf", "controller.conf"] {
+        std::fs::write(own.join(file), format!("# of {file}\nLOG_LEVEL=debug\n")).unwrap();
+    }
+    let output = kubectl(&["kustomize", &own.display().to_string()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rendered = String::from_utf8(output.stdout).unwrap();
+    let documents = documents(&rendered);
+    let maps = documents.iter().filter(|document| document["kind"] == "ConfigMap");
+    let data: Vec<(&Value, &Value)> = maps.map(|map| (&map["metadata"]["name"], &map["data"])).collect();
+    let agent = json!({ "agent.conf": "# of agent.conf\nLOG_LEVEL=debug\n" });
+    let controller = json!({ "controller.conf": "# of controller.conf\nLOG_LEVEL=debug\n" });
+    assert_eq!(data, [(&json!(AGENT), &agent), (&json!("oke-node-controller"), &controller)]);
+    assert_eq!(
+        rendered.matches(&format!("image: REGISTRY/oke-node-manager:{}\n", env!("CARGO_PKG_VERSION"))).count(),
+        2
+    );
+}

@@ -1,0 +1,239 @@
+//! VNICs on request, whole: a VnicProfile on a real API server, the real controller, the emulated OCI API, and the real agent on
+//! the node, judged by packets.
+
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{VnicAttachment, VnicProfile};
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use kube_harness::ApiServer;
+use sandbox::{Agent, Container, Node, NodeSpec, NpnShape, OciApi, OciSettings, SubnetSpec, Vcn};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::built::bin_dir;
+use vcn::Family;
+
+use crate::DEADLINE;
+
+const NODES: [&str; 2] = ["node-a", "node-b"];
+
+/// Two nodes with their agents, a cluster that knows them, and a controller.
+struct Scene {
+    vcn: Arc<Vcn>,
+    cloud: OciApi,
+    client: Client,
+    folder: TempDir,
+    controller: Child,
+    agents: Vec<Agent>,
+    _kubernetes: ApiServer,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let network = |text: &str| text.parse().unwrap();
+        let subnet = |name, ipv4, ipv6| SubnetSpec::new(name, network(ipv4)).with(network(ipv6));
+        let node = |name| NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard.E5.Flex", 4);
+        let vcn = Vcn::builder()
+            .subnet(subnet("nodes", "10.0.0.0/24", "2603:c020:0:1::/64"))
+            .subnet(subnet("storage", "10.0.64.0/24", "2603:c020:0:3::/64"))
+            .node(node("node-a"))
+            .node(node("node-b"))
+            .start()
+            .unwrap();
+        let vcn = Arc::new(vcn);
+        let cloud = OciApi::start(Arc::clone(&vcn), OciSettings::default()).unwrap();
+        let kubernetes = ApiServer::start().unwrap();
+        kubernetes.apply(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/crds.yaml")).await.unwrap();
+        let folder = TempDir::new().unwrap();
+        kubernetes.write_kubeconfig(kubernetes.admin(), &folder.path().join("kubeconfig")).unwrap();
+        cloud.write_user(folder.path()).unwrap();
+        let mut agents = Vec::new();
+        for node in vcn.nodes() {
+            let object = json!({ "apiVersion": "v1", "kind": "Node",
+                "metadata": { "name": node.name(), "labels": { "kubernetes.io/hostname": node.name() } },
+                "spec": { "providerID": format!("oci://{}", node.id()) } });
+            kubernetes.apply_object(object).await.unwrap();
+            sandbox::publish_native_pod_network(&vcn, node, NpnShape::PerFamily).unwrap();
+            agents.push(agent(node));
+        }
+        let client = kubernetes.client(kubernetes.admin()).unwrap();
+        let controller = controller(folder.path(), &cloud.url());
+        Self { vcn, cloud, client, folder, controller, agents, _kubernetes: kubernetes }
+    }
+
+    fn node(&self, name: &str) -> Arc<Node> {
+        self.vcn.node(name).unwrap()
+    }
+
+    /// As `kubectl apply --server-side` does.
+    async fn apply(&self, name: &str, spec: Value) {
+        let profile = json!({ "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
+            "metadata": { "name": name }, "spec": spec });
+        let api: Api<VnicProfile> = Api::all(self.client.clone());
+        api.patch(name, &PatchParams::apply("kubectl").force(), &Patch::Apply(profile)).await.unwrap();
+    }
+
+    /// A profile's one VNIC, in the subnet for storage.
+    fn storage(&self) -> Value {
+        json!([{ "name": "storage", "purpose": "Host", "subnetId": self.vcn.subnet("storage").unwrap().id }])
+    }
+
+    async fn annotate(&self, node: &str, profiles: &str) {
+        let patch = json!({ "metadata": { "annotations": { "oke.oraclecloud.com/vnics": profiles } } });
+        let api: Api<KubeNode> = Api::all(self.client.clone());
+        api.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until a profile is Ready with one node, and tells its VNIC's own addresses.
+    async fn addresses(&self, profile: &str) -> Vec<IpAddr> {
+        let profiles: Api<VnicProfile> = Api::all(self.client.clone());
+        let ready = async || {
+            let status = profiles.get(profile).await.unwrap().status?;
+            let one = status.summary.is_some_and(|sum| (sum.matched, sum.ready) == (1, 1));
+            (one && status.conditions.iter().any(|condition| condition.reason == "Ready")).then_some(())
+        };
+        self.wait_for(&format!("{profile} is ready"), ready).await;
+        let attachments: Api<VnicAttachment> = Api::all(self.client.clone());
+        let label = ListParams::default().labels(&format!("oke.oraclecloud.com/profile={profile}"));
+        let object = attachments.list(&label).await.unwrap().items.pop().unwrap();
+        object.status.unwrap().own_addresses
+    }
+
+    async fn delete(&self, profile: &str) {
+        let api: Api<VnicProfile> = Api::all(self.client.clone());
+        api.delete(profile, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Tries until there is an outcome; else shows what the controller and the agents say.
+    async fn wait_for<T>(&self, what: &str, mut outcome: impl AsyncFnMut() -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            if let Some(found) = outcome().await {
+                println!("{what}: {:?}", started.elapsed());
+                return found;
+            }
+            if started.elapsed() > DEADLINE {
+                let log = fs::read_to_string(self.folder.path().join("controller.log")).unwrap();
+                let agents = self.vcn.nodes().map(|node| Agent::log(node).unwrap()).collect::<String>();
+                println!("controller:\n{log}\nagents:\n{agents}");
+            }
+            assert!(started.elapsed() <= DEADLINE, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.controller.kill();
+        let _ = self.controller.wait();
+        for agent in self.agents.drain(..) {
+            let _ = agent.stop();
+        }
+    }
+}
+
+/// One that believes sooner than usual that a VNIC is gone.
+fn agent(node: &Node) -> Agent {
+    let directory = Path::new("/etc/oke-node-agent-map");
+    let configure = || {
+        fs::create_dir(directory)
+            .and_then(|()| fs::write(directory.join("agent.conf"), "DETACH_GRACE_SECONDS=2\nRESYNC_SECONDS=2\n"))
+    };
+    node.run(configure).unwrap().unwrap();
+    let container = Container::node_agent().unwrap().with_config_map("oke-node-agent", directory);
+    Agent::start_in(&container, node, &bin_dir()).unwrap()
+}
+
+fn controller(folder: &Path, cloud: &str) -> Child {
+    let log = File::create(folder.join("controller.log")).unwrap();
+    Command::new(bin_dir().join("oke-node-controller"))
+        .env("KUBECONFIG", folder.join("kubeconfig"))
+        .env("OCI_PRINCIPAL", "api-key")
+        .env("OCI_CONFIG_FILE", folder.join("config"))
+        .env("OCI_ENDPOINT", cloud)
+        .env("POLL_SECONDS", "0.2")
+        // Who is alone does not lose it because the machine is busy.
+        .env("LEASE_SECONDS", "120")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+fn output(node: &Node, words: &str) -> String {
+    let mut words = words.split(' ');
+    let output = node.command(words.next().unwrap()).args(words).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What the agent and the fabric together made of a node's network: links, rules, and the agent's tables.
+fn network(node: &Node) -> String {
+    let routes = ["-4", "-6"].map(|family| output(node, &format!("ip {family} route show table 1000"))).concat();
+    let links = output(node, "ip -o link");
+    // Without numbers of links and namespaces, which are never the same again.
+    let links =
+        links.lines().map(|line| line.split(": ").nth(1).unwrap_or_default().split('@').next().unwrap_or_default());
+    let links = links.collect::<Vec<_>>().join(" ");
+    format!("{links}\n{}{}{routes}", output(node, "ip -4 rule"), output(node, "ip -6 rule"))
+}
+
+/// One echo request from this address to that one.
+fn answers(node: &Node, from: IpAddr, to: IpAddr) -> bool {
+    let ping = node.command("ping").args(["-n", "-q", "-c", "1", "-W", "1", "-I"]).arg(from.to_string());
+    ping.arg(to.to_string()).output().unwrap().status.success()
+}
+
+#[tokio::test]
+async fn a_vnic_that_was_asked_for_answers_from_its_subnet_until_the_request_is_deleted() {
+    let scene = Scene::new().await;
+    let (a, b) = (scene.node("node-a"), scene.node("node-b"));
+    for node in [&a, &b] {
+        let set_up = async || Agent::log(node).unwrap().contains("pools.written").then_some(());
+        scene.wait_for(&format!("{} is set up", node.name()), set_up).await;
+    }
+    let before = NODES.map(|name| network(&scene.node(name)));
+
+    // One by its label, one because it asks.
+    let hostname = json!({ "matchLabels": { "kubernetes.io/hostname": "node-a" } });
+    scene.apply("by-label", json!({ "nodeSelector": hostname, "attachments": scene.storage() })).await;
+    let spec =
+        json!({ "nodeSelector": {}, "allNodes": true, "allowNodeAnnotation": true, "attachments": scene.storage() });
+    scene.apply("by-annotation", spec).await;
+    scene.annotate("node-b", "by-annotation").await;
+
+    let (of_a, of_b) = (scene.addresses("by-label").await, scene.addresses("by-annotation").await);
+    let families = |addresses: &[IpAddr]| addresses.iter().map(|address| Family::of(*address)).collect::<Vec<_>>();
+    assert_eq!((families(&of_a), families(&of_b)), (Family::ALL.to_vec(), Family::ALL.to_vec()));
+    for (from, to) in of_b.iter().zip(&of_a) {
+        scene.wait_for(&format!("{to} answers {from}"), async || answers(&b, *from, *to).then_some(())).await;
+        scene.wait_for(&format!("{from} answers {to}"), async || answers(&a, *to, *from).then_some(())).await;
+    }
+
+    scene.delete("by-label").await;
+    scene.delete("by-annotation").await;
+    let detached = async || {
+        let live = scene.cloud.attachments().into_iter().filter(|it| !it.primary && it.state != "DETACHED");
+        (live.count() == 0).then_some(())
+    };
+    scene.wait_for("the VNICs are detached", detached).await;
+    for (name, before) in NODES.iter().zip(&before) {
+        let node = scene.node(name);
+        scene.wait_for(&format!("{name} is as it was"), async || (network(&node) == *before).then_some(())).await;
+    }
+    let attachments: Api<VnicAttachment> = Api::all(scene.client.clone());
+    let profiles: Api<VnicProfile> = Api::all(scene.client.clone());
+    let gone = async || {
+        let left = attachments.list(&ListParams::default()).await.unwrap().items.len();
+        let profiles = profiles.list(&ListParams::default()).await.unwrap().items.len();
+        (left + profiles == 0).then_some(())
+    };
+    scene.wait_for("the objects are gone", gone).await;
+}

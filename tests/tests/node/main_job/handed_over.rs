@@ -1,0 +1,41 @@
+//! A bare metal node whose VNIC the agent took for the host's, before OKE's own CNI had named it for its pods: what the agent
+//! made there goes, but for the VLAN link, on which pods' interfaces stand that nobody here sees.
+
+use netlink::{IpvlanMode, LinkKind, Netns, NewLink, Socket};
+use sandbox::{Agent, Node, NpnShape};
+use vcn::{Family, IfName, MachineKind, RulePriorities};
+
+use super::{Cluster, timer_passes};
+use crate::wait_for;
+
+fn has_rules(node: &Node) -> bool {
+    let mut socket = Socket::open_in(node.netns()).unwrap();
+    let rules = Family::ALL.into_iter().flat_map(|family| socket.rules(family).unwrap()).collect::<Vec<_>>();
+    rules.iter().any(|rule| rule.priority == RulePriorities::FROM_VNIC)
+}
+
+#[test]
+#[ignore = "needs 802.1Q: run by tests/uml/run"]
+fn a_vlan_link_stays_on_which_another_networks_pods_stand_and_all_else_that_was_made_there_goes() {
+    let configuration = "SIGNAL_NODE_LABEL=false\nDETACH_GRACE_SECONDS=1\nRESYNC_SECONDS=1\n";
+    let cluster = Cluster::start_by(MachineKind::BareMetal, configuration, false);
+    let node = cluster.node("node-a");
+    let mut host = Socket::open_in(node.netns()).unwrap();
+    wait_for("the VNIC to be the host's", || has_rules(node));
+    let links = host.links().unwrap();
+    let vlan = links.iter().find(|link| link.vlan.is_some()).unwrap();
+    let (pod, eth0) = (Netns::create().unwrap(), "eth0".parse::<IfName>().unwrap());
+    let ipvlan = LinkKind::Ipvlan { parent: vlan.index, mode: IpvlanMode::L2 };
+    host.add_link(&NewLink::new(eth0.clone(), ipvlan).in_netns(&pod)).unwrap();
+
+    sandbox::publish_native_pod_network(&cluster.vcn, node, NpnShape::PerFamily).unwrap();
+    wait_for("what was made there to go", || !has_rules(node));
+    // Beyond the grace.
+    let before = timer_passes(node);
+    wait_for("passes", || timer_passes(node) >= before + 5.0);
+    let after = host.link_at(vlan.index).unwrap();
+    assert_eq!((&after.name, after.mac, after.vlan), (&vlan.name, vlan.mac, vlan.vlan));
+    assert!(pod.run(|| Socket::open().unwrap().link(&eth0)).unwrap().is_ok(), "the pod's went with it");
+    let raised = Agent::metrics(node).unwrap();
+    assert!(!raised.lines().any(|line| line.contains("LeftInPlace") && line.ends_with(" 1.0")), "{raised}");
+}

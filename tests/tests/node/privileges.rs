@@ -1,0 +1,5 @@
+//! Each container of ours works under exactly the privileges that its manifest gives it, and needs every one of them.
+
+mod agent;
+mod node;
+mod uninstaller;

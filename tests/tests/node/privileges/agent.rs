@@ -1,0 +1,190 @@
+//! The node agent needs every privilege that its manifest gives it: without any one of them something breaks that is
+//! promised. That it needs no others, all other tests of the suite show: they run it with these.
+
+use std::fs;
+use std::path::Path;
+
+use sandbox::{Agent, Container, Runtime};
+
+use super::node::World;
+use crate::becomes_true;
+
+/// What the agent counts when a pod's address came.
+const ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="ok"}"#;
+const NOT_ANNOUNCED: &str = r#"oke_node_agent_aftercare_addresses_total{what="announce",result="error"}"#;
+
+impl World {
+    /// Attaches and detaches a pod; whether the metrics tell of a line afterwards.
+    fn metrics_tell_after_a_pod(&self, line: &str) -> bool {
+        let pod = self.node.add_pod("pod").unwrap();
+        Runtime::of(&self.node).unwrap().add(&pod).unwrap();
+        becomes_true(|| Agent::metrics(&self.node).unwrap().contains(line))
+    }
+
+    /// Whether the kernel has what the agent's node needs: the setting that pods need of the VNIC's link.
+    fn host_is_set_up(&self) -> bool {
+        let setting = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+        self.node.run(|| setting("conf/ens5/rp_filter").trim() == "2" && setting("ip_forward").trim() == "1").unwrap()
+    }
+}
+
+#[test]
+fn with_all_of_its_privileges_it_does_its_work() {
+    let world = World::new();
+    let _agent = world.ready(&Container::node_agent().unwrap());
+    assert!(world.host_is_set_up(), "{}", world.log());
+    assert!(world.metrics_tell_after_a_pod(&format!("{ANNOUNCED} 1")), "{}", world.log());
+    assert!(!world.log().contains("not permitted"), "{}", world.log());
+}
+
+#[test]
+fn each_capability_is_needed() {
+    let manifest = Container::node_agent().unwrap();
+    for capability in manifest.capabilities() {
+        let world = World::new();
+        let mut agent = world.start(&manifest.clone().without_capability(capability));
+        match capability.as_str() {
+            "NET_ADMIN" => {
+                let said = becomes_true(|| world.log().contains("not permitted"));
+                assert!(said && !world.host_is_set_up(), "{}", world.log());
+            }
+            "NET_RAW" => {
+                agent.wait_ready(&world.node).unwrap();
+                assert!(world.metrics_tell_after_a_pod(&format!("{NOT_ANNOUNCED} 1")), "{}", world.log());
+            }
+            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        }
+    }
+}
+
+#[test]
+fn each_volume_is_needed() {
+    let manifest = Container::node_agent().unwrap();
+    for volume in manifest.volumes().iter().filter(|volume| !volume.read_only) {
+        let world = World::new();
+        let _agent = world.start(&manifest.clone().without_volume(&volume.host));
+        let host = volume.host.to_str().unwrap();
+        let complaint = match host {
+            "/opt/cni/bin" | "/etc/cni/net.d" | "/run/vcn-native" | "/var/lib/vcn-native" => host,
+            "/proc/sys/net" => "cannot write sysctl net/ipv4/ip_forward",
+            other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+        };
+        assert!(becomes_true(|| world.log().contains(complaint)), "without {host}: {}", world.log());
+        let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
+        let works = world.node.run(|| conflist.exists()).unwrap() && world.host_is_set_up();
+        assert!(!works, "without {host}: {}", world.log());
+    }
+}
+
+/// What a read-only volume shows, and what is said of it.
+struct Shown {
+    /// Files and what is in them; `{ens5}` is the index of that link.
+    files: &'static [(&'static str, &'static str)],
+    /// About whom something is said.
+    subject: &'static str,
+    /// That it is said with the volume. Without it, the contrary.
+    said: bool,
+}
+
+const NETWORKD: (&str, &str) = ("/run/systemd/netif/state", "");
+const LEAVES_OTHERS: &str = "[Network]\nManageForeignRoutingPolicyRules=no\nManageForeignRoutes=no\n";
+const OCID: (&str, &str) = ("/etc/systemd/system/multi-user.target.wants/ocid.service", "");
+
+/// Nodes have no /usr of their own.
+const USR: &str = "/run/usr";
+
+fn shown(host: &str) -> Shown {
+    let (files, subject, said): (&[_], _, _) = match host {
+        "/etc/systemd" => (&[OCID], "ocid", true),
+        "/run/systemd/netif" => (&[NETWORKD], "systemd-networkd", true),
+        "/run/systemd/networkd.conf.d" => {
+            (&[NETWORKD, ("/run/systemd/networkd.conf.d/1.conf", LEAVES_OTHERS)], "systemd-networkd", false)
+        }
+        USR => (&[NETWORKD, ("/run/usr/lib/systemd/networkd.conf.d/1.conf", LEAVES_OTHERS)], "systemd-networkd", false),
+        "/run/NetworkManager/devices" => {
+            (&[("/run/NetworkManager/devices/{ens5}", "[device]\nmanaged=true\n")], "NetworkManager, ens5", true)
+        }
+        "/etc/oci-utils.conf.d" => {
+            (&[OCID, ("/etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = false\n")], "ocid", false)
+        }
+        other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
+    };
+    Shown { files, subject, said }
+}
+
+#[test]
+fn each_volume_that_shows_who_else_configures_the_host_is_needed() {
+    let manifest = Container::node_agent().unwrap().with_volume_at("/usr".as_ref(), USR.as_ref());
+    for volume in manifest.volumes().iter().filter(|volume| volume.read_only) {
+        let host = volume.host.to_str().unwrap();
+        let Shown { files, subject, said } = shown(host);
+        let told = |container: &Container| {
+            let world = World::new();
+            let write = || {
+                let index = netlink::Socket::open().unwrap().index_of(&"ens5".parse().unwrap()).unwrap();
+                fs::create_dir(USR).unwrap();
+                for (file, text) in files {
+                    let path = file.replace("{ens5}", &index.to_string());
+                    fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+                    fs::write(path, text).unwrap();
+                }
+            };
+            world.node.run(write).unwrap();
+            let _agent = world.ready(container);
+            // The last line of the pass that made it ready; /readyz is a moment earlier.
+            assert!(becomes_true(|| world.log().contains("agent.ready")), "{}", world.log());
+            world.log().contains(&format!("\"subject\":\"{subject}\""))
+        };
+        assert_eq!(told(&manifest), said, "with {host}");
+        assert_eq!(told(&manifest.clone().without_volume(&volume.host)), !said, "without {host}");
+    }
+}
+
+/// Of OKE's own CNI.
+const OKE: &str = r#"{"cniVersion":"0.4.0","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
+
+/// A node that OKE's own CNI serves, and what the agent of a container says about it.
+fn taken_over(container: &Container, prepare: impl Fn() + Send + Sync) -> (bool, String) {
+    let world = World::new();
+    let write = || {
+        fs::write("/etc/cni/net.d/10-oci.conflist", OKE).unwrap();
+        prepare();
+    };
+    world.node.run(write).unwrap();
+    let _agent = world.start(container);
+    let conflist = Path::new("/etc/cni/net.d").join(vcn::CONFLIST_FILE);
+    let settled = || {
+        let log = world.log();
+        // By nothing at first, where the metadata service is slow to answer.
+        let decided = |line: &str| line.contains(r#""install":false"#) && !line.contains(r#""decided_by":"nothing""#);
+        world.node.run(|| conflist.exists()).unwrap() || log.lines().any(decided)
+    };
+    assert!(becomes_true(settled), "{}", world.log());
+    (world.node.run(|| conflist.exists()).unwrap(), world.log())
+}
+
+#[test]
+fn takeover_needs_each_volume_of_its_patch_and_finds_pods_by_them() {
+    let oke_state = Path::new("/run/oci-cni");
+    let patched = Container::node_agent_taking_over().unwrap().with_volume_at("/dev/shm/oci-cni".as_ref(), oke_state);
+    let plain = Container::node_agent().unwrap();
+    let more: Vec<_> = patched.volumes().iter().filter(|volume| !plain.volumes().contains(volume)).collect();
+    assert!(more.len() == 2 && more.iter().all(|volume| volume.read_only), "{more:?}");
+    let (done, log) = taken_over(&patched, || {});
+    assert!(done, "no pod is left: {log}");
+    let of_a_pod = |directory: &'static str, file: &'static str| {
+        move || {
+            fs::create_dir_all(directory).unwrap();
+            fs::write(Path::new(directory).join(file), "").unwrap();
+        }
+    };
+    for (directory, file, seen) in [
+        ("/var/lib/cni/results", "oci-pod-eth0", "/var/lib/cni/results"),
+        ("/run/oci-cni/used", "10.0.32.9", "/dev/shm/oci-cni/used"),
+    ] {
+        let (done, log) = taken_over(&patched, of_a_pod(directory, file));
+        assert!(!done && log.contains(seen), "a pod of OKE's is here: {log}");
+    }
+    let (done, log) = taken_over(&patched.clone().without_volume("/var/lib/cni".as_ref()), || {});
+    assert!(!done && log.contains("/var/lib/cni"), "nobody can tell whether pods are here: {log}");
+}

@@ -1,0 +1,155 @@
+//! NodePorts, with kube-proxy's rules in each of its modes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use vcn::{Family, MachineKind};
+
+use super::kube_proxy::{CLUSTER, LOCAL, Mode, SERVICE_PORT, cluster_ip};
+use super::surroundings::counted;
+use super::world::{Connection, Server, World};
+use crate::wait_for;
+
+/// By the address of every VNIC of the node: with Local to a pod of this node, with Cluster to any pod.
+fn a_node_port_answers_where_it_was_asked(mode: Mode, world: &World) {
+    let [one, two] = world.servers();
+    let elsewhere = world.server(&world.other, "elsewhere");
+    for (server, ports) in [(&one, &[LOCAL, CLUSTER][..]), (&two, &[LOCAL, CLUSTER]), (&elsewhere, &[CLUSTER])] {
+        mode.publish(world, server);
+        for family in Family::ALL {
+            let client = world.client.address(family).unwrap();
+            for address in world.own_addresses(family) {
+                for port in ports {
+                    let what = format!("{mode:?}, {} asked by {address} port {port}", server.label);
+                    let mut connection = world.works(&what, world.ask(address, *port));
+                    // Local keeps the client's address, Cluster puts one of the node's in its place.
+                    assert_eq!(connection.seen == client, *port == LOCAL, "{what}: seen as {}", connection.seen);
+                    world.works(&what, connection.echo());
+                }
+            }
+        }
+    }
+    world.assert_nothing_spoofed();
+    nothing_was_taken_for_returned(world);
+}
+
+/// Our rules for what comes back for nobody met nothing.
+fn nothing_was_taken_for_returned(world: &World) {
+    let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
+    for vnic in world.node.vnics() {
+        for rule in ["from a pod of this node to none of it: drop", "from this node to elsewhere: drop"] {
+            let rule = format!("in by {} {rule}", vnic.link);
+            assert!(listing.contains(&rule), "{rule}: {listing}");
+            assert_eq!(counted(&listing, &rule), 0, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn a_node_port_answers_where_it_was_asked_with_iptables() {
+    a_node_port_answers_where_it_was_asked(Mode::Iptables, &World::start());
+}
+
+#[test]
+fn a_node_port_answers_where_it_was_asked_with_nftables() {
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start());
+}
+
+/// WireGuard's tools, among others, have the kernel look at marks when it asks for the way back.
+#[test]
+fn a_node_port_answers_where_it_was_asked_when_marks_count_for_the_reverse_path() {
+    let world = World::start();
+    world.on_node("tee", &["/proc/sys/net/ipv4/conf/all/src_valid_mark"], "1");
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &world);
+}
+
+#[test]
+#[ignore = "needs VLANs and nf_tables in one kernel: run by tests/qemu/run"]
+fn a_node_port_answers_where_it_was_asked_on_bare_metal() {
+    a_node_port_answers_where_it_was_asked(Mode::Nftables, &World::start_as(MachineKind::BareMetal));
+}
+
+/// kube-proxy takes an endpoint from its Service, not from its connections; and what conntrack forgets, it forgets whole: the
+/// mark with the translation, so that nothing leaves by the VNIC that was asked in the pod's name.
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(mode: Mode) {
+    let world = World::start();
+    let [one, two] = world.servers();
+    mode.publish(&world, &one);
+    let asked: Vec<_> = Family::ALL.into_iter().flat_map(|family| world.own_addresses(family)).collect();
+    let asked = asked.into_iter().flat_map(|address| [(address, LOCAL), (address, CLUSTER)]);
+    let connections = asked.map(|(address, port)| {
+        let what = format!("{mode:?}, {} asked by {address} port {port}", one.label);
+        let mut connection = world.works(&what, world.ask(address, port));
+        let lines = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&lines);
+        let until_it_fails = thread::spawn(move || {
+            while connection.echo().is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        (what, lines, until_it_fails)
+    });
+    let connections: Vec<_> = connections.collect();
+    mode.publish(&world, &two);
+    for (what, lines, _) in &connections {
+        let then = lines.load(Ordering::Relaxed);
+        wait_for(what, || lines.load(Ordering::Relaxed) > then + 10);
+    }
+    world.on_node("conntrack", &["--flush"], "");
+    for (what, _, until_it_fails) in connections {
+        wait_for(&format!("the end of {what}"), || until_it_fails.is_finished());
+    }
+    world.assert_nothing_spoofed();
+}
+
+#[test]
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_iptables() {
+    an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Iptables);
+}
+
+#[test]
+fn an_open_connection_outlives_its_endpoint_and_is_forgotten_whole_with_nftables() {
+    an_open_connection_outlives_its_endpoint_and_is_forgotten_whole(Mode::Nftables);
+}
+
+fn from(server: &Server, to: IpAddr, port: u16) -> std::io::Result<Connection> {
+    server.pod.run(|| Connection::open((to, port).into())).unwrap()
+}
+
+/// A pod asks a Service: nothing of it comes in by a VNIC for this host, so none of it is steered.
+fn pods_reach_services(mode: Mode) {
+    let world = World::start();
+    let [one, two] = world.servers();
+    let elsewhere = world.server(&world.other, "elsewhere");
+    for endpoint in [&one, &two, &elsewhere] {
+        mode.publish(&world, endpoint);
+        for asking in [&one, &two] {
+            let itself = asking.address == endpoint.address;
+            for family in Family::ALL {
+                let what = format!("{mode:?}, {} asks the Service of {}", asking.label, endpoint.label);
+                let mut connection = world.works(&what, from(asking, cluster_ip(family), SERVICE_PORT));
+                let own = asking.address.of(family) == Some(&connection.seen);
+                assert_eq!(own, !itself, "{what}: seen as {}", connection.seen);
+                world.works(&what, connection.echo());
+                for address in world.own_addresses(family) {
+                    let mut connection = world.works(&what, from(asking, address, CLUSTER));
+                    world.works(&what, connection.echo());
+                }
+            }
+        }
+    }
+    world.assert_nothing_spoofed();
+    nothing_was_taken_for_returned(&world);
+}
+
+#[test]
+fn pods_reach_services_of_others_and_their_own_with_iptables() {
+    pods_reach_services(Mode::Iptables);
+}
+
+#[test]
+fn pods_reach_services_of_others_and_their_own_with_nftables() {
+    pods_reach_services(Mode::Nftables);
+}
