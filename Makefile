@@ -28,7 +28,7 @@ RELEASE       = $(BUILT)/$(HOST)/release
 PLUGIN_TARGET = $(shell .ci/plugin-target)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster test bench scale soak machine fuzz lint fmt
+.PHONY: help setup build plugins programs image image-test demo demo-down cluster cluster-down e2e conformance upgrade bench-cluster check test bench scale soak machine fuzz lint words fmt
 
 help: ## Show this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ upgrade: build image ## Upgrade and downgrade such a cluster between UPGRADE_FRO
 bench-cluster: build image ## Race pod start on real kubelets against ptp and host-local
 	@CLUSTER=$(CURDIR)/.build/bench-cluster tests/cluster/bench
 
+check: setup ## Run what needs neither API server, guest, image nor cluster: units, and tests on this kernel; minutes
+	@.ci/test check
+
 test: setup ## Run all tests, tier by tier
 	@.ci/test
 
@@ -128,6 +131,9 @@ lint: setup ## Check format, clippy, scripts and the house rules
 	@# Not isolated: it asks cargo, which may need the network.
 	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint
 	cargo clippy --workspace --all-targets -- --deny warnings
+
+words: ## Lower the counts of words to avoid (tests/lint/words.counts) after a rewrite
+	OKE_TEST_NO_ISOLATION=1 cargo run --quiet --package lint --bin house-lint -- words
 
 fmt: ## Format the Rust code
 	cargo fmt --all

@@ -26,7 +26,7 @@ fn servers_of_kubebuilder_assets_are_used_only_when_all_are_there() {
     for name in ["etcd", "kube-apiserver"] {
         let (found, out, error) = run(&["--where"], &environment, SYSTEM);
         assert!(!found && out.is_empty(), "{out}");
-        assert_eq!(error, format!("{name}: KUBEBUILDER_ASSETS is {place}, where no {name} is"));
+        assert!(error.contains(&format!("KUBEBUILDER_ASSETS is {place}, where no {name} is")), "{error}");
         fs::write(folder.path().join(name), "#!/bin/sh\n").unwrap();
         fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What ran and how long the slowest programs took, as tables, and what did not run, with the reasons.
+//! What ran, as a table, and what did not, with the reasons.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,10 +6,7 @@ use std::fmt::Write as _;
 use super::harness::{Binary, Outcome};
 use super::{runs_elsewhere, works_on_a_kernel};
 
-/// How many of the slowest test programs are listed.
-const SLOWEST: usize = 10;
-
-/// One line a tier, the tests that did not run by their reason, and the slowest test programs.
+/// One line a tier, then the tests that another target of the Makefile runs, by their reason.
 pub(super) fn table(here: &[Binary], guests: &[Binary]) -> String {
     let mut text = format!("{:<34}{:>8}{:>8}{:>9}\n", "tier", "programs", "passed", "seconds");
     let (kernel, pure): (Vec<&Binary>, Vec<&Binary>) = here.iter().partition(|binary| works_on_a_kernel(binary));
@@ -23,12 +20,6 @@ pub(super) fn table(here: &[Binary], guests: &[Binary]) -> String {
     }
     for (reason, count) in ran_elsewhere(here) {
         let _ = writeln!(text, "ignored: {count} ({reason})");
-    }
-    let mut slowest: Vec<&Binary> = here.iter().chain(guests).collect();
-    slowest.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
-    let _ = writeln!(text, "{:<50}{:>9}", "slowest test programs", "seconds");
-    for binary in slowest.iter().take(SLOWEST) {
-        let _ = writeln!(text, "{:<50}{:>9.1}", binary.source, binary.seconds);
     }
     text
 }

@@ -81,12 +81,6 @@ pure                                     1       1      0.2
 kernel, in namespaces                    1       1      0.5
 kernel, in a guest                       1       1      0.8
 ignored: 1 (a measurement: make scale)
-slowest test programs                               seconds
-crates/netlink/tests/vlan.rs                            0.8
-crates/netlink/tests/veth.rs                            0.5
-crates/netlink/src/lib.rs                               0.2
-crates/netlink/tests/vlan.rs                            0.0
-documentation of vcn                                    0.0
 ";
     assert_eq!(table, expected);
 }

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use netlink::{Address, Socket};
@@ -14,6 +15,8 @@ use super::world::{PORT, World};
 use crate::wait_for;
 
 const ANSWER: Duration = Duration::from_secs(3);
+/// After which there is none: what is dropped is counted besides.
+const NO_ANSWER: Duration = Duration::from_secs(1);
 const RESOLVER: u16 = 53;
 const TIME: u16 = 123;
 const METADATA: u16 = 80;
@@ -22,11 +25,11 @@ const NODE_PORT: u16 = 30090;
 /// Something that no pod is to reach, whoever may listen there.
 const OTHER: u16 = 3260;
 
-fn asks_time(pod: &Pod, server: IpAddr) -> bool {
+fn asks_time(pod: &Pod, server: IpAddr, within: Duration) -> bool {
     let exchange = || {
         let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0)).unwrap();
-        socket.set_read_timeout(Some(ANSWER)).unwrap();
+        socket.set_read_timeout(Some(within)).unwrap();
         // Version 4, client.
         let mut query = [0; 48];
         query[0] = 0x23;
@@ -37,8 +40,8 @@ fn asks_time(pod: &Pod, server: IpAddr) -> bool {
     pod.run(exchange).unwrap().is_ok_and(|length| length >= 48)
 }
 
-fn connects(pod: &Pod, server: IpAddr, port: u16) -> bool {
-    pod.run(|| TcpStream::connect_timeout(&SocketAddr::new(server, port), ANSWER)).unwrap().is_ok()
+fn connects(pod: &Pod, server: IpAddr, port: u16, within: Duration) -> bool {
+    pod.run(|| TcpStream::connect_timeout(&SocketAddr::new(server, port), within)).unwrap().is_ok()
 }
 
 /// Takes a pod's IPv4 address away.
@@ -57,14 +60,14 @@ fn a_pod_with_ipv6_alone_asks_for_names_time_and_metadata_and_for_nothing_else_t
     let [one, two] = world.servers();
     let (v4, v6) = (IpAddr::V4(METADATA_ADDRESS), IpAddr::V6(METADATA_ADDRESS_V6));
     for server in [&one, &two] {
-        wait_for(&server.label, || asks_time(&server.pod, v4));
+        wait_for(&server.label, || asks_time(&server.pod, v4, ANSWER));
         without_ipv4(&server.pod, server.address.ipv4.unwrap());
-        assert!(!asks_time(&server.pod, v4), "{} has no IPv4 any more", server.label);
-        wait_for(&server.label, || asks_time(&server.pod, v6));
+        assert!(!asks_time(&server.pod, v4, NO_ANSWER), "{} has no IPv4 any more", server.label);
+        wait_for(&server.label, || asks_time(&server.pod, v6, ANSWER));
         for port in [RESOLVER, METADATA] {
-            wait_for(&format!("{}, port {port}", server.label), || connects(&server.pod, v6, port));
+            wait_for(&format!("{}, port {port}", server.label), || connects(&server.pod, v6, port, ANSWER));
         }
-        assert!(!connects(&server.pod, v6, OTHER), "{}", server.label);
+        assert!(!connects(&server.pod, v6, OTHER, NO_ANSWER), "{}", server.label);
     }
     // Dropped by us and not by the fabric; and what arrived was sent by the primary VNIC, in its name.
     let reached = |drop: &sandbox::Dropped| {
@@ -133,14 +136,26 @@ fn who_asks_from_outside_is_not_answered_by_the_metadata_service(
         let metadata = SocketAddr::new(metadata, METADATA);
         let answers = || node.run(|| TcpStream::connect_timeout(&metadata, ANSWER)).unwrap().is_ok();
         wait_for("the node asks for its own metadata", answers);
-        for address in world.own_addresses(family) {
-            let at = SocketAddr::new(address, NODE_PORT);
-            let asks = || world.client.run(|| TcpStream::connect_timeout(&at, ANSWER)).unwrap();
-            publish(world, family, SocketAddr::new(*server.address.of(family).unwrap(), PORT));
-            world.works(&format!("a pod's port by {at}"), asks());
-            publish(world, family, metadata);
-            assert!(asks().is_err(), "{at}");
+        let own = world.own_addresses(family).into_iter().map(|address| SocketAddr::new(address, NODE_PORT));
+        let own: Vec<SocketAddr> = own.collect();
+        publish(world, family, SocketAddr::new(*server.address.of(family).unwrap(), PORT));
+        for at in &own {
+            let asked = world.client.run(|| TcpStream::connect_timeout(at, ANSWER)).unwrap();
+            world.works(&format!("a pod's port by {at}"), asked);
         }
+        publish(world, family, metadata);
+        // All at once, since each waits in vain.
+        let ask = || {
+            let asked: Vec<_> = own
+                .iter()
+                .map(|at| {
+                    let at = *at;
+                    thread::spawn(move || TcpStream::connect_timeout(&at, NO_ANSWER))
+                })
+                .collect();
+            asked.into_iter().map(|asked| asked.join().unwrap().is_ok()).collect::<Vec<_>>()
+        };
+        assert!(!world.client.run(ask).unwrap().contains(&true), "{family}");
     }
     // By us: nothing of it reached the fabric.
     let listing = world.on_node("nft", &["list", "table", "inet", vcn::NFT_TABLE], "");
