@@ -5,11 +5,12 @@
 //!   cargo metadata ──▶ workspace ─┬─▶ floors       who may depend on whom
 //!                                 ├─▶ linkage      what a plugin may link
 //!                                 ├─▶ manifests    inherited lints and versions
-//!                                 └─▶ modules      every file is part of some target
+//!                                 └─▶ modules      every file is declared by another
 //!   the files ───────▶ tree ──────┬─▶ headers      `//!` on top, at most 400 lines
 //!                      source     ├─▶ exceptions   how `unsafe` may be allowed
-//!                                 ├─▶ containers   what tests may start and call only in a container
-//!                                 └─▶ links        paths named in documents exist
+//!                                 ├─▶ containers   what tests start only in a container
+//!                                 ├─▶ links        paths named in documents exist
+//!                                 └─▶ words        plain words in strings, comments and documents
 //!   logs of cargo test ──────────────▶ tiers       the tests that must run did
 //! ```
 
@@ -25,6 +26,7 @@ pub mod modules;
 pub mod source;
 pub mod tiers;
 pub mod tree;
+pub mod words;
 pub mod workspace;
 
 use std::path::Path;
@@ -54,6 +56,7 @@ pub fn check(root: &Path) -> anyhow::Result<bool> {
     findings.extend(exceptions::check(&tree));
     findings.extend(containers::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(words::check(&root, &workspace, &tree)?);
 
     for finding in &findings {
         println!("{finding}");
