@@ -9,8 +9,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use crate::arguments::ISSUER;
-use crate::error::{During, Error, Result};
 use crate::identity::Identity;
+use anyhow::{Context, Result, anyhow};
 
 /// A service account by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,11 +47,11 @@ impl ServiceAccount {
         let namespace = Namespace { metadata: named(&self.namespace), ..Namespace::default() };
         let namespaces = Api::all(client.clone());
         made(namespaces.create(&PostParams::default(), &namespace).await)
-            .during(|| format!("create namespace {}", self.namespace))?;
+            .with_context(|| format!("create namespace {}", self.namespace))?;
         let account = Account { metadata: named(&self.name), ..Account::default() };
         let accounts = Api::namespaced(client.clone(), &self.namespace);
         made(accounts.create(&PostParams::default(), &account).await)
-            .during(|| format!("create service account {self}"))
+            .with_context(|| format!("create service account {self}"))
     }
 
     /// A token of it, by TokenRequest.
@@ -64,8 +64,8 @@ impl ServiceAccount {
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let accounts: Api<Account> = Api::namespaced(client.clone(), &self.namespace);
         let asked = accounts.create_token_request(&self.name, &PostParams::default(), &request).await;
-        let token = asked.during(|| format!("ask for a token of {self}"))?.status.map(|status| status.token);
-        token.map(Identity::of_token).ok_or_else(|| Error::Invalid(format!("no token of {self} was given")))
+        let token = asked.with_context(|| format!("ask for a token of {self}"))?.status.map(|status| status.token);
+        token.map(Identity::of_token).ok_or_else(|| anyhow!("no token of {self} was given"))
     }
 }
 
@@ -81,12 +81,12 @@ impl Bound {
             Self::Nothing => return Ok(None),
             Self::Pod(name) => {
                 let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-                let pod = pods.get(name).await.during(|| format!("read pod {namespace}/{name}"))?;
+                let pod = pods.get(name).await.with_context(|| format!("read pod {namespace}/{name}"))?;
                 ("Pod", name, pod.metadata.uid)
             }
             Self::Node(name) => {
                 let nodes: Api<Node> = Api::all(client.clone());
-                ("Node", name, nodes.get(name).await.during(|| format!("read node {name}"))?.metadata.uid)
+                ("Node", name, nodes.get(name).await.with_context(|| format!("read node {name}"))?.metadata.uid)
             }
         };
         Ok(Some(BoundObjectReference {

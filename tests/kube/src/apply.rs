@@ -10,7 +10,7 @@ use kube::{Api, Client, discovery};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 const MANAGER: &str = "kube-harness";
 /// A definition is served a moment after it was made.
@@ -20,9 +20,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Applies every document of a file, or of a folder's `.yaml` files by name; folders below are left out, for patches.
 pub(crate) async fn apply(client: &Client, path: &Path) -> Result<()> {
     for file in files(path)? {
-        let text = fs::read_to_string(&file).during(|| format!("read {}", file.display()))?;
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
         for document in serde_yaml_ng::Deserializer::from_str(&text) {
-            let invalid = |error| Error::Invalid(format!("{}: {error}", file.display()));
+            let invalid = |error| anyhow!("{}: {error}", file.display());
             let document = Value::deserialize(document).map_err(invalid)?;
             if !document.is_null() {
                 apply_object(client, document).await?;
@@ -34,12 +34,12 @@ pub(crate) async fn apply(client: &Client, path: &Path) -> Result<()> {
 
 /// Applies one object, its status too where it has one.
 pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()> {
-    let object: DynamicObject = serde_json::from_value(document)
-        .map_err(|error| Error::Invalid(format!("this is no object of Kubernetes: {error}")))?;
+    let object: DynamicObject =
+        serde_json::from_value(document).map_err(|error| anyhow!("this is no object of Kubernetes: {error}"))?;
     let what = name_of(&object);
-    let types = object.types.clone().ok_or_else(|| Error::Invalid(format!("{what} has no apiVersion and kind")))?;
-    let kind = GroupVersionKind::try_from(&types).map_err(|error| Error::Invalid(format!("{what}: {error}")))?;
-    let name = object.metadata.name.clone().ok_or_else(|| Error::Invalid(format!("{what} has no name")))?;
+    let types = object.types.clone().ok_or_else(|| anyhow!("{what} has no apiVersion and kind"))?;
+    let kind = GroupVersionKind::try_from(&types).map_err(|error| anyhow!("{what}: {error}"))?;
+    let name = object.metadata.name.clone().ok_or_else(|| anyhow!("{what} has no name"))?;
     let (resource, capabilities) = served(client, &kind).await?;
     let api: Api<DynamicObject> = match (&capabilities.scope, &object.metadata.namespace) {
         (discovery::Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
@@ -47,11 +47,11 @@ pub(crate) async fn apply_object(client: &Client, document: Value) -> Result<()>
         (discovery::Scope::Namespaced, None) => Api::default_namespaced_with(client.clone(), &resource),
     };
     let as_us = PatchParams::apply(MANAGER).force();
-    api.patch(&name, &as_us, &Patch::Apply(&object)).await.during(|| format!("apply {what}"))?;
+    api.patch(&name, &as_us, &Patch::Apply(&object)).await.with_context(|| format!("apply {what}"))?;
     if object.data.get("status").is_some() && capabilities.subresources.iter().any(|(sub, _)| sub.plural == "status") {
         api.patch_status(&name, &as_us, &Patch::Apply(&object))
             .await
-            .during(|| format!("apply the status of {what}"))?;
+            .with_context(|| format!("apply the status of {what}"))?;
     }
     match defines(&object) {
         Some(defined) => listed(client, &defined).await,
@@ -69,7 +69,7 @@ async fn listed(client: &Client, kind: &GroupVersionKind) -> Result<()> {
         match api.list(&ListParams::default()).await {
             Ok(_) => return Ok(()),
             Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
-            Err(error) => return Err(error).during(|| format!("list {} {}", kind.api_version(), kind.kind)),
+            Err(error) => return Err(error).with_context(|| format!("list {} {}", kind.api_version(), kind.kind)),
         }
     }
 }
@@ -85,7 +85,8 @@ async fn served(
             Ok(found) => return Ok(found),
             Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
             Err(error) => {
-                return Err(error).during(|| format!("find out where {} {} is served", kind.api_version(), kind.kind));
+                return Err(error)
+                    .with_context(|| format!("find out where {} {} is served", kind.api_version(), kind.kind));
             }
         }
     }
@@ -112,8 +113,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let doing = || format!("list {}", path.display());
     let mut files = Vec::new();
-    for entry in fs::read_dir(path).during(doing)? {
-        let file = entry.during(doing)?.path();
+    for entry in fs::read_dir(path).with_context(doing)? {
+        let file = entry.with_context(doing)?.path();
         if file.is_file() && file.extension().is_some_and(|extension| extension == "yaml") {
             files.push(file);
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 /// The files of a server's folder.
 pub(crate) mod file {
@@ -44,13 +44,13 @@ const PORTS: Range<u16> = 10_000..30_000;
 fn free(address: IpAddr) -> Result<SocketAddr> {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let count = u32::from(PORTS.end - PORTS.start);
-    let mut last = Err(Error::Invalid("there are no ports".into()));
+    let mut last = Err(anyhow!("there are no ports"));
     for _ in PORTS {
         let next = std::process::id().wrapping_mul(32).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
         let port = u16::try_from(next).map_or(PORTS.start, |next| PORTS.start + next);
         match TcpListener::bind((address, port)) {
             Ok(_) => return Ok(SocketAddr::new(address, port)),
-            Err(error) => last = Err(error).during(|| format!("listen on {address}, port {port}")),
+            Err(error) => last = Err(error).with_context(|| format!("listen on {address}, port {port}")),
         }
     }
     last

@@ -6,7 +6,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/build");
 
@@ -24,31 +24,25 @@ pub struct Building {
 
 impl Assets {
     /// Those of `KUBEBUILDER_ASSETS`, else those that were built here.
-    ///
-    /// # Errors
-    /// [`Error::NoAssets`], which says how to get them.
     pub fn find() -> Result<Self> {
-        let output = Command::new(SCRIPT).arg("--where").output().during(|| format!("run {SCRIPT}"))?;
+        let output = Command::new(SCRIPT).arg("--where").output().with_context(|| format!("run {SCRIPT}"))?;
         let said = |text: &[u8]| String::from_utf8_lossy(text).trim().to_owned();
         match output.status.success() {
             true => Ok(Self(PathBuf::from(said(&output.stdout)))),
-            false => Err(Error::NoAssets(said(&output.stderr))),
+            false => Err(anyhow!("there is no Kubernetes API server to test with: {}", said(&output.stderr))),
         }
     }
 
     /// The same, built where they are not there yet, which takes minutes: whoever waits does something else meanwhile. To be
     /// called where there is a network.
-    ///
-    /// # Errors
-    /// When the script cannot be started.
     pub fn build() -> Result<Building> {
         let doing = || format!("run {SCRIPT}");
         // A pipe that nobody reads yet would stop a talkative build.
-        let said = tempfile::tempfile().during(doing)?;
-        let copy = said.try_clone().during(doing)?;
+        let said = tempfile::tempfile().with_context(doing)?;
+        let copy = said.try_clone().with_context(doing)?;
         let mut command = Command::new(SCRIPT);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(copy).spawn().during(doing)?;
-        let place = child.stdout.take().ok_or_else(|| Error::Invalid("a process without output".to_owned()))?;
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(copy).spawn().with_context(doing)?;
+        let place = child.stdout.take().ok_or_else(|| anyhow!("a process without output"))?;
         Ok(Building { place, said })
     }
 
@@ -67,18 +61,15 @@ impl Assets {
 
 impl Building {
     /// Waits for it; not necessarily in the process that began it.
-    ///
-    /// # Errors
-    /// [`Error::NoAssets`], which says why.
     pub fn wait(mut self) -> Result<Assets> {
         let mut place = String::new();
-        self.place.read_to_string(&mut place).during(|| format!("hear of {SCRIPT}"))?;
+        self.place.read_to_string(&mut place).with_context(|| format!("hear of {SCRIPT}"))?;
         match place.trim() {
             "" => {
                 let mut said = String::new();
                 let read = self.said.rewind().and_then(|()| self.said.read_to_string(&mut said));
-                read.during(|| format!("hear of {SCRIPT}"))?;
-                Err(Error::NoAssets(said.trim().to_owned()))
+                read.with_context(|| format!("hear of {SCRIPT}"))?;
+                Err(anyhow!("there is no Kubernetes API server to test with: {}", said.trim()))
             }
             place => Ok(Assets(PathBuf::from(place))),
         }

@@ -7,7 +7,7 @@ use rcgen::{
     SanType,
 };
 
-use crate::error::{Error, Result};
+use anyhow::{Context, Result};
 
 /// A certificate and its key, as PEM.
 #[derive(Clone, Debug)]
@@ -26,14 +26,13 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Result<Self> {
-        let failed = |source| Error::Certificate { subject: "the authority".to_owned(), source };
-        let key = KeyPair::generate().map_err(failed)?;
+        let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "kubernetes-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let certificate = params.self_signed(&key).map_err(failed)?.pem();
-        let accounts = KeyPair::generate().map_err(failed)?;
+        let certificate = params.self_signed(&key)?.pem();
+        let accounts = KeyPair::generate()?;
         Ok(Self { issuer: Issuer::new(params, key), certificate, accounts })
     }
 
@@ -50,7 +49,8 @@ impl Authority {
     /// For the API server at `address`, which pods call `kubernetes.default.svc`.
     pub(crate) fn server(&self, address: IpAddr) -> Result<Certified> {
         let names = ["localhost", "kubernetes.default.svc"].map(str::to_owned);
-        let mut params = CertificateParams::new(names).map_err(|source| failed("kube-apiserver", source))?;
+        let mut params =
+            CertificateParams::new(names).with_context(|| format!("make a certificate of {}", "kube-apiserver"))?;
         params.subject_alt_names.push(SanType::IpAddress(address));
         params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -69,12 +69,9 @@ impl Authority {
     }
 
     fn certify(&self, subject: &str, params: &CertificateParams) -> Result<Certified> {
-        let key = KeyPair::generate().map_err(|source| failed(subject, source))?;
-        let certificate = params.signed_by(&key, &self.issuer).map_err(|source| failed(subject, source))?;
+        let key = KeyPair::generate().with_context(|| format!("make a certificate of {}", subject))?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).with_context(|| format!("make a certificate of {}", subject))?;
         Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
     }
-}
-
-fn failed(subject: &str, source: rcgen::Error) -> Error {
-    Error::Certificate { subject: subject.to_owned(), source }
 }

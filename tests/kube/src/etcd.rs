@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -16,7 +16,7 @@ pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {
     let everything = json!({ "key": "AA==", "range_end": "AA==", "count_only": true });
     let answer = ask(etcd, "range", &everything).await?;
     let revision = answer.pointer("/header/revision").and_then(Value::as_str);
-    let revision = revision.ok_or_else(|| Error::Invalid(format!("etcd says no revision: {answer}")))?;
+    let revision = revision.ok_or_else(|| anyhow!("etcd says no revision: {answer}"))?;
     ask(etcd, "compaction", &json!({ "revision": revision, "physical": true })).await.map(drop)
 }
 
@@ -24,14 +24,14 @@ pub(crate) async fn compact(etcd: SocketAddr) -> Result<()> {
 pub(crate) async fn value(etcd: SocketAddr, key: &str) -> Result<Option<Vec<u8>>> {
     let answer = ask(etcd, "range", &json!({ "key": STANDARD.encode(key) })).await?;
     let value = answer.pointer("/kvs/0/value").and_then(Value::as_str);
-    let invalid = |error| Error::Invalid(format!("etcd's value of {key} is no base64: {error}"));
+    let invalid = |error| anyhow!("etcd's value of {key} is no base64: {error}");
     value.map(|text| STANDARD.decode(text).map_err(invalid)).transpose()
 }
 
 async fn ask(etcd: SocketAddr, operation: &str, request: &Value) -> Result<Value> {
     let doing = || format!("ask etcd for {operation}");
-    let client = reqwest::Client::builder().timeout(WITHIN).no_proxy().build().during(doing)?;
+    let client = reqwest::Client::builder().timeout(WITHIN).no_proxy().build().with_context(doing)?;
     let sent = client.post(format!("http://{etcd}/v3/kv/{operation}")).json(request).send().await;
-    let answer = sent.and_then(reqwest::Response::error_for_status).during(doing)?;
-    answer.json().await.during(doing)
+    let answer = sent.and_then(reqwest::Response::error_for_status).with_context(doing)?;
+    answer.json().await.with_context(doing)
 }

@@ -7,7 +7,7 @@ use kube::config::Kubeconfig;
 use serde_json::json;
 
 use crate::authority::Certified;
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 /// A user, a node or a service account, with its proof.
 #[derive(Clone, Debug)]
@@ -59,19 +59,19 @@ impl Identity {
     }
 
     pub(crate) fn kubeconfig(&self, url: &str, authority: &str) -> Result<Kubeconfig> {
-        let invalid = |error: serde_json::Error| Error::Invalid(format!("the kubeconfig of {url}: {error}"));
+        let invalid = |error: serde_json::Error| anyhow!("the kubeconfig of {url}: {error}");
         serde_json::from_value(self.document(url, authority)).map_err(invalid)
     }
 
     /// The files that a kubelet mounts into a pod: token, ca.crt, namespace.
     pub(crate) fn write_in_cluster(&self, authority: &str, namespace: &str, folder: &Path) -> Result<()> {
-        let token = self.token().ok_or_else(|| Error::Invalid("a pod's identity is a token".to_owned()))?;
-        fs::create_dir_all(folder).during(|| format!("make {}", folder.display()))?;
+        let token = self.token().ok_or_else(|| anyhow!("a pod's identity is a token"))?;
+        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
         for (name, content) in [("token", token), ("ca.crt", authority), ("namespace", namespace)] {
             let (path, new) = (folder.join(name), folder.join(format!(".{name}")));
             // Whole at any time: the file is read again while it is renewed.
             let written = fs::write(&new, content).and_then(|()| fs::rename(&new, &path));
-            written.during(|| format!("write {}", path.display()))?;
+            written.with_context(|| format!("write {}", path.display()))?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{self, Listen};
 use crate::assets::Assets;
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 /// It takes 3 to 4 s; a loaded machine is slow.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -67,7 +67,7 @@ impl Keeper {
             }
         };
         let thread = std::thread::Builder::new().name("kube-harness".into()).spawn(run);
-        let thread = thread.during(|| "start a thread".to_owned())?;
+        let thread = thread.with_context(|| "start a thread".to_owned())?;
         let keeper = Self { orders: Some(orders), thread: Some(thread) };
         outcome.recv().unwrap_or_else(|_| Err(gone()))?;
         Ok(keeper)
@@ -105,8 +105,8 @@ impl Drop for Keeper {
     }
 }
 
-fn gone() -> Error {
-    Error::Invalid("the thread that keeps the API server is gone".to_owned())
+fn gone() -> anyhow::Error {
+    anyhow!("the thread that keeps the API server is gone")
 }
 
 struct Programs {
@@ -119,7 +119,7 @@ struct Programs {
 impl Programs {
     fn start(site: Site) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.during(|| "start a runtime".to_owned())?;
+        let runtime = runtime.with_context(|| "start a runtime".to_owned())?;
         let etcd = Running::start(&site, ETCD, &arguments::etcd(&site.folder, &site.listen))?;
         let mut programs = Self { site, etcd, api_server: None, runtime };
         programs.start_api_server()?;
@@ -135,7 +135,7 @@ impl Programs {
                     (done, Ok(()))
                 }
                 Order::Signal(signal, done) => {
-                    let running = self.api_server.as_ref().ok_or_else(|| Error::Invalid("it does not run".to_owned()));
+                    let running = self.api_server.as_ref().ok_or_else(|| anyhow!("it does not run"));
                     (done, running.and_then(|running| running.signal(signal)))
                 }
             };
@@ -154,7 +154,7 @@ impl Programs {
             etcd.must_run()?;
             starting.must_run()?;
             if Instant::now() > deadline {
-                return Err(starting.failed(format!("is not ready after {} s", READY_WITHIN.as_secs())));
+                return Err(starting.failed(&format!("is not ready after {} s", READY_WITHIN.as_secs())));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -184,8 +184,8 @@ impl Running {
     fn start(site: &Site, name: &'static str, arguments: &[String]) -> Result<Self> {
         let path = site.folder.join(format!("{name}.log"));
         let doing = || format!("write {}", path.display());
-        let log = File::options().create(true).append(true).open(&path).during(doing)?;
-        let copy = log.try_clone().during(doing)?;
+        let log = File::options().create(true).append(true).open(&path).with_context(doing)?;
+        let copy = log.try_clone().with_context(doing)?;
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(site.assets.program(name))
@@ -197,25 +197,25 @@ impl Running {
             // Its own: Ctrl-C at a test is for the test to handle.
             .process_group(0)
             .spawn()
-            .during(|| format!("start {name}"))?;
+            .with_context(|| format!("start {name}"))?;
         Ok(Self { name, child, log: path })
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let doing = || format!("send {signal} to {}", self.name);
-        let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;
+        let pid = i32::try_from(self.child.id()).map_err(|_| anyhow!("an impossible process number"))?;
         let pid = Pid::from_raw(pid);
         let stands = |()| if signal == Signal::SIGSTOP { stopped(pid) } else { Ok(()) };
-        kill(pid, signal).and_then(stands).map_err(std::io::Error::from).during(doing)
+        kill(pid, signal).and_then(stands).map_err(std::io::Error::from).with_context(doing)
     }
 
     fn must_run(&mut self) -> Result<()> {
-        let ended = self.child.try_wait().during(|| format!("look after {}", self.name))?;
-        ended.map_or(Ok(()), |status| Err(self.failed(format!("ended ({status})"))))
+        let ended = self.child.try_wait().with_context(|| format!("look after {}", self.name))?;
+        ended.map_or(Ok(()), |status| Err(self.failed(&format!("ended ({status})"))))
     }
 
-    fn failed(&self, what: String) -> Error {
-        Error::Server { server: self.name, what, log: end_of(&self.log) }
+    fn failed(&self, what: &str) -> anyhow::Error {
+        anyhow!("{} {what}; the end of its log:\n{}", self.name, end_of(&self.log))
     }
 }
 

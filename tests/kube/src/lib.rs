@@ -13,7 +13,7 @@
 //! ```
 //!
 //! ```no_run
-//! # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn test() -> anyhow::Result<()> {
 //! use kube_harness::{ApiServer, Bound, ServiceAccount};
 //!
 //! let server = ApiServer::start()?; // 3 to 4 s; `ApiServer::shared()` where a file's tests can do with one
@@ -36,9 +36,7 @@ mod apply;
 mod arguments;
 mod assets;
 mod authority;
-mod error;
 mod etcd;
-mod folder;
 mod identity;
 mod keeper;
 mod server;
@@ -46,6 +44,5 @@ mod weather;
 
 pub use account::{Bound, ServiceAccount};
 pub use assets::{Assets, Building};
-pub use error::{Error, Result};
 pub use identity::Identity;
 pub use server::ApiServer;

@@ -9,18 +9,18 @@ use kube::Client;
 use kube::config::Kubeconfig;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::account::{Bound, ServiceAccount};
 use crate::apply;
 use crate::arguments::{Listen, file};
 use crate::assets::Assets;
 use crate::authority::Authority;
-use crate::error::{During, Error, Result};
 use crate::etcd;
-use crate::folder::Folder;
 use crate::identity::Identity;
 use crate::keeper::{Keeper, Site};
 use crate::weather::{self, Throttle};
+use anyhow::{Context, Result, anyhow};
 
 /// How often other ports are tried where somebody took one.
 const ATTEMPTS: u32 = 3;
@@ -30,7 +30,7 @@ const ATTEMPTS: u32 = 3;
 pub struct ApiServer {
     // In this order: the programs end before their folder goes.
     keeper: Keeper,
-    folder: Folder,
+    folder: TempDir,
     authority: Authority,
     admin: Identity,
     listen: Listen,
@@ -39,22 +39,16 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// Starts one on 127.0.0.1 of the caller's network namespace, and waits until it is ready.
-    ///
-    /// # Errors
-    /// [`Error::NoAssets`] where there is none to start; when it does not start, its log's end is in the error.
     pub fn start() -> Result<Self> {
-        Self::start_at(&Assets::find()?, IpAddr::from(Ipv4Addr::LOCALHOST), &Folder::default_parent())
+        Self::start_at(&Assets::find()?, IpAddr::from(Ipv4Addr::LOCALHOST), &default_parent())
     }
 
     /// The same on another address of the namespace, with its folder in `parent`.
-    ///
-    /// # Errors
-    /// As [`ApiServer::start`].
     pub fn start_at(assets: &Assets, address: IpAddr, parent: &Path) -> Result<Self> {
         let mut attempt = 1;
         loop {
             match Self::start_once(assets, address, parent) {
-                Err(Error::Server { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {}
+                Err(error) if attempt < ATTEMPTS && error.to_string().contains("address already in use") => {}
                 other => return other,
             }
             attempt += 1;
@@ -63,19 +57,16 @@ impl ApiServer {
 
     /// The one of this test binary, started when somebody first asks. Tests that use it keep out of each other's way by
     /// names, and never stop it.
-    ///
-    /// # Errors
-    /// As [`ApiServer::start`], for everybody who asks.
     pub fn shared() -> Result<&'static Self> {
         static SHARED: OnceLock<Result<ApiServer>> = OnceLock::new();
         match SHARED.get_or_init(Self::start) {
             Ok(server) => Ok(server),
-            Err(error) => Err(Error::Invalid(error.to_string())),
+            Err(error) => Err(anyhow!("{error:#}")),
         }
     }
 
     fn start_once(assets: &Assets, address: IpAddr, parent: &Path) -> Result<Self> {
-        let folder = Folder::new(parent)?;
+        let folder = tempfile::Builder::new().prefix("oke-kube-harness.").tempdir_in(parent)?;
         let listen = Listen::free(address)?;
         let authority = Authority::new()?;
         write_keys(folder.path(), &authority, address)?;
@@ -120,78 +111,51 @@ impl ApiServer {
     }
 
     /// The kubelet of a node: `system:node:NAME` of `system:nodes`. The Node object is another matter.
-    ///
-    /// # Errors
-    /// When the certificate cannot be made.
     pub fn node(&self, name: &str) -> Result<Identity> {
         self.user(&format!("system:node:{name}"), Some("system:nodes"))
     }
 
     /// Any user, a member of one group at most.
-    ///
-    /// # Errors
-    /// When the certificate cannot be made.
     pub fn user(&self, name: &str, group: Option<&str>) -> Result<Identity> {
         self.authority.client(name, group).map(Identity::of_certificate)
     }
 
     /// Makes a service account, and its namespace where that is missing.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub async fn create_account(&self, account: &ServiceAccount) -> Result<()> {
         account.create(&self.client(&self.admin)?).await
     }
 
     /// A service account with a token, which a kubelet would mount into a pod.
-    ///
-    /// # Errors
-    /// When the account or what it is bound to is not there.
     pub async fn token(&self, account: &ServiceAccount, bound: &Bound) -> Result<Identity> {
         account.token(&self.client(&self.admin)?, bound).await
     }
 
     /// A client, for the tokio runtime that calls this.
     ///
-    /// # Errors
-    /// When the identity's keys cannot be read.
-    ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn client(&self, identity: &Identity) -> Result<Client> {
         let config = config(self.kubeconfig(identity)?)?;
-        Client::try_from(config).during(|| format!("make a client of {}", self.url()))
+        Client::try_from(config).with_context(|| format!("make a client of {}", self.url()))
     }
 
     /// A kubeconfig.
-    ///
-    /// # Errors
-    /// When the identity's keys cannot be read.
     pub fn kubeconfig(&self, identity: &Identity) -> Result<Kubeconfig> {
         identity.kubeconfig(&self.url(), self.authority())
     }
 
     /// Writes a kubeconfig, for programs.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn write_kubeconfig(&self, identity: &Identity, path: &Path) -> Result<()> {
         let text = identity.document(&self.url(), self.authority()).to_string();
-        fs::write(path, text).during(|| format!("write {}", path.display()))
+        fs::write(path, text).with_context(|| format!("write {}", path.display()))
     }
 
     /// Writes what a kubelet mounts at `/var/run/secrets/kubernetes.io/serviceaccount`: token, ca.crt, namespace.
-    ///
-    /// # Errors
-    /// When a file cannot be written, or the identity has no token.
     pub fn write_in_cluster(&self, identity: &Identity, namespace: &str, folder: &Path) -> Result<()> {
         identity.write_in_cluster(self.authority(), namespace, folder)
     }
 
     /// Applies every object of a file or folder, and waits until what it defines is served. Folders below are left out.
-    ///
-    /// # Errors
-    /// When a file is not readable or the API server refuses an object.
     pub async fn apply(&self, path: &Path) -> Result<()> {
         apply::apply(&self.client(&self.admin)?, path).await
     }
@@ -203,67 +167,43 @@ impl ApiServer {
     }
 
     /// Applies one object, its status too where its kind keeps that apart.
-    ///
-    /// # Errors
-    /// When the API server refuses it.
     pub async fn apply_object(&self, object: Value) -> Result<()> {
         apply::apply_object(&self.client(&self.admin)?, object).await
     }
 
     /// What etcd holds of an object, byte for byte, by its key: `/registry/GROUP/PLURAL/[NAMESPACE/]NAME` for custom
     /// resources.
-    ///
-    /// # Errors
-    /// When etcd does not answer.
     pub async fn stored(&self, key: &str) -> Result<Option<Vec<u8>>> {
         etcd::value(self.listen.etcd, key).await
     }
 
     /// Kills kube-apiserver: nobody answers at the address. etcd stays.
-    ///
-    /// # Errors
-    /// When the thread that keeps it is gone.
     pub fn stop(&self) -> Result<()> {
         self.keeper.stop_api_server()
     }
 
     /// Has kube-apiserver stand still: connections are made and stay, and nobody answers.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn freeze(&self) -> Result<()> {
         self.keeper.signal_api_server(Signal::SIGSTOP)
     }
 
     /// Ends that.
-    ///
-    /// # Errors
-    /// When it does not run.
     pub fn thaw(&self) -> Result<()> {
         self.keeper.signal_api_server(Signal::SIGCONT)
     }
 
     /// Starts kube-apiserver again, at the same address with the same keys and data, and waits until it is ready.
-    ///
-    /// # Errors
-    /// As [`ApiServer::start`].
     pub fn start_again(&self) -> Result<()> {
         self.keeper.start_api_server()
     }
 
     /// [`ApiServer::stop`], then [`ApiServer::start_again`].
-    ///
-    /// # Errors
-    /// As [`ApiServer::start`].
     pub fn restart(&self) -> Result<()> {
         self.stop()?;
         self.start_again()
     }
 
     /// Restarts it with all history gone: a watch that goes on from what was read before answers 410.
-    ///
-    /// # Errors
-    /// When etcd refuses, and as [`ApiServer::start`].
     pub async fn expire(&self) -> Result<()> {
         weather::move_on(&self.client(&self.admin)?).await?;
         etcd::compact(self.listen.etcd).await?;
@@ -273,9 +213,6 @@ impl ApiServer {
 
     /// Has every request of a user (`system:serviceaccount:NAMESPACE:NAME` for an account) refused with 429, until
     /// [`ApiServer::unthrottle`] or the end of the calling runtime. One user at a time.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub async fn throttle(&self, user: &str) -> Result<()> {
         let occupier = config(self.kubeconfig(&self.user(weather::OCCUPIER, None)?)?)?;
         let throttle = Throttle::of(user, &self.client(&self.admin)?, occupier).await?;
@@ -284,15 +221,20 @@ impl ApiServer {
     }
 
     /// Ends that.
-    ///
-    /// # Errors
-    /// When the API server refuses.
     pub async fn unthrottle(&self) -> Result<()> {
         let throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take();
         match throttle {
             Some(throttle) => throttle.end(&self.client(&self.admin)?).await,
             None => Ok(()),
         }
+    }
+}
+
+/// In the fresh namespaces of tests/runner /run is memory, and goes with them.
+fn default_parent() -> PathBuf {
+    match std::env::var_os("OKE_TEST_ISOLATED") {
+        Some(_) => PathBuf::from("/run"),
+        None => std::env::temp_dir(),
     }
 }
 
@@ -310,14 +252,14 @@ fn write_keys(folder: &Path, authority: &Authority, address: IpAddr) -> Result<(
         (file::ACCOUNTS_PRIVATE, &private),
         (file::ACCOUNTS_PUBLIC, &public),
     ] {
-        fs::write(folder.join(name), content).during(|| format!("write {name}"))?;
+        fs::write(folder.join(name), content).with_context(|| format!("write {name}"))?;
     }
     Ok(())
 }
 
 /// A client sees what the server says: it repeats nothing by itself.
 fn config(kubeconfig: Kubeconfig) -> Result<kube::Config> {
-    let invalid = |error| Error::Invalid(format!("the kubeconfig is of no use: {error}"));
+    let invalid = |error| anyhow!("the kubeconfig is of no use: {error}");
     let mut config = kube::Config::try_from(kubeconfig).map_err(invalid)?;
     config.default_retry = false;
     Ok(config)

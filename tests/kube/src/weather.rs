@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::apply::apply_object;
-use crate::error::{During, Error, Result};
+use anyhow::{Context, Result, anyhow};
 
 /// On a busy machine, too.
 const OCCUPIED_WITHIN: Duration = Duration::from_secs(120);
@@ -34,9 +34,9 @@ pub(crate) async fn move_on(client: &Client) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let metadata = ObjectMeta { generate_name: Some("move-on-".into()), ..ObjectMeta::default() };
     let map = ConfigMap { metadata, data: Some(BTreeMap::new()), ..ConfigMap::default() };
-    let made = maps.create(&PostParams::default(), &map).await.during(|| "create a ConfigMap".to_owned())?;
+    let made = maps.create(&PostParams::default(), &map).await.with_context(|| "create a ConfigMap".to_owned())?;
     let name = made.metadata.name.unwrap_or_default();
-    maps.delete(&name, &DeleteParams::default()).await.during(|| format!("delete ConfigMap {name}"))?;
+    maps.delete(&name, &DeleteParams::default()).await.with_context(|| format!("delete ConfigMap {name}"))?;
     Ok(())
 }
 
@@ -57,13 +57,13 @@ impl Throttle {
             apply_object(admin, object).await?;
         }
         let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
-        let level = levels.get(THROTTLED).await.during(|| format!("read {THROTTLED}"))?.metadata.uid;
-        let client = Client::try_from(occupier.clone()).during(|| "make a client".to_owned())?;
+        let level = levels.get(THROTTLED).await.with_context(|| format!("read {THROTTLED}"))?.metadata.uid;
+        let client = Client::try_from(occupier.clone()).with_context(|| "make a client".to_owned())?;
         let deadline = Instant::now() + OCCUPIED_WITHIN;
         let until = async |what: &str, so: &dyn Fn(&Answer) -> bool| {
             while !answer(&client).await.is_some_and(|answer| so(&answer)) {
                 if Instant::now() > deadline {
-                    return Err(Error::Invalid(format!("the requests of {user} are {what}")));
+                    return Err(anyhow!("the requests of {user} are {what}"));
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
@@ -76,7 +76,7 @@ impl Throttle {
         // Whoever has the only seat for a moment, the user too, has others refused: that alone tells nothing.
         let within = tokio::time::timeout_at(deadline.into(), seated.wait_for(|seated| *seated));
         if !matches!(within.await, Ok(Ok(_))) {
-            return Err(Error::Invalid("the only seat was not to be had".to_owned()));
+            return Err(anyhow!("the only seat was not to be had"));
         }
         until("still served", &|answer| answer.code == StatusCode::TOO_MANY_REQUESTS).await?;
         Ok(occupation)
@@ -86,9 +86,9 @@ impl Throttle {
         self.occupation.abort();
         let doing = || format!("delete {THROTTLED}");
         let flows: Api<FlowSchema> = Api::all(admin.clone());
-        flows.delete(THROTTLED, &DeleteParams::default()).await.during(doing)?;
+        flows.delete(THROTTLED, &DeleteParams::default()).await.with_context(doing)?;
         let levels: Api<PriorityLevelConfiguration> = Api::all(admin.clone());
-        levels.delete(THROTTLED, &DeleteParams::default()).await.during(doing)?;
+        levels.delete(THROTTLED, &DeleteParams::default()).await.with_context(doing)?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The manifests are what a Kubernetes API server takes them for: valid against its types (1.32, our floor), with no field
-//! that it would not know, and with every name that they refer to. And they say what the code says.
+//! The manifests: every name that they refer to exists, they give no more than is needed, and they say what the code says. That
+//! an API server accepts them is shown in `rendered.rs`.
 
 mod controller;
 mod rendered;
@@ -10,30 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use k8s_openapi::Metadata;
-use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, ServiceAccount};
-use k8s_openapi::api::flowcontrol::v1::FlowSchema;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// Any object of a manifest.
-enum Object {
-    /// One whose fields are Kubernetes', and which says nothing of the agent.
-    Other,
-    DaemonSet(Box<DaemonSet>),
-    Deployment(Box<Deployment>),
-    ServiceAccount(Box<ServiceAccount>),
-    ClusterRole(ClusterRole),
-    ClusterRoleBinding(ClusterRoleBinding),
-    Role(Role),
-    RoleBinding(RoleBinding),
-}
+use tests::built::bin_dir;
 
 const AGENT: &str = "oke-node-agent";
 const UNINSTALL: &str = "oke-node-uninstall";
@@ -55,66 +39,24 @@ fn sources() -> Vec<PathBuf> {
     files.filter(is_source).collect()
 }
 
-/// Strategic merge patches.
-fn patches() -> Vec<PathBuf> {
-    let folders = fs::read_dir(root().join("manifests/overlays")).unwrap().map(|entry| entry.unwrap().path());
-    let folders = folders.chain([root().join("manifests/uninstall-drop-ins")]);
-    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
-    files.filter(|path| !path.ends_with("kustomization.yaml")).collect()
+fn documents(yaml: &str) -> Vec<Value> {
+    serde_yaml_ng::Deserializer::from_str(yaml).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
-fn objects() -> Vec<Object> {
-    let mut objects = Vec::new();
-    for path in sources() {
-        let text = fs::read_to_string(&path).unwrap();
-        for document in serde_yaml_ng::Deserializer::from_str(&text) {
-            let document = Value::deserialize(document).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            objects.push(object(document));
-        }
-    }
-    objects
+/// All objects of a kind. That Kubernetes knows their fields, `rendered.rs` shows.
+fn of_kind<T: DeserializeOwned>(kind: &str) -> Vec<T> {
+    let all = sources().into_iter().flat_map(|path| documents(&fs::read_to_string(path).unwrap()));
+    let found = all.filter(|document| document["kind"] == kind);
+    found.map(|document| serde_json::from_value(document).unwrap()).collect()
 }
 
-fn object(document: Value) -> Object {
-    match document.get("kind").and_then(Value::as_str) {
-        Some("Deployment") => Object::Deployment(Box::new(strictly(document))),
-        Some("FlowSchema") => other::<FlowSchema>(document),
-        Some("PodDisruptionBudget") => other::<PodDisruptionBudget>(document),
-        Some("CustomResourceDefinition") => other::<CustomResourceDefinition>(document),
-        Some("ValidatingAdmissionPolicy") => other::<ValidatingAdmissionPolicy>(document),
-        Some("ValidatingAdmissionPolicyBinding") => other::<ValidatingAdmissionPolicyBinding>(document),
-        Some("DaemonSet") => Object::DaemonSet(Box::new(strictly(document))),
-        Some("ServiceAccount") => Object::ServiceAccount(Box::new(strictly(document))),
-        Some("ClusterRole") => Object::ClusterRole(strictly(document)),
-        Some("ClusterRoleBinding") => Object::ClusterRoleBinding(strictly(document)),
-        Some("Role") => Object::Role(strictly(document)),
-        Some("RoleBinding") => Object::RoleBinding(strictly(document)),
-        other => panic!("no test knows the kind {other:?}"),
-    }
-}
-
-fn other<T: DeserializeOwned + Serialize>(document: Value) -> Object {
-    strictly::<T>(document);
-    Object::Other
-}
-
-/// Reads an object, and sees to it that nothing of it was passed over: written again, it is the same.
-fn strictly<T: DeserializeOwned + Serialize>(document: Value) -> T {
-    let object: T = serde_json::from_value(document.clone()).unwrap();
-    assert_eq!(
-        serde_json::to_value(&object).unwrap(),
-        document,
-        "a field is not Kubernetes's, or not where it belongs"
-    );
-    object
+/// The object of a kind and name.
+fn named<T: DeserializeOwned + Metadata<Ty = ObjectMeta>>(kind: &str, name: &str) -> T {
+    of_kind(kind).into_iter().find(|object: &T| object.metadata().name.as_deref() == Some(name)).unwrap()
 }
 
 fn daemon_set(name: &str) -> DaemonSet {
-    let found = objects().into_iter().find_map(|object| match object {
-        Object::DaemonSet(found) if found.metadata().name.as_deref() == Some(name) => Some(*found),
-        _ => None,
-    });
-    found.unwrap()
+    named("DaemonSet", name)
 }
 
 fn pod_of(name: &str) -> PodSpec {
@@ -125,47 +67,14 @@ fn pod() -> PodSpec {
     pod_of(AGENT)
 }
 
+/// The controller's pod.
+fn deployed() -> PodSpec {
+    named::<Deployment>("Deployment", "oke-node-controller").spec.unwrap().template.spec.unwrap()
+}
+
 fn agent() -> Container {
     let [agent] = <[Container; 1]>::try_from(pod().containers).unwrap();
     agent
-}
-
-#[test]
-fn every_field_is_one_that_kubernetes_knows() {
-    let sets = objects().iter().filter(|object| matches!(object, Object::DaemonSet(_))).count();
-    assert_eq!(sets, 2, "DaemonSets");
-}
-
-#[test]
-fn every_field_of_a_patch_is_one_too() {
-    let patches = patches();
-    assert!(patches.len() >= 4, "{patches:?}");
-    for file in patches {
-        let text = fs::read_to_string(file).unwrap();
-        let mut patch: Value = serde_yaml_ng::from_str(&text).unwrap();
-        // A patch need not say what it does not change; the type demands it.
-        let mut demanded = |at: &str, key: &str, nothing: Value| {
-            let object = patch.pointer_mut(at).and_then(Value::as_object_mut).unwrap();
-            object.entry(key).or_insert(nothing);
-        };
-        demanded("/spec", "selector", Value::Object(serde_json::Map::new()));
-        demanded("/spec/template/spec", "containers", Value::Array(Vec::new()));
-        object(patch);
-    }
-}
-
-#[test]
-fn a_field_that_kubernetes_does_not_know_is_found() {
-    let text = fs::read_to_string(root().join("manifests/base/daemonset.yaml")).unwrap();
-    for (from, to) in
-        [("hostNetwork", "hostNet"), ("readOnly", "readonly"), ("  drop", "  dropped"), ("maxUn", "maxun")]
-    {
-        let changed = text.replacen(from, to, 1);
-        assert_ne!(changed, text);
-        let document = serde_yaml_ng::Deserializer::from_str(&changed).last().unwrap();
-        let document = Value::deserialize(document).unwrap();
-        assert!(std::panic::catch_unwind(|| object(document)).is_err(), "{to}");
-    }
 }
 
 #[test]
@@ -179,11 +88,10 @@ fn what_is_referred_to_is_there() {
         }
         let pod = pod_of(name);
         let (metadata, account) = (set.metadata(), pod.service_account_name);
-        let named = |object: &ObjectMeta| object.name == account && object.namespace == metadata.namespace;
-        let is_there = objects().into_iter().any(|object| match object {
-            Object::ServiceAccount(account) => named(account.metadata()),
-            _ => false,
-        });
+        let own = |object: &ServiceAccount| {
+            object.metadata.name == account && object.metadata.namespace == metadata.namespace
+        };
+        let is_there = of_kind("ServiceAccount").iter().any(own);
         assert!(is_there, "{account:?}");
         let containers = pod.init_containers.into_iter().flatten().chain(pod.containers);
         let mounts = containers.flat_map(|container| container.volume_mounts.unwrap_or_default());
@@ -195,24 +103,23 @@ fn what_is_referred_to_is_there() {
 
 /// What an account may do in the cluster, and by namespace.
 fn rights(account: &str) -> (Vec<PolicyRule>, Vec<(String, PolicyRule)>) {
-    let named = |subjects: &Option<Vec<Subject>>| {
+    let is_bound = |subjects: &Option<Vec<Subject>>| {
         let mut subjects = subjects.iter().flatten();
         subjects.any(|subject| subject.kind == "ServiceAccount" && subject.name == account)
     };
-    let (mut everywhere, mut in_namespaces) = (Vec::new(), Vec::new());
-    for object in objects() {
-        match object {
-            Object::ClusterRoleBinding(binding) if named(&binding.subjects) => {
-                everywhere.extend(cluster_role(&binding.role_ref.name));
-            }
-            Object::RoleBinding(binding) if named(&binding.subjects) => {
-                assert_eq!(binding.role_ref.kind, "Role");
-                let namespace = binding.metadata.namespace.unwrap();
-                let rules = role(&namespace, &binding.role_ref.name);
-                in_namespaces.extend(rules.into_iter().map(|rule| (namespace.clone(), rule)));
-            }
-            _ => {}
-        }
+    let bindings = of_kind::<ClusterRoleBinding>("ClusterRoleBinding").into_iter().filter(|it| is_bound(&it.subjects));
+    let roles = bindings.map(|binding| named::<ClusterRole>("ClusterRole", &binding.role_ref.name));
+    let everywhere = roles.flat_map(|role| role.rules.unwrap()).collect();
+    let mut in_namespaces = Vec::new();
+    for binding in of_kind::<RoleBinding>("RoleBinding").into_iter().filter(|it| is_bound(&it.subjects)) {
+        assert_eq!(binding.role_ref.kind, "Role");
+        let same = |role: &Role| {
+            role.metadata.name.as_ref() == Some(&binding.role_ref.name)
+                && role.metadata.namespace == binding.metadata.namespace
+        };
+        let role = of_kind("Role").into_iter().find(same).unwrap();
+        let namespace = role.metadata.namespace.unwrap();
+        in_namespaces.extend(role.rules.unwrap().into_iter().map(|rule| (namespace.clone(), rule)));
     }
     in_namespaces.sort_by(|(one, _), (other, _)| other.cmp(one));
     (everywhere, in_namespaces)
@@ -246,26 +153,6 @@ fn the_agent_may_watch_npns_and_okes_daemonset_and_read_its_own() {
     // Where those about objects without a namespace are.
     let events = ("default".to_owned(), rule("events.k8s.io", "events", None, &["create"]));
     assert_eq!(in_namespaces, [own, okes, events]);
-}
-
-fn cluster_role(name: &str) -> Vec<PolicyRule> {
-    let found = objects().into_iter().find_map(|object| match object {
-        Object::ClusterRole(role) if role.metadata.name.as_deref() == Some(name) => role.rules,
-        _ => None,
-    });
-    found.unwrap()
-}
-
-fn role(namespace: &str, name: &str) -> Vec<PolicyRule> {
-    let found = objects().into_iter().find_map(|object| match object {
-        Object::Role(Role { metadata, rules })
-            if metadata.name.as_deref() == Some(name) && metadata.namespace.as_deref() == Some(namespace) =>
-        {
-            rules
-        }
-        _ => None,
-    });
-    found.unwrap()
 }
 
 #[test]
@@ -314,13 +201,8 @@ fn every_variable_and_every_directory_is_one_that_the_uninstaller_has() {
 /// The kubelet makes a Warning Event of every probe that fails, whatever the threshold. Starts take less than these seconds.
 #[test]
 fn no_probe_asks_before_a_normal_start_is_over() {
-    let deployment = objects().into_iter().find_map(|object| match object {
-        Object::Deployment(found) => found.spec.unwrap().template.spec,
-        _ => None,
-    });
     let delay = |probe: &Option<Probe>| probe.as_ref().unwrap().initial_delay_seconds.unwrap_or_default();
-    let [agent, controller] =
-        [pod().containers, deployment.unwrap().containers].map(|all| all.into_iter().next().unwrap());
+    let [agent, controller] = [pod().containers, deployed().containers].map(|all| all.into_iter().next().unwrap());
     assert!(delay(&agent.startup_probe) >= 2 && delay(&agent.readiness_probe) >= 5);
     assert!(delay(&controller.readiness_probe) >= 5 && delay(&controller.liveness_probe) >= 5);
     assert_eq!(controller.startup_probe, None);
@@ -385,9 +267,7 @@ fn in_image() -> BTreeSet<String> {
 fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
     let files = in_image();
     let of_set = |name: &str| pod_of(name).init_containers.into_iter().flatten().chain(pod_of(name).containers);
-    let deployment = object_of::<Deployment>("controller.yaml", "Deployment");
-    let deployed = deployment.spec.unwrap().template.spec.unwrap().containers;
-    for container in of_set(AGENT).chain(of_set(UNINSTALL)).chain(deployed) {
+    for container in of_set(AGENT).chain(of_set(UNINSTALL)).chain(deployed().containers) {
         let command = container.command.unwrap();
         assert!(files.contains(&command[0]), "{command:?} is not in {files:?}");
     }
@@ -405,21 +285,11 @@ fn the_image_has_what_the_manifests_start_and_the_installer_copies() {
     assert!(files.contains(&format!("{plugins}/vcn-native")), "{plugins}");
 }
 
-/// The only object of a kind in a file of the base.
-fn object_of<T: DeserializeOwned>(file: &str, kind: &str) -> T {
-    let text = fs::read_to_string(root().join("manifests/base").join(file)).unwrap();
-    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
-    let mut found = documents.filter(|document| document["kind"] == kind);
-    serde_json::from_value(found.next().unwrap()).unwrap()
-}
-
 fn help() -> String {
     help_of("oke-node-agent", &["--help"])
 }
 
 fn help_of(program: &str, arguments: &[&str]) -> String {
-    let path = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join(program);
-    assert!(path.is_file(), "{program} is not built: cargo build --workspace --bins");
-    let output = Command::new(path).args(arguments).env_clear().output().unwrap();
+    let output = Command::new(bin_dir().join(program)).args(arguments).env_clear().output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }

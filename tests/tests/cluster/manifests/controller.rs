@@ -3,25 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, VolumeProjection};
+use k8s_openapi::api::core::v1::{Container, Probe, VolumeProjection};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-fn documents() -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.yaml");
-    let text = fs::read_to_string(path).unwrap();
-    serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap()).collect()
-}
+use super::{deployed, documents, help_of, root};
 
 fn of_kind(kind: &str) -> Vec<Value> {
-    documents().into_iter().filter(|document| document["kind"] == kind).collect()
+    let text = fs::read_to_string(root().join("manifests/base/controller.yaml")).unwrap();
+    documents(&text).into_iter().filter(|document| document["kind"] == kind).collect()
 }
 
 fn the<T: DeserializeOwned>(kind: &str) -> T {
@@ -29,25 +23,18 @@ fn the<T: DeserializeOwned>(kind: &str) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-fn pod() -> PodSpec {
-    the::<Deployment>("Deployment").spec.unwrap().template.spec.unwrap()
-}
-
 fn container() -> Container {
-    let [container] = <[Container; 1]>::try_from(pod().containers).unwrap();
+    let [container] = <[Container; 1]>::try_from(deployed().containers).unwrap();
     container
 }
 
 fn help() -> String {
-    let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("oke-node-controller");
-    assert!(program.is_file(), "oke-node-controller is not built: cargo build --workspace --bins");
-    let output = Command::new(program).arg("--help").env_clear().output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    help_of("oke-node-controller", &["--help"])
 }
 
 #[test]
 fn no_privilege_is_left_to_a_default() {
-    let (pod, container) = (pod(), container());
+    let (pod, container) = (deployed(), container());
     assert_eq!((pod.host_pid, pod.host_ipc, pod.init_containers), (None, None, None));
     assert_eq!(pod.automount_service_account_token, Some(false));
     let context = pod.security_context.unwrap();
@@ -66,7 +53,7 @@ fn no_privilege_is_left_to_a_default() {
 
 #[test]
 fn it_does_not_depend_on_the_network_that_it_manages() {
-    let pod = pod();
+    let pod = deployed();
     assert_eq!((pod.host_network, pod.dns_policy.as_deref()), (Some(true), Some("Default")));
     let tolerated: BTreeSet<String> =
         pod.tolerations.unwrap().into_iter().filter_map(|toleration| toleration.key).collect();
@@ -83,7 +70,7 @@ fn one_of_the_two_is_always_there() {
     let rolling = deployment.strategy.unwrap().rolling_update.unwrap();
     assert_eq!((rolling.max_surge, rolling.max_unavailable), (Some(IntOrString::Int(0)), Some(IntOrString::Int(1))));
     let labels = deployment.template.metadata.unwrap().labels.unwrap();
-    let affinity = pod().affinity.unwrap().pod_anti_affinity.unwrap();
+    let affinity = deployed().affinity.unwrap().pod_anti_affinity.unwrap();
     let [apart] = <[_; 1]>::try_from(affinity.required_during_scheduling_ignored_during_execution.unwrap()).unwrap();
     assert_eq!(apart.topology_key, "kubernetes.io/hostname");
     let budget = the::<PodDisruptionBudget>("PodDisruptionBudget").spec.unwrap();
@@ -122,7 +109,7 @@ fn every_variable_and_directory_is_one_that_the_controller_has() {
 
 #[test]
 fn its_token_dies_with_the_pod() {
-    let projected = pod().volumes.unwrap().into_iter().find_map(|volume| volume.projected).unwrap();
+    let projected = deployed().volumes.unwrap().into_iter().find_map(|volume| volume.projected).unwrap();
     let token = |source: VolumeProjection| source.service_account_token;
     let [token] =
         <[_; 1]>::try_from(projected.sources.unwrap().into_iter().filter_map(token).collect::<Vec<_>>()).unwrap();
@@ -131,7 +118,7 @@ fn its_token_dies_with_the_pod() {
 
 #[test]
 fn every_binding_binds_a_role_of_this_file_to_the_pods_account_and_nobody_else() {
-    let account = pod().service_account_name.unwrap();
+    let account = deployed().service_account_name.unwrap();
     let place = |object: &Value| (object["metadata"]["name"].clone(), object["metadata"]["namespace"].clone());
     for (binding_kind, role_kind) in [("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")] {
         let bound: Vec<_> = of_kind(binding_kind)

@@ -12,14 +12,16 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::client::Body;
 use kube_harness::{ApiServer, Assets, Bound, ServiceAccount};
 use sandbox::Container;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{AGENT, root, sources};
+use super::{AGENT, documents, root, sources};
 use crate::wait_for;
 
 const FOLDERS: [&str; 4] = ["base", "overlays/oke-vcn-native", "overlays/oke-flannel", "overlays/self-managed"];
+
+/// Applied after the base was deleted, on a cluster; here its objects stay.
+const UNINSTALLERS: [&str; 2] = ["uninstall", "uninstall-drop-ins"];
 
 /// Tests that apply to the shared API server take turns: each begins with the base.
 static APPLYING: Mutex<()> = Mutex::const_new(());
@@ -45,10 +47,6 @@ fn rendered(name: &str) -> String {
     // Not even a warning that something is deprecated.
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{name}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn documents(yaml: &str) -> Vec<Value> {
-    serde_yaml_ng::Deserializer::from_str(yaml).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
 /// `kubectl apply --server-side -k` with more arguments: what it printed.
@@ -85,7 +83,7 @@ fn every_image_is_set_in_one_place() {
     // CRI-O takes no name without a registry's host.
     assert!(name.split_once('/').unwrap().0.contains('.'), "{name}");
     let wanted = format!("{name}:{}", env!("CARGO_PKG_VERSION"));
-    for folder in FOLDERS.into_iter().chain(["uninstall", "uninstall-drop-ins"]) {
+    for folder in FOLDERS.into_iter().chain(UNINSTALLERS) {
         let rendered = rendered(folder);
         let images: Vec<&str> = rendered.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
         assert_eq!(images, [wanted.as_str(); 2], "{folder}");
@@ -115,13 +113,23 @@ fn every_source_is_rendered() {
 async fn an_api_server_accepts_every_overlay_without_a_warning() {
     let _turn = APPLYING.lock().await;
     let server = server();
-    for name in FOLDERS {
+    for name in FOLDERS.into_iter().chain(UNINSTALLERS) {
         // First as an operator would look at it: nothing that one object needs of another stands in the way.
         let tried = apply(server, name, &["--dry-run=server"]).unwrap();
-        assert!(tried.contains("flowschema.flowcontrol.apiserver.k8s.io/oke-node-agent serverside-applied"), "{tried}");
+        let expected = if UNINSTALLERS.contains(&name) { "oke-node-uninstall" } else { AGENT };
+        assert!(tried.contains(&format!("daemonset.apps/{expected} serverside-applied")), "{tried}");
         let applied = apply(server, name, &[]).unwrap();
         assert_eq!(applied.lines().count(), documents(&rendered(name)).len(), "{applied}");
     }
+}
+
+#[tokio::test]
+async fn a_field_that_kubernetes_does_not_know_is_refused() {
+    let text = std::fs::read_to_string(root().join("manifests/base/daemonset.yaml")).unwrap();
+    let text = text.replacen("hostNetwork", "hostNet", 1);
+    let daemon_set = documents(&text).into_iter().find(|document| document["kind"] == "DaemonSet").unwrap();
+    let error = server().apply_object(daemon_set).await.unwrap_err();
+    assert!(format!("{error:#}").contains("hostNet: field not declared in schema"), "{error:#}");
 }
 
 #[tokio::test]
