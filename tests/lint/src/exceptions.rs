@@ -16,7 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             let open = code.get(start..at).and_then(|attribute| attribute.find('[')).unwrap_or(0);
             let attribute = code.get(start..bracketed(&code, start + open).end).unwrap_or_default();
             let forbids = ["deny(", "forbid("].iter().any(|level| attribute.contains(level));
-            if !forbids && !(attribute.starts_with("#[expect(") && attribute.contains("reason")) {
+            if !(forbids || attribute.starts_with("#[expect(") && attribute.contains("reason")) {
                 let message =
                     "allow unsafe code only by #[expect(unsafe_code, reason = \"…\")] at the function that needs it";
                 findings.push(Finding::new(

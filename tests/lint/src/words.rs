@@ -42,7 +42,7 @@ pub fn run(root: &Path, below: Option<&str>) -> anyhow::Result<()> {
     let (workspace, tree) = (Workspace::load(root)?, Tree::read(root)?);
     let hits = hits(&List::parse(&read(root, LIST)?)?, &workspace, &tree);
     if let Some(below) = below {
-        let listed = hits.iter().flat_map(|(_, found)| found).filter(|hit| Path::new(&hit.place).starts_with(below));
+        let listed = hits.values().flatten().filter(|hit| Path::new(&hit.place).starts_with(below));
         listed.for_each(|hit| println!("{hit}"));
         return Ok(());
     }
