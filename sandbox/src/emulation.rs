@@ -24,56 +24,62 @@ use crate::wire::Switch;
 /// An emulated VCN. Everything ends with it: nodes, pods, the programs in them.
 #[derive(Debug)]
 pub struct Vcn {
-    spawner: Arc<Spawner>,
-    services: Services,
-    nodes: BTreeMap<String, (Arc<Node>, Wires)>,
-    switch: Switch,
+    /// `None`: every instance is on paper.
+    wiring: Option<Wiring>,
+    nodes: BTreeMap<String, (Arc<Node>, Vec<PhysicalPort>)>,
     inventory: Inventory,
-    subnets: BTreeMap<String, Arc<Subnet>>,
-    books: Mutex<Books>,
+    registry: Mutex<Registry>,
     /// Held while a VNIC or an address comes or goes: one at a time.
     changing: Mutex<()>,
     changes: AtomicU64,
 }
 
-/// A node's wires: of a virtual machine one per VNIC (in [`crate::Vnic`]), of bare metal one per physical port.
-#[derive(Debug, Default)]
-struct Wires {
-    ports: Vec<PhysicalPort>,
+/// What connects nodes: namespaces, links and programs.
+#[derive(Debug)]
+struct Wiring {
+    spawner: Arc<Spawner>,
+    services: Services,
+    switch: Switch,
 }
 
+/// A port of a bare-metal node. A virtual machine has one wire per VNIC instead ([`crate::Vnic`]).
 #[derive(Clone, Debug)]
 struct PhysicalPort {
     wire: u32,
     mac: MacAddr,
 }
 
-/// Counters and address books.
+/// Subnets, their addresses in use, and counters.
 #[derive(Debug, Default)]
-struct Books {
+struct Registry {
     instances: u32,
     vnics: u32,
-    addresses: BTreeMap<(String, IpNetwork), Addresses>,
+    subnets: BTreeMap<String, Arc<Subnet>>,
+    /// Subnets of one VCN do not overlap, so a block is enough to find an address.
+    addresses: BTreeMap<IpNetwork, Addresses>,
 }
 
 impl Vcn {
     /// A fabric and services, nothing else.
     pub(crate) fn empty() -> Result<Self> {
-        let spawner = Arc::new(Spawner::start()?);
-        let inventory = Inventory::default();
+        let mut vcn = Self::on_paper();
         let services = Services::namespace()?;
         let switch = Switch::start(&services)?;
-        Ok(Self {
-            spawner,
-            services: Services::start(services, inventory.clone())?,
+        let services = Services::start(services, vcn.inventory.clone())?;
+        vcn.wiring = Some(Wiring { spawner: Arc::new(Spawner::start()?), services, switch });
+        Ok(vcn)
+    }
+
+    /// A VCN without a network: an inventory for the OCI API. It needs no privilege.
+    pub(crate) fn on_paper() -> Self {
+        Self {
+            wiring: None,
             nodes: BTreeMap::new(),
-            switch,
-            inventory,
-            subnets: BTreeMap::new(),
-            books: Mutex::default(),
+            inventory: Inventory::default(),
+            registry: Mutex::default(),
             changing: Mutex::default(),
             changes: AtomicU64::new(0),
-        })
+        }
     }
 
     /// A node.
@@ -94,22 +100,31 @@ impl Vcn {
     /// # Errors
     /// When there is none of that name.
     pub fn subnet(&self, name: &str) -> Result<Arc<Subnet>> {
-        self.subnets.get(name).cloned().ok_or_else(|| Error::NoSubnet(name.to_owned()))
+        self.registry().subnets.get(name).cloned().ok_or_else(|| Error::NoSubnet(name.to_owned()))
     }
 
     /// All subnets, by name.
-    pub fn subnets(&self) -> impl Iterator<Item = &Arc<Subnet>> + '_ {
-        self.subnets.values()
+    #[must_use]
+    pub fn subnets(&self) -> Vec<Arc<Subnet>> {
+        self.registry().subnets.values().cloned().collect()
+    }
+
+    pub(crate) fn subnet_by_id(&self, id: &str) -> Option<Arc<Subnet>> {
+        self.registry().subnets.values().find(|subnet| subnet.id.as_str() == id).cloned()
     }
 
     /// What the fabric dropped so far, and why.
     #[must_use]
     pub fn drops(&self) -> Vec<Dropped> {
-        self.switch.drops()
+        self.wiring.as_ref().map(|wiring| wiring.switch.drops()).unwrap_or_default()
     }
 
-    pub(crate) const fn services(&self) -> &Services {
-        &self.services
+    pub(crate) fn services(&self) -> Result<&Services> {
+        Ok(&self.wiring()?.services)
+    }
+
+    fn wiring(&self) -> Result<&Wiring> {
+        self.wiring.as_ref().ok_or_else(|| Error::Invalid("this VCN has no network, only an inventory".to_owned()))
     }
 
     /// All there is, for the OCI API.
@@ -122,25 +137,27 @@ impl Vcn {
         self.changes.load(Ordering::Acquire)
     }
 
-    fn changed(&self) {
+    pub(crate) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     fn next_vnic_number(&self) -> u32 {
-        let mut books = self.books();
-        books.vnics += 1;
-        books.vnics
+        let mut registry = self.registry();
+        registry.vnics += 1;
+        registry.vnics
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        // Every change is complete in itself, so a panic elsewhere leaves them usable.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Vcn {
     fn drop(&mut self) {
-        // Programs first, also those of nodes that somebody still holds: then what they talk to.
-        self.spawner.stop();
+        // Programs first, also those of nodes that a test still holds: then what they talk to.
+        if let Some(wiring) = &self.wiring {
+            wiring.spawner.stop();
+        }
     }
 }

@@ -10,6 +10,11 @@ pub(crate) const TENANCY: &str = "ocid1.tenancy.oc1..aaaaaaaasandbox";
 /// The compartment of everything: the root of a tenancy of the first years, whose OCID is of the older form.
 pub(crate) const COMPARTMENT: &str = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaasandbox";
 
+/// The same, as an OCID.
+pub(crate) fn compartment() -> Result<Ocid> {
+    COMPARTMENT.parse().map_err(|error: vcn::OcidError| Error::Invalid(error.to_string()))
+}
+
 /// An OCID; unique ids look as OCI's do: a prefix and lower-case letters and digits.
 pub(crate) fn ocid(kind: &str, number: u32) -> Result<Ocid> {
     format!("ocid1.{kind}.oc1.iad.abuwcljtsandbox{number:08}")

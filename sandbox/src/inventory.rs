@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::{Map, Value};
 use vcn::{MachineKind, Ocid};
 
-use crate::authority::Authority;
 use crate::imds::Fault;
+use crate::oci::Authority;
 use crate::vnic::Vnic;
 
 /// An instance, as the services know it.
@@ -15,6 +16,7 @@ use crate::vnic::Vnic;
 pub(crate) struct Instance {
     pub(crate) name: String,
     pub(crate) id: Ocid,
+    pub(crate) compartment: Ocid,
     pub(crate) kind: MachineKind,
     pub(crate) shape: String,
     pub(crate) max_vnics: u32,
@@ -22,8 +24,10 @@ pub(crate) struct Instance {
     /// The primary one first, then as they were attached.
     pub(crate) vnics: Vec<Vnic>,
     pub(crate) fault: Option<Fault>,
-    /// Whether there is no node: an instance of the books only.
+    /// Whether there is no node: an instance of the inventory only.
     pub(crate) on_paper: bool,
+    /// Fields of its document in the OCI API that differ from the default ones.
+    pub(crate) fields: Map<String, Value>,
 }
 
 impl Instance {
@@ -53,6 +57,11 @@ impl Inventory {
 
     pub(crate) fn authority(&self) -> Option<Arc<Authority>> {
         self.authority.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The instance of an OCID.
+    pub(crate) fn by_id(&self, id: &str) -> Option<Instance> {
+        self.lock().values().find(|instance| instance.id.as_str() == id).cloned()
     }
 
     /// The name of the instance whose primary VNIC has an address.

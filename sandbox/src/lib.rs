@@ -21,7 +21,6 @@
 //! It needs root over its own user namespace; [`isolate()`] makes that out of any user. It is never shipped.
 
 mod addresses;
-mod authority;
 mod builder;
 mod capabilities;
 mod command;
@@ -63,7 +62,7 @@ pub use imds::{Fault, FaultKind};
 pub use isolate::{Isolated, isolate};
 pub use node::Node;
 pub use npn::NpnShape;
-pub use oci::{ApiFault, ApiFaultKind, AttachmentRecord, OciApi, OciSettings, Operation};
+pub use oci::{ApiFault, ApiFaultKind, AttachmentRecord, FakeCloud, OciApi, OciSettings, Operation, Refusal};
 pub use pod::Pod;
 pub use probe::Outcome;
 pub use program::{copy_program, write_program};

@@ -1,54 +1,41 @@
-//! The OCI API of the emulated VCN: core services, federation and proxymux over HTTP, as strict as the real ones. What is
-//! attached here is plugged into the node, and what is plugged otherwise is seen here.
+//! The OCI API of the emulated VCN: one emulator, as strict as the real service, and two doors. A VNIC that is attached
+//! through it is plugged into the node, and one that is plugged otherwise is seen here.
 //!
 //! ```text
-//!   request ─▶ server ─▶ signature ─▶ fault? ─▶ route ─▶ retry token seen? ─▶ attachment │ vnic │ address │ catalogue
-//!              (HTTP,     (who?)                                                   │ under the lock of the books
-//!               TLS)      identity, federation, proxymux give tokens               ▼
-//!                                                                       Books ◀─follow─▶ Vcn (plug, unplug, addresses)
+//!   Oracle's SDKs, our client ── http ───────▶ ┐ signatures, federation, proxymux (OciApi)
+//!                                              ├─▶ Emulator ─▶ Vcn
+//!   our client in a unit test ── in_process ─▶ ┘ no network, no clock, no privilege (FakeCloud)
 //! ```
 
-mod address;
-mod answer;
-mod api;
-mod attachment;
-mod books;
-mod catalogue;
-mod chance;
-mod fault;
-mod federation;
-mod follow;
-mod moment;
-mod proxymux;
-mod route;
-mod server;
-mod settings;
-mod signature;
-mod vnic;
+mod emulator;
+mod http;
+mod in_process;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::Vcn;
 use crate::error::{During, Error, Result};
 use crate::identity::TENANCY;
-use api::Api;
-use server::Server;
+use emulator::Emulator;
+use http::{Access, Server};
 
-pub use fault::{ApiFault, ApiFaultKind};
-pub use route::Operation;
-pub use settings::OciSettings;
+pub use emulator::{ApiFault, ApiFaultKind, OciSettings, Operation, Refusal};
+pub(crate) use http::Authority;
+pub use in_process::FakeCloud;
 
 /// A running OCI API. Ends when dropped; the VCN goes on.
 #[derive(Debug)]
 pub struct OciApi {
-    api: Arc<Api>,
+    access: Arc<Access>,
     server: Server,
 }
 
-/// An attachment as the books have it, for tests that compare the cloud with what was asked for.
+/// An attachment as the service has it, for tests that compare that with their requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentRecord {
     /// Its OCID.
@@ -73,9 +60,9 @@ impl OciApi {
     /// # Errors
     /// When a port cannot be had, or a key cannot be made.
     pub fn start(vcn: Arc<Vcn>, settings: OciSettings) -> Result<Self> {
-        let api = Arc::new(Api::new(vcn, settings)?);
-        let server = Server::start(&api)?;
-        Ok(Self { api, server })
+        let access = Arc::new(Access::new(Emulator::new(vcn, settings))?);
+        let server = Server::start(&access)?;
+        Ok(Self { access, server })
     }
 
     /// The base URL of the core and federation services, on loopback of the namespace in which it was started.
@@ -96,10 +83,10 @@ impl OciApi {
         self.server.proxymux
     }
 
-    /// The certificate authority that proxymux's certificate is of, in PEM form.
+    /// The certificate authority that signed proxymux's certificate, in PEM form.
     #[must_use]
     pub fn authority_pem(&self) -> String {
-        self.api.authority().certificate_pem()
+        self.access.authority.certificate_pem()
     }
 
     /// The compartment of everything.
@@ -108,12 +95,12 @@ impl OciApi {
         crate::identity::COMPARTMENT
     }
 
-    /// Makes a user with an API key; writes `config` (in the format of `~/.oci/config`) and the key into a folder.
+    /// Creates a user with an API key; writes `config` (in the format of `~/.oci/config`) and the key into a folder.
     ///
     /// # Errors
-    /// When the key cannot be made, or a file not be written.
+    /// When the key cannot be created, or a file not be written.
     pub fn write_user(&self, folder: &Path) -> Result<PathBuf> {
-        let user = self.api.add_user()?;
+        let user = self.access.add_user()?;
         let key = folder.join("oci_api_key.pem");
         std::fs::write(&key, &user.key_pem).during(|| format!("write {}", key.display()))?;
         let config = folder.join("config");
@@ -127,55 +114,70 @@ impl OciApi {
         Ok(config)
     }
 
-    /// Lets proxymux take this service account token from now on.
+    /// Lets proxymux accept this service account token from now on.
     pub fn accept_service_account(&self, token: &str) {
-        self.api.books().service_accounts.insert(token.to_owned());
+        self.access.credentials().service_accounts.insert(token.to_owned());
     }
 
-    /// From now on something goes wrong; several faults add up.
+    /// Injects a fault; several faults add up.
     pub fn inject(&self, fault: ApiFault) {
-        self.api.books().faults.push(fault);
+        self.access.emulator.state().faults.push(fault);
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all faults.
     pub fn heal(&self) {
-        self.api.books().faults.clear();
+        self.access.emulator.state().faults.clear();
     }
 
-    /// Whoever asks for one of these from now on is answered 404 `NotAuthorizedOrNotFound`, as without a policy.
+    /// From now on these operations, and no others, are refused with 404 `NotAuthorizedOrNotFound`, as without a policy.
     pub fn forbid(&self, operations: &[Operation]) {
-        self.api.books().forbidden = operations.iter().copied().collect();
+        self.access.emulator.state().forbidden = operations.iter().copied().collect();
     }
 
     /// The API keys of all users so far are deleted (401).
     pub fn delete_keys(&self) {
-        self.api.books().users.clear();
+        self.access.credentials().users.clear();
     }
 
-    /// Session tokens given so far are worth nothing any more (401).
+    /// Session tokens issued so far are refused from now on (401).
     pub fn revoke_tokens(&self) {
-        self.api.books().tokens.clear();
+        self.access.credentials().tokens.clear();
     }
 
-    /// An instance gets another state (`RUNNING`, `STOPPED`, `TERMINATED`, …). One that is `TERMINATING` has lost its secondary
+    /// Changes the state of an instance (`RUNNING`, `STOPPED`, `TERMINATED`, …). One that is `TERMINATING` has lost its secondary
     /// VNICs already.
     ///
     /// # Errors
     /// When there is no such node.
     pub fn set_instance_state(&self, node: &str, state: &str) -> Result<()> {
-        self.api.set_instance_state(node, state)
+        self.access.emulator.set_instance_state(node, state)
     }
 
     /// All attachments, those that are DETACHED included.
     #[must_use]
     pub fn attachments(&self) -> Vec<AttachmentRecord> {
-        self.api.attachments()
+        let state = self.access.emulator.current();
+        let all = state.attachments.iter().map(|(id, attachment)| AttachmentRecord {
+            id: id.clone(),
+            node: attachment.node.clone(),
+            instance: attachment.instance.clone(),
+            state: attachment.state.name(),
+            vnic: attachment.vnic.id.clone(),
+            primary: attachment.vnic.primary,
+            tags: {
+                let record = state.vnics.get(&attachment.vnic.id);
+                let fields = record.map_or(&attachment.fields, |record| &record.fields);
+                let tags = fields.get("freeformTags").and_then(Value::as_object).into_iter().flatten();
+                tags.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+            },
+        });
+        all.collect()
     }
 
-    /// How many requests for an operation were answered with a status.
+    /// How many requests for an operation got a status.
     #[must_use]
     pub fn answered(&self, operation: Operation, status: u16) -> u64 {
-        self.api.books().answered.get(&(operation, status)).copied().unwrap_or(0)
+        self.access.emulator.state().answered.get(&(operation, status)).copied().unwrap_or(0)
     }
 
     /// Waits until no attachment is ATTACHING or DETACHING.

@@ -12,12 +12,16 @@ pub struct Subnet {
     pub name: String,
     /// The subnet's OCID.
     pub id: Ocid,
+    /// Its compartment, which its VNICs belong to.
+    pub compartment: Ocid,
     /// The address block of each family the subnet has.
     pub blocks: PerFamily<IpNetwork>,
     /// Another IPv6 block, where it has two.
     pub second_ipv6: Option<IpNetwork>,
     /// The virtual router's Ethernet address.
     pub router_mac: MacAddr,
+    /// Whether its VNICs may have no public address.
+    pub prohibit_public_ip: bool,
 }
 
 impl Subnet {
@@ -90,9 +94,11 @@ mod tests {
         let subnet = Subnet {
             name: "nodes".into(),
             id: "ocid1.subnet.oc1.iad.a".parse().unwrap(),
+            compartment: "ocid1.compartment.oc1..c".parse().unwrap(),
             blocks: PerFamily { ipv4: "10.0.0.0/24".parse().ok(), ipv6: "2603:c020:0:1::/64".parse().ok() },
             second_ipv6: None,
             router_mac: MacAddr([0, 0, 0x17, 1, 2, 3]),
+            prohibit_public_ip: true,
         };
         assert_eq!(subnet.router(Family::Ipv4), "10.0.0.1".parse().ok());
         assert_eq!(subnet.router(Family::Ipv6), "fe80::200:17ff:fe01:203".parse().ok());

@@ -313,9 +313,9 @@ async fn two_hundred_attachments_in_bad_weather_are_two_hundred() {
     let settings = OciSettings { attaching: Duration::from_millis(20), ..OciSettings::default() };
     let weather = Weather::new(builder.start().unwrap(), settings, Policy { attempts: 30, ..quick() }, swift());
     let share = |kind, share| weather.api.inject(ApiFault::new(kind).share(share));
-    let refuse = |status, code: &str| ApiFaultKind::Refuse { status, code: code.to_owned(), retry_after: None };
-    share(refuse(429, "TooManyRequests"), 0.10);
-    share(refuse(503, "ServiceUnavailable"), 0.05);
+    for (status, code, share) in [(429, "TooManyRequests", 0.10), (503, "ServiceUnavailable", 0.05)] {
+        weather.api.inject(ApiFault::refuse(status, code).share(share));
+    }
     share(ApiFaultKind::LoseAnswer, 0.02);
     share(ApiFaultKind::FailAfterwards, 0.02);
     let subnet = weather.vcn.subnet("pods").unwrap().id.clone();

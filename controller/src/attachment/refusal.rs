@@ -123,7 +123,8 @@ const fn reason_alone(reason: Reason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use oci::{CloudView, Failure, FakeCloud};
+    use oci::{CloudView, Failure};
+    use sandbox::FakeCloud;
 
     use std::time::Duration;
 

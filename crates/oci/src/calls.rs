@@ -1,4 +1,4 @@
-//! The calls, one function each: method, path, parameters, body.
+//! The calls, one function each: method, path, parameters, body. For whatever holds a client.
 
 use hyper::Method;
 use serde::Serialize;
@@ -16,14 +16,14 @@ use crate::subnet::Subnet;
 use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic};
 
-impl CloudView for Oci {
+impl<C: AsRef<Oci> + Send + Sync> CloudView for C {
     async fn instance(&self, id: &Ocid) -> Result<Instance, Error> {
-        self.object(get("GetInstance", id.as_str(), format!("/instances/{id}"))).await.map(|read| read.value)
+        self.as_ref().object(get("GetInstance", id.as_str(), format!("/instances/{id}"))).await.map(|read| read.value)
     }
 
     async fn shapes(&self, compartment: &Ocid) -> Result<Vec<Shape>, Error> {
         let call = get("ListShapes", compartment.as_str(), "/shapes".to_owned());
-        self.list(call.with("compartmentId", compartment)).await
+        self.as_ref().list(call.with("compartmentId", compartment)).await
     }
 
     async fn vnic_attachments(
@@ -37,38 +37,38 @@ impl CloudView for Oci {
         if let Some(instance) = instance {
             call = call.with("instanceId", instance);
         }
-        self.list(call).await
+        self.as_ref().list(call).await
     }
 
     async fn vnic_attachment(&self, id: &Ocid) -> Result<Tagged<VnicAttachment>, Error> {
-        self.object(get("GetVnicAttachment", id.as_str(), format!("/vnicAttachments/{id}"))).await
+        self.as_ref().object(get("GetVnicAttachment", id.as_str(), format!("/vnicAttachments/{id}"))).await
     }
 
     async fn vnic(&self, id: &Ocid) -> Result<Tagged<Vnic>, Error> {
-        self.object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await
+        self.as_ref().object(get("GetVnic", id.as_str(), format!("/vnics/{id}"))).await
     }
 
     async fn addresses(&self, vnic: &Ocid, family: Family) -> Result<Vec<IpObject>, Error> {
         let names = names(family);
-        self.list(get(names.list, vnic.as_str(), format!("/{}", names.path)).with("vnicId", vnic)).await
+        self.as_ref().list(get(names.list, vnic.as_str(), format!("/{}", names.path)).with("vnicId", vnic)).await
     }
 
     async fn subnet(&self, id: &Ocid) -> Result<Subnet, Error> {
-        self.object(get("GetSubnet", id.as_str(), format!("/subnets/{id}"))).await.map(|read| read.value)
+        self.as_ref().object(get("GetSubnet", id.as_str(), format!("/subnets/{id}"))).await.map(|read| read.value)
     }
 }
 
-impl Cloud for Oci {
+impl<C: AsRef<Oci> + Send + Sync> Cloud for C {
     async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
         let mut call = post("AttachVnic", wish.instance_id.as_str(), "/vnicAttachments".to_owned(), wish)?;
         call.retry_token = Some(token);
-        self.object(call).await
+        self.as_ref().object(call).await
     }
 
     async fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>) -> Result<(), Error> {
         let mut call = delete("DetachVnic", attachment.as_str(), format!("/vnicAttachments/{attachment}"));
         call.if_match = if_match;
-        self.call(&call).await.map(drop)
+        self.as_ref().call(&call).await.map(drop)
     }
 
     async fn update_vnic(
@@ -80,7 +80,7 @@ impl Cloud for Oci {
         let mut call = post("UpdateVnic", id.as_str(), format!("/vnics/{id}"), change)?;
         call.method = Method::PUT;
         call.if_match = if_match;
-        self.object(call).await
+        self.as_ref().object(call).await
     }
 
     async fn create_address(
@@ -93,12 +93,12 @@ impl Cloud for Oci {
         let subject = wish.vnic_id.as_ref().map_or("without a VNIC", Ocid::as_str);
         let mut call = post(names.create, subject, format!("/{}", names.path), wish)?;
         call.retry_token = Some(token);
-        self.object(call).await
+        self.as_ref().object(call).await
     }
 
     async fn delete_address(&self, family: Family, id: &Ocid) -> Result<(), Error> {
         let names = names(family);
-        self.call(&delete(names.delete, id.as_str(), format!("/{}/{id}", names.path))).await.map(drop)
+        self.as_ref().call(&delete(names.delete, id.as_str(), format!("/{}/{id}", names.path))).await.map(drop)
     }
 
     async fn create_addresses(
@@ -112,7 +112,7 @@ impl Cloud for Oci {
         let body = json!({ "vnicId": wish.vnic_id, items: wish.items });
         let mut call = post(operation, wish.vnic_id.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
         call.retry_token = Some(token);
-        self.work(&call).await
+        self.as_ref().work(&call).await
     }
 
     async fn delete_addresses(&self, family: Family, vnic: &Ocid, ids: &[Ocid]) -> Result<WorkRequest, Error> {
@@ -121,7 +121,13 @@ impl Cloud for Oci {
         let ids: Vec<Value> = ids.iter().map(|id| json!({ names.id: id })).collect();
         let body = json!({ "vnicId": vnic, items: ids });
         let call = post(operation, vnic.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
-        self.work(&call).await
+        self.as_ref().work(&call).await
+    }
+}
+
+impl AsRef<Self> for Oci {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

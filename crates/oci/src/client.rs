@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Uri};
@@ -27,7 +26,7 @@ use crate::retry::{Decision, Repeat, Situation, decide};
 use crate::retry_token::RetryToken;
 use crate::sign::{Credentials, Signable, sign};
 use crate::tagged::{Etag, Tagged};
-use crate::transport::{Answer, Transport, Trust};
+use crate::transport::{Answer, Carrier, Transport, Trust};
 
 /// The version of the core services' API, part of every path.
 const VERSION: &str = "20160918";
@@ -82,6 +81,12 @@ impl Oci {
     /// When the trust is none.
     pub fn new(endpoints: &Endpoints, login: Login, options: Options) -> Result<Self, Error> {
         Ok(Self { core: endpoints.core.clone(), transport: Transport::new(&options.trust)?, login, options })
+    }
+
+    /// A client whose requests a carrier takes, instead of a connection.
+    #[must_use]
+    pub fn carried_by(carrier: Arc<dyn Carrier>, endpoints: &Endpoints, login: Login, options: Options) -> Self {
+        Self { core: endpoints.core.clone(), transport: Transport::Carrier(carrier), login, options }
     }
 
     /// The budget, for metrics and for sharing.
@@ -199,7 +204,7 @@ impl Oci {
         Ok((answer, request_id))
     }
 
-    fn request(&self, call: &Call<'_>, ours: &RequestId, who: &Credentials) -> Result<Request<Full<Bytes>>, Failure> {
+    fn request(&self, call: &Call<'_>, ours: &RequestId, who: &Credentials) -> Result<Request<Bytes>, Failure> {
         let target = format!("/{VERSION}{}{}", call.path, query(&call.query));
         let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
         let uri: Uri = format!("{}{target}", self.core)
@@ -223,7 +228,7 @@ impl Oci {
             request = request.header("if-match", etag.as_str());
         }
         let body = call.body.as_deref().map(Bytes::copy_from_slice).unwrap_or_default();
-        request.body(Full::new(body)).map_err(|error| unsent(error.into()))
+        request.body(body).map_err(|error| unsent(error.into()))
     }
 
     fn observe(&self, attempt: Attempt) {

@@ -2,9 +2,9 @@
 //! outside system.
 //!
 //! ```text
-//!   CloudView, Cloud (traits) ◀──implements── FakeCloud
+//!   CloudView, Cloud (traits)
 //!                  ▲ implements
-//!   calls ──▶     Oci ──▶ Budget ──▶ Login ──▶ sign ──▶ Transport ──▶ iaas.<region>.<realm>
+//!   calls ──▶     Oci ──▶ Budget ──▶ Login ──▶ sign ──▶ Transport ──▶ iaas.<region>.<realm>,
 //!                  ▲      (shared,   (who?)                 │
 //!                  │      learns)                           │
 //!                  └───────── retry: stop, wait, renew the login ◀── status, code, Retry-After
@@ -25,7 +25,6 @@ mod client;
 mod cloud;
 mod endpoint;
 mod error;
-mod fake;
 mod instance;
 mod key;
 mod observer;
@@ -48,7 +47,6 @@ pub use client::{Oci, Options};
 pub use cloud::{Cloud, CloudView};
 pub use endpoint::{Endpoint, MetadataUrl};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
-pub use fake::FakeCloud;
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
 pub use observer::{Attempt, Observer};
 // Part of a policy.
@@ -60,7 +58,7 @@ pub use retry::{Decision, Repeat, Situation, decide};
 pub use retry_token::RetryToken;
 pub use subnet::Subnet;
 pub use tagged::{DefinedTags, Etag, FreeformTags, Tagged};
-pub use transport::Trust;
+pub use transport::{Carrier, Trust};
 pub use vnic::{UpdateVnic, Vnic, VnicState};
 
 /// Where an instance finds its metadata service.

@@ -1,11 +1,14 @@
 //! Bytes there and back: HTTP/1.1 over TLS, with kept connections and a limit on the answer. Knows nothing of OCI.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use hyper::{HeaderMap, Request, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -34,10 +37,21 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How long connecting may take, so that a black hole leaves time for another attempt.
 const CONNECTING: Duration = Duration::from_secs(5);
 
-/// The client of one trust.
-#[derive(Clone, Debug)]
-pub(crate) struct Transport {
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+/// Carries one request to the service and its response back, in place of HTTPS: an emulator in the same process.
+pub trait Carrier: Send + Sync {
+    /// Returns the whole response, whatever its status.
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, Failure>> + Send + '_>>;
+}
+
+/// The way to the service.
+#[derive(Clone)]
+pub(crate) enum Transport {
+    /// The client of one trust.
+    Https(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    Carrier(Arc<dyn Carrier>),
 }
 
 /// An answer, whatever its status.
@@ -84,12 +98,19 @@ impl Transport {
             // It would send a request again by itself; that is `retry`'s to decide.
             .retry_canceled_requests(false)
             .build(connector);
-        Ok(Self { http })
+        Ok(Self::Https(http))
     }
 
     /// Sends a request and reads the whole answer. The caller bounds the time.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let response = self.http.request(request).await.map_err(|error| {
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Answer, Failure> {
+        let http = match self {
+            Self::Https(http) => http,
+            Self::Carrier(carrier) => {
+                let (parts, body) = carrier.carry(request).await?.into_parts();
+                return Ok(Answer { status: parts.status, headers: parts.headers, body });
+            }
+        };
+        let response = http.request(request.map(Full::new)).await.map_err(|error| {
             if error.is_connect() { Failure::NoConnection(error.into()) } else { Failure::Broken(error.into()) }
         })?;
         let (parts, body) = response.into_parts();
@@ -103,6 +124,15 @@ impl Transport {
         })?;
         let body = body.to_bytes();
         Ok(Answer { status: parts.status, headers: parts.headers, body })
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Https(_) => "Https",
+            Self::Carrier(_) => "Carrier",
+        })
     }
 }
 

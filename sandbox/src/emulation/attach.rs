@@ -23,12 +23,7 @@ impl Vcn {
     /// When the node or the subnet does not exist, the subnet is full, or the shape allows no more VNICs.
     pub fn attach_vnic(&self, node: &str, spec: &VnicSpec) -> Result<Vnic> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let limit = self.inventory.lock().get(node).map(|instance| (instance.vnics.len(), instance.max_vnics));
-        let (attached, limit) = limit.ok_or_else(|| Error::NoNode(node.to_owned()))?;
-        if attached >= limit as usize {
-            return Err(Error::VnicLimit { node: node.to_owned(), limit });
-        }
-        let vnic = self.new_vnic(spec)?;
+        let vnic = self.reserve(node, spec)?;
         self.attach(node, vnic)
     }
 
@@ -52,11 +47,11 @@ impl Vcn {
         };
         self.release(&vnic);
         self.changed();
-        if kind.is_some() {
-            self.switch.detach(vnic.port);
-        }
-        if kind == Some(MachineKind::Virtual) {
-            self.switch.disconnect(vnic.port.wire)?;
+        if let (Some(kind), Some(wiring)) = (kind, &self.wiring) {
+            wiring.switch.detach(vnic.port);
+            if kind == MachineKind::Virtual {
+                wiring.switch.disconnect(vnic.port.wire)?;
+            }
         }
         Ok(())
     }
@@ -86,13 +81,18 @@ impl Vcn {
         })
     }
 
-    /// Takes a secondary address from an attached VNIC; returns it as it is then.
+    /// Takes a secondary address, or its own IPv6 address, from an attached VNIC; returns it as it is then.
     ///
     /// # Errors
-    /// When the node has no such VNIC, or the VNIC no such secondary address.
+    /// When the node has no such VNIC, or the VNIC no such address.
     pub fn unassign_address(&self, node: &str, id: &Ocid, address: IpAddr) -> Result<Vnic> {
         self.change_vnic(node, id, |vcn, vnic| {
             let family = Family::of(address);
+            if family == Family::Ipv6 && vnic.address.ipv6 == Some(address) {
+                vnic.address.ipv6 = None;
+                vcn.give_back(&vnic.subnet.name, address);
+                return Ok(());
+            }
             let all = vnic.secondary.slot(family).as_mut();
             let place = all.as_ref().and_then(|all| all.iter().position(|own| *own == address));
             let (Some(all), Some(place)) = (all, place) else {
@@ -157,12 +157,12 @@ impl Vcn {
         .map(drop)
     }
 
-    /// Gives a VNIC its identity and addresses, within the node's limit counting `coming` others. It is connected by
-    /// [`Vcn::plug`], or its addresses go back by [`Vcn::release`].
-    pub(crate) fn reserve(&self, node: &str, spec: &VnicSpec, coming: usize) -> Result<Vnic> {
+    /// Gives a VNIC its identity and addresses, within the node's limit. It is connected by [`Vcn::plug`], or its addresses
+    /// are freed by [`Vcn::release`].
+    pub(crate) fn reserve(&self, node: &str, spec: &VnicSpec) -> Result<Vnic> {
         let limit = self.inventory.lock().get(node).map(|instance| (instance.vnics.len(), instance.max_vnics));
         let (attached, limit) = limit.ok_or_else(|| Error::NoNode(node.to_owned()))?;
-        if attached + coming >= limit as usize {
+        if attached >= limit as usize {
             return Err(Error::VnicLimit { node: node.to_owned(), limit });
         }
         self.new_vnic(spec)
@@ -184,8 +184,8 @@ impl Vcn {
         };
         let mut vnic = found.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.to_string() })?;
         change(self, &mut vnic)?;
-        if !on_paper {
-            self.switch.attach(vnic.port, vnic.fabric_port(node));
+        if let (false, Some(wiring)) = (on_paper, &self.wiring) {
+            wiring.switch.attach(vnic.port, vnic.fabric_port(node));
         }
         let mut instances = self.inventory.lock();
         let place = instances.get_mut(node).and_then(|instance| instance.vnics.iter_mut().find(|vnic| vnic.id == *id));
@@ -239,9 +239,9 @@ impl Vcn {
     /// The given addresses, or any.
     fn take_here(&self, subnet: &str, (block, first): (IpNetwork, Option<IpAddr>), size: u128) -> Result<IpAddr> {
         let Some(first) = first else { return self.take(subnet, block, size) };
-        let mut books = self.books();
-        let book = books.addresses.get_mut(&(subnet.to_owned(), block));
-        let free = book.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take_at(first, size);
+        let mut registry = self.registry();
+        let addresses = registry.addresses.get_mut(&block);
+        let free = addresses.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take_at(first, size);
         if free { Ok(first) } else { Err(Error::AddressTaken { subnet: subnet.to_owned(), address: first }) }
     }
 
@@ -271,17 +271,17 @@ impl Vcn {
     }
 
     fn take(&self, subnet: &str, block: IpNetwork, size: u128) -> Result<IpAddr> {
-        let mut books = self.books();
-        let book = books.addresses.get_mut(&(subnet.to_owned(), block));
-        let first = book.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take(size);
+        let mut registry = self.registry();
+        let addresses = registry.addresses.get_mut(&block);
+        let first = addresses.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take(size);
         let family = Family::of(block.ip());
         first.ok_or_else(|| Error::SubnetFull { subnet: subnet.to_owned(), size, family })
     }
 
     fn give_back(&self, subnet: &str, first: IpAddr) {
-        let Some(block) = self.subnets.get(subnet).and_then(|subnet| subnet.block_of(first)) else { return };
-        if let Some(book) = self.books().addresses.get_mut(&(subnet.to_owned(), block)) {
-            book.give_back(first);
+        let Some(block) = self.subnet(subnet).ok().and_then(|subnet| subnet.block_of(first)) else { return };
+        if let Some(addresses) = self.registry().addresses.get_mut(&block) {
+            addresses.give_back(first);
         }
     }
 
@@ -302,9 +302,8 @@ impl Vcn {
                 return Err(error);
             }
         };
-        let on_paper = !self.nodes.contains_key(name);
-        if !on_paper {
-            self.switch.attach(vnic.port, vnic.fabric_port(name));
+        if let (true, Some(wiring)) = (self.nodes.contains_key(name), &self.wiring) {
+            wiring.switch.attach(vnic.port, vnic.fabric_port(name));
         }
         if let Some(instance) = self.inventory.lock().get_mut(name) {
             instance.vnics.push(vnic.clone());
@@ -315,7 +314,7 @@ impl Vcn {
 
     /// Finds or makes the wire.
     fn connect(&self, name: &str, mut vnic: Vnic) -> Result<Vnic> {
-        let Some((node, wires)) = self.nodes.get(name) else {
+        let Some((node, ports)) = self.nodes.get(name) else {
             let instances = self.inventory.lock();
             let instance = instances.get(name).ok_or_else(|| Error::NoNode(name.to_owned()))?;
             if instance.kind == MachineKind::BareMetal {
@@ -328,11 +327,10 @@ impl Vcn {
             MachineKind::Virtual => {
                 vnic.link = free_link_name(&attached)?;
                 let end = WireEnd { netns: node.netns(), name: &vnic.link, mac: vnic.mac, mtu: None };
-                vnic.port = Port { wire: self.switch.connect(end)?, tag: None };
+                vnic.port = Port { wire: self.wiring()?.switch.connect(end)?, tag: None };
             }
             MachineKind::BareMetal => {
-                let port = wires
-                    .ports
+                let port = ports
                     .get(usize::from(vnic.nic_index))
                     .ok_or_else(|| Error::Invalid(format!("{name} has no physical port {}", vnic.nic_index)))?;
                 vnic.link = identity::link_name(MachineKind::BareMetal, vnic.nic_index.into())?;

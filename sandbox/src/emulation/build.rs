@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use vcn::MachineKind;
 
-use super::{PhysicalPort, Vcn, Wires};
+use super::{PhysicalPort, Vcn};
 use crate::Subnet;
 use crate::addresses::Addresses;
 use crate::error::{Error, For, Result};
@@ -23,25 +23,37 @@ const ANNOUNCE_DEADLINE: Duration = Duration::from_secs(60);
 const ANNOUNCE_PAUSE: Duration = Duration::from_millis(2);
 
 impl Vcn {
-    pub(crate) fn add_subnet(&mut self, spec: SubnetSpec) -> Result<()> {
-        let number = u32::try_from(self.subnets.len()).unwrap_or(u32::MAX).saturating_add(1);
-        if spec.blocks.is_empty() || self.subnets.contains_key(&spec.name) {
+    pub(crate) fn add_subnet(&self, spec: SubnetSpec) -> Result<()> {
+        let number = u32::try_from(self.subnets().len()).unwrap_or(u32::MAX).saturating_add(1);
+        if spec.blocks.is_empty() || self.subnet(&spec.name).is_ok() {
             return Err(Error::Invalid(format!("subnet {:?} has no address block, or exists already", spec.name)));
         }
-        let subnet = Subnet {
-            name: spec.name.clone(),
+        self.put_subnet(Subnet {
+            name: spec.name,
             id: identity::ocid("subnet", number)?,
+            compartment: identity::compartment()?,
             blocks: spec.blocks,
             second_ipv6: spec.second_ipv6,
             router_mac: identity::router_mac(number),
-        };
-        let mut books = self.books();
-        for block in subnet.all_blocks() {
-            books.addresses.insert((spec.name.clone(), block), Addresses::new(block));
-        }
-        drop(books);
-        self.subnets.insert(spec.name, Arc::new(subnet));
+            prohibit_public_ip: true,
+        });
         Ok(())
+    }
+
+    /// Adds a subnet, or changes it for its VNICs as well.
+    pub(crate) fn put_subnet(&self, subnet: Subnet) {
+        let subnet = Arc::new(subnet);
+        let mut registry = self.registry();
+        for block in subnet.all_blocks() {
+            registry.addresses.entry(block).or_insert_with(|| Addresses::new(block));
+        }
+        registry.subnets.insert(subnet.name.clone(), Arc::clone(&subnet));
+        drop(registry);
+        let mut instances = self.inventory.lock();
+        let vnics = instances.values_mut().flat_map(|instance| &mut instance.vnics);
+        vnics.filter(|vnic| vnic.subnet.id == subnet.id).for_each(|vnic| vnic.subnet = Arc::clone(&subnet));
+        drop(instances);
+        self.changed();
     }
 
     pub(crate) fn add_node(&mut self, spec: NodeSpec) -> Result<()> {
@@ -50,9 +62,9 @@ impl Vcn {
         }
         let NodeSpec { name, kind, shape, max_vnics, ports, metadata, vnics, on_paper } = spec;
         let number = {
-            let mut books = self.books();
-            books.instances += 1;
-            books.instances
+            let mut registry = self.registry();
+            registry.instances += 1;
+            registry.instances
         };
         let id = identity::ocid("instance", number)?;
         let mut vnics = vnics.into_iter();
@@ -62,6 +74,7 @@ impl Vcn {
         let instance = Instance {
             name: name.clone(),
             id: id.clone(),
+            compartment: identity::compartment()?,
             kind,
             shape,
             max_vnics,
@@ -69,6 +82,7 @@ impl Vcn {
             vnics: Vec::new(),
             fault: None,
             on_paper,
+            fields: serde_json::Map::new(),
         };
         if on_paper {
             self.inventory.lock().insert(name.clone(), instance);
@@ -79,13 +93,10 @@ impl Vcn {
             return Ok(());
         }
         let own: Vec<IpAddr> = primary.address.iter().map(|(_, address)| *address).collect();
-        let node =
-            Arc::new(Node::create((&name, id.clone(), kind), &own, Arc::clone(&self.spawner), self.inventory.clone())?);
-        let mut wires = Wires::default();
-        if kind == MachineKind::BareMetal {
-            wires = self.plug_physical_ports(&node, ports)?;
-        }
-        self.nodes.insert(name.clone(), (node, wires));
+        let spawner = Arc::clone(&self.wiring()?.spawner);
+        let node = Arc::new(Node::create((&name, id.clone(), kind), &own, spawner, self.inventory.clone())?);
+        let ports = if kind == MachineKind::BareMetal { self.plug_physical_ports(&node, ports)? } else { Vec::new() };
+        self.nodes.insert(name.clone(), (node, ports));
         self.inventory.lock().insert(name.clone(), instance);
         let primary = self.attach(&name, primary)?;
         let node = self.node(&name)?;
@@ -105,7 +116,7 @@ impl Vcn {
         }
         let deadline = Instant::now() + ANNOUNCE_DEADLINE;
         loop {
-            self.switch.advertise(primary.port);
+            self.wiring()?.switch.advertise(primary.port);
             let taken = has_ipv6_default(node.netns());
             if taken.on_behalf(|| format!("cannot see the routes of {}", node.name()))? {
                 return Ok(());
@@ -117,14 +128,13 @@ impl Vcn {
         }
     }
 
-    fn plug_physical_ports(&self, node: &Node, count: u8) -> Result<Wires> {
-        let mut wires = Wires::default();
-        for number in 0..count {
+    fn plug_physical_ports(&self, node: &Node, count: u8) -> Result<Vec<PhysicalPort>> {
+        let ports = (0..count).map(|number| {
             let mac = identity::vnic_mac(self.next_vnic_number());
             let name = identity::link_name(MachineKind::BareMetal, number.into())?;
             let end = WireEnd { netns: node.netns(), name: &name, mac, mtu: None };
-            wires.ports.push(PhysicalPort { wire: self.switch.connect(end)?, mac });
-        }
-        Ok(wires)
+            Ok(PhysicalPort { wire: self.wiring()?.switch.connect(end)?, mac })
+        });
+        ports.collect()
     }
 }

@@ -83,7 +83,7 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
-    use oci::FakeCloud;
+    use sandbox::FakeCloud;
 
     use super::*;
 

@@ -12,7 +12,12 @@ use crate::work::Next;
 async fn beside(scene: &Scene, family: Family) -> Vec<IpAddr> {
     let vnic = scene.vnic().await.id;
     let all = scene.cloud.addresses(&vnic, family).await.unwrap();
-    all.into_iter().filter(|own| !own.is_primary).map(|own| own.ip_address).collect()
+    // OCI marks a VNIC's own IPv4 address only; the controller tags the others.
+    let is_own = |address: &oci::IpObject| match address.ip_address {
+        IpAddr::V4(_) => address.is_primary,
+        IpAddr::V6(_) => address.freeform_tags.is_empty(),
+    };
+    all.into_iter().filter(|address| !is_own(address)).map(|address| address.ip_address).collect()
 }
 
 fn address(text: &str) -> IpAddr {

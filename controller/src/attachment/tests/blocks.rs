@@ -22,7 +22,9 @@ fn blocks(scene: &Scene, all: &[&str]) {
 async fn beside(scene: &Scene) -> [usize; 2] {
     let vnic = scene.vnic().await.id;
     let all = scene.cloud.addresses(&vnic, Family::Ipv6).await.unwrap();
-    let all: Vec<IpAddr> = all.into_iter().filter(|own| !own.is_primary).map(|own| own.ip_address).collect();
+    // OCI does not mark a VNIC's own IPv6 address; the controller tags the others.
+    let all = all.into_iter().filter(|own| !own.freeform_tags.is_empty());
+    let all: Vec<IpAddr> = all.map(|own| own.ip_address).collect();
     [FIRST, SECOND].map(|block| {
         let block: IpNetwork = block.parse().unwrap();
         all.iter().filter(|address| block.contains(**address)).count()

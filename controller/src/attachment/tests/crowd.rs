@@ -6,7 +6,8 @@ use std::time::Duration;
 use api::VnicAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use oci::{Budget, FakeCloud, Rates};
+use oci::{Budget, Rates};
+use sandbox::FakeCloud;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 

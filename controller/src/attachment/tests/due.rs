@@ -33,7 +33,7 @@ async fn what_was_refused_has_its_turn_at_a_start_and_what_was_changed_since_has
     scene.change("a", |object| object.spec.vnic.subnet_id = full);
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now);
     scene.look().await;
-    assert_eq!(scene.told("a")[1], "False LimitReached");
+    assert_eq!(scene.told("a")[1], "False SubnetFull");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::InTurn);
     scene.wants("b");
     assert_eq!(scene.worker.due(&instance(1), 1.0), When::Now, "another one is new");

@@ -160,7 +160,7 @@ async fn who_is_always_refused_keeps_nobody_waiting() {
     scene.look().await;
     assert_eq!(
         ["a", "b", "c"].map(|name| scene.told(name)[0].clone()),
-        ["False LimitReached", "False LimitReached", "False Attaching"]
+        ["False SubnetFull", "False SubnetFull", "False Attaching"]
     );
     let written = scene.statuses();
     scene.cloud.settle();
@@ -186,7 +186,7 @@ async fn who_is_always_refused_keeps_nobody_waiting() {
     }
     assert_eq!(
         (scene.exists("c"), scene.told("a")[1].as_str(), scene.told("b")[1].as_str()),
-        (false, "True Ready", "False LimitReached")
+        (false, "True Ready", "False SubnetFull")
     );
 }
 

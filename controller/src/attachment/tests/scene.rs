@@ -7,10 +7,9 @@ use std::time::Duration;
 use api::condition::{ConditionType, find};
 use api::{VnicAttachment, VnicAttachmentStatus};
 use clap::Parser;
-use oci::{
-    AttachmentState, Budget, CloudView, FakeCloud, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed,
-};
+use oci::{AttachmentState, Budget, CloudView, Instance, InstanceState, Subnet, Vnic, VnicAttachment as Listed};
 use resident::reload::Configuration;
+use sandbox::FakeCloud;
 use tokio::sync::watch;
 use vcn::{Family, Ocid};
 

@@ -6,7 +6,6 @@ mod certificate;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use patience::chance;
@@ -81,7 +80,7 @@ impl InstancePrincipal {
     async fn metadata(&self, what: &'static str, path: &str, progress: &Progress) -> Result<Bytes, LoginError> {
         let url = format!("{}/{path}", self.metadata);
         let fetch = || async {
-            let request = Request::get(&url).header("authorization", "Bearer Oracle").body(Full::default());
+            let request = Request::get(&url).header("authorization", "Bearer Oracle").body(Bytes::new());
             let request = request.map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(METADATA_TIMEOUT, self.transport.send(request)).await
         };
@@ -154,7 +153,7 @@ impl TokenSource for InstancePrincipal {
     }
 }
 
-fn federation_request(url: &str, body: &str, signer: &Credentials) -> Result<Request<Full<Bytes>>, Failure> {
+fn federation_request(url: &str, body: &str, signer: &Credentials) -> Result<Request<Bytes>, Failure> {
     let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
     let uri: hyper::Uri = url.parse().map_err(|error: hyper::http::uri::InvalidUri| unsent(error.into()))?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -164,7 +163,7 @@ fn federation_request(url: &str, body: &str, signer: &Credentials) -> Result<Req
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).map_err(|error| unsent(error.into()))
+    request.body(Bytes::copy_from_slice(body.as_bytes())).map_err(|error| unsent(error.into()))
 }
 
 /// One attempt: in time, and only 200 will do.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -81,7 +80,7 @@ impl TokenSource for WorkloadIdentity {
                 .header("authorization", format!("Bearer {account}"))
                 .header("content-type", "application/json")
                 .header("opc-request-id", RequestId::new().as_str())
-                .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+                .body(Bytes::copy_from_slice(body.as_bytes()))
                 .map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(TIMEOUT, transport.send(request)).await
         };

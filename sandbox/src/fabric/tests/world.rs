@@ -38,7 +38,9 @@ const fn port(wire: u32) -> Port {
 fn subnet(name: &str, blocks: (&str, Option<&str>), router_mac: MacAddr) -> Arc<Subnet> {
     let id: Ocid = format!("ocid1.subnet.oc1.iad.{name}").parse().unwrap();
     let blocks = PerFamily { ipv4: blocks.0.parse().ok(), ipv6: blocks.1.and_then(|block| block.parse().ok()) };
-    Arc::new(Subnet { name: name.into(), id, blocks, second_ipv6: None, router_mac })
+    let compartment = "ocid1.compartment.oc1..c".parse().unwrap();
+    let (second_ipv6, prohibit_public_ip) = (None, true);
+    Arc::new(Subnet { name: name.into(), id, compartment, blocks, second_ipv6, router_mac, prohibit_public_ip })
 }
 
 pub(super) fn fabric() -> Fabric {

@@ -5,7 +5,7 @@ use rcgen::{KeyPair, PKCS_RSA_SHA256, PublicKeyData, SigningKey};
 
 use super::*;
 
-type Tamper = fn(&mut Asked);
+type Tamper = fn(&mut Request);
 
 const SKEW: Duration = Duration::from_secs(300);
 const BODY: &[u8] = br#"{"instanceId":"ocid1.instance.oc1.iad.a"}"#;
@@ -13,7 +13,7 @@ const ALL: &str = "date (request-target) host content-length content-type x-cont
 const BY_X_DATE: &str = "x-date (request-target) host content-length content-type x-content-sha256";
 
 /// A POST, its listed headers signed.
-fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
+fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Request {
     let mut headers = HeaderMap::new();
     let values = [
         (if listed.contains("x-date") { "x-date" } else { "date" }, httpdate::fmt_http_date(date)),
@@ -25,7 +25,7 @@ fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
     for (name, value) in values {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_str(&value).unwrap());
     }
-    let mut asked = Asked {
+    let mut request = Request {
         method: Method::POST,
         path: "/20160918/vnicAttachments".to_owned(),
         query: Default::default(),
@@ -35,19 +35,19 @@ fn post(key: &KeyPair, listed: &str, date: SystemTime) -> Asked {
     };
     let unsigned =
         Signature { key_id: "me", headers: listed.split(' ').map(str::to_owned).collect(), signature: Vec::new() };
-    let signature = STANDARD.encode(key.sign(unsigned.message(&asked).unwrap().as_bytes()).unwrap());
+    let signature = STANDARD.encode(key.sign(unsigned.message(&request).unwrap().as_bytes()).unwrap());
     let header = format!(
         "Signature version=\"1\",keyId=\"me\",algorithm=\"rsa-sha256\",headers=\"{listed}\",signature=\"{signature}\""
     );
-    asked.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
-    asked
+    request.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
+    request
 }
 
-fn check(asked: &Asked, key: &KeyPair) -> Result<(), String> {
-    let signature = Signature::of(asked).map_err(|refused| refused.message)?;
-    signature.check(asked, &key.subject_public_key_info(), SKEW, true).map_err(|refused| {
-        assert_eq!((refused.status, refused.code.as_str()), (401, "NotAuthenticated"));
-        refused.message
+fn check(request: &Request, key: &KeyPair) -> Result<(), String> {
+    let signature = Signature::of(request).map_err(|refusal| refusal.message)?;
+    signature.check(request, &key.subject_public_key_info(), SKEW, true).map_err(|refusal| {
+        assert_eq!((refusal.status, refusal.code.as_str()), (401, "NotAuthenticated"));
+        refusal.message
     })
 }
 
@@ -59,20 +59,20 @@ fn what_was_signed_may_not_change() {
     assert_eq!(check(&good(), &key), Ok(()));
 
     let tampered: [(&str, Tamper); 6] = [
-        ("another body", |asked| asked.body.push(b' ')),
-        ("another path", |asked| asked.target.push('x')),
-        ("another method", |asked| asked.method = Method::PUT),
-        ("another host", |asked| drop(asked.headers.insert("host", HeaderValue::from_static("evil.example")))),
-        ("another date", |asked| {
+        ("another body", |request| request.body.push(b' ')),
+        ("another path", |request| request.target.push('x')),
+        ("another method", |request| request.method = Method::PUT),
+        ("another host", |request| drop(request.headers.insert("host", HeaderValue::from_static("evil.example")))),
+        ("another date", |request| {
             let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
-            asked.headers.insert("date", HeaderValue::from_str(&date).unwrap());
+            request.headers.insert("date", HeaderValue::from_str(&date).unwrap());
         }),
-        ("no authorization", |asked| drop(asked.headers.remove("authorization"))),
+        ("no authorization", |request| drop(request.headers.remove("authorization"))),
     ];
     for (what, tamper) in tampered {
-        let mut asked = good();
-        tamper(&mut asked);
-        assert!(check(&asked, &key).is_err(), "{what}");
+        let mut request = good();
+        tamper(&mut request);
+        assert!(check(&request, &key).is_err(), "{what}");
     }
     let other = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
     assert!(check(&good(), &other).is_err(), "another key");
@@ -83,18 +83,18 @@ fn every_required_header_must_be_signed() {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
     for missing in ALL.split(' ') {
         let listed: Vec<_> = ALL.split(' ').filter(|name| *name != missing).collect();
-        let refused = check(&post(&key, &listed.join(" "), SystemTime::now()), &key).unwrap_err();
-        assert!(refused.contains(&format!("{missing} is not signed")), "{refused}");
+        let refusal = check(&post(&key, &listed.join(" "), SystemTime::now()), &key).unwrap_err();
+        assert!(refusal.contains(&format!("{missing} is not signed")), "{refusal}");
     }
 }
 
 #[test]
 fn header_names_in_the_list_compare_without_case() {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
-    let mut asked = post(&key, ALL, SystemTime::now());
-    let header = asked.header("authorization").unwrap().replace("date", "Date").replace("host", "Host");
-    asked.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
-    assert_eq!(check(&asked, &key), Ok(()));
+    let mut request = post(&key, ALL, SystemTime::now());
+    let header = request.header("authorization").unwrap().replace("date", "Date").replace("host", "Host");
+    request.headers.insert("authorization", HeaderValue::from_str(&header).unwrap());
+    assert_eq!(check(&request, &key), Ok(()));
 }
 
 #[test]
@@ -103,10 +103,10 @@ fn x_date_is_signed_in_place_of_date() {
     let now = SystemTime::now();
     assert_eq!(check(&post(&key, BY_X_DATE, now), &key), Ok(()));
     assert!(check(&post(&key, BY_X_DATE, now - Duration::from_secs(310)), &key).is_err(), "too old");
-    let mut asked = post(&key, BY_X_DATE, now);
-    asked.headers.remove("x-date");
-    asked.headers.insert("date", HeaderValue::from_str(&httpdate::fmt_http_date(now)).unwrap());
-    assert!(check(&asked, &key).is_err(), "the signed header is missing");
+    let mut request = post(&key, BY_X_DATE, now);
+    request.headers.remove("x-date");
+    request.headers.insert("date", HeaderValue::from_str(&httpdate::fmt_http_date(now)).unwrap());
+    assert!(check(&request, &key).is_err(), "the signed header is missing");
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub struct OciSettings {
     pub attaching: Duration,
     /// How long the VNIC is PROVISIONING once its attachment is ATTACHED.
     pub provisioning: Duration,
-    /// How long no list has an attachment that was asked for, whatever its state (nothing is promised of the real one).
+    /// How long a new attachment is missing from lists, whatever its state (the real one promises nothing).
     pub listed_after: Duration,
     /// How long it is DETACHING.
     pub detaching: Duration,
@@ -23,18 +23,20 @@ pub struct OciSettings {
     pub addresses_per_vnic: usize,
     /// How long a session token is good.
     pub token_life: Duration,
-    /// How long an answer is given again to the retry token that it was given to.
+    /// How long a retry token is remembered.
     pub retry_token_life: Duration,
-    /// How many requests per second are answered; the others get 429. All of them where this is `None`.
+    /// How many requests per second are accepted; the others get 429. `None`: no limit.
     pub per_second: Option<f64>,
-    /// What `Retry-After` a 429 for that reason has, in seconds; the real API sends none.
+    /// The `Retry-After` of such a 429, in seconds; the real API sends none.
     pub retry_after: Option<u32>,
-    /// How far a request's date may be from ours.
+    /// How far a request's date may be from the service's.
     pub clock_skew: Duration,
     /// The port on which proxymux listens (the real one: 12250); 0 means any free one.
     pub proxymux_port: u16,
-    /// The seed of faults that happen by chance.
+    /// The seed of faults that happen at random.
     pub seed: u64,
+    /// Whether any compartment can be listed, not only the VCN's.
+    pub any_compartment: bool,
 }
 
 impl Default for OciSettings {
@@ -55,6 +57,7 @@ impl Default for OciSettings {
             clock_skew: Duration::from_mins(5),
             proxymux_port: 0,
             seed: 1,
+            any_compartment: false,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Chance that is the same in every run.
+//! Random numbers that are the same in every run.
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug)]
-pub(super) struct Chance(u64);
+pub(super) struct Random(u64);
 
-impl Chance {
+impl Random {
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 
-use super::answer::{Asked, Outcome, Refused, refuse};
+use crate::oci::emulator::{Outcome, Refusal, Request, refuse};
 
 /// What the `authorization` header says.
 pub(super) struct Signature<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Signature<'a> {
     signature: Vec<u8>,
 }
 
-pub(super) fn not_authenticated(why: &str) -> Refused {
+pub(super) fn not_authenticated(why: &str) -> Refusal {
     let message =
         format!("The required information to complete authentication was not provided or was incorrect. ({why})");
     refuse(401, "NotAuthenticated", message)
@@ -30,9 +30,9 @@ pub(super) fn not_authenticated(why: &str) -> Refused {
 
 impl<'a> Signature<'a> {
     /// Reads the header.
-    pub(super) fn of(asked: &'a Asked) -> Outcome<Self> {
+    pub(super) fn of(request: &'a Request) -> Outcome<Self> {
         let bad = || not_authenticated("no authorization header of the form Signature …");
-        let text = asked.header("authorization").and_then(|text| text.strip_prefix("Signature ")).ok_or_else(bad)?;
+        let text = request.header("authorization").and_then(|text| text.strip_prefix("Signature ")).ok_or_else(bad)?;
         let field = |name: &str| {
             let mut fields = text.split(',').filter_map(|field| field.trim().split_once('='));
             fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"'))
@@ -46,8 +46,8 @@ impl<'a> Signature<'a> {
     }
 
     /// Checks it against the key that its name stands for (SPKI). `host_too`: the federation service wants no host.
-    pub(super) fn check(&self, asked: &Asked, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
-        let with_body = matches!(asked.method, Method::POST | Method::PUT | Method::PATCH);
+    pub(super) fn check(&self, request: &Request, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
+        let with_body = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
         // What runs in a browser may not set `date`: the SDK for TypeScript signs `x-date`.
         let is_signed = |name: &str| self.headers.iter().any(|own| own == name);
         let dated = if is_signed("x-date") { "x-date" } else { "date" };
@@ -55,31 +55,33 @@ impl<'a> Signature<'a> {
         required.extend(host_too.then_some("host"));
         if with_body {
             required.extend(["content-length", "content-type", "x-content-sha256"]);
-            if asked.header("x-content-sha256") != Some(&STANDARD.encode(digest(&SHA256, &asked.body))) {
+            if request.header("x-content-sha256") != Some(&STANDARD.encode(digest(&SHA256, &request.body))) {
                 return Err(not_authenticated("x-content-sha256 is not the body's"));
             }
         }
         if let Some(missing) = required.iter().find(|name| !is_signed(name)) {
             return Err(not_authenticated(&format!("{missing} is not signed")));
         }
-        let date = asked.header(dated).and_then(|date| httpdate::parse_http_date(date).ok());
+        let date = request.header(dated).and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.ok_or_else(|| not_authenticated("no date"))?;
         let now = SystemTime::now();
         if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > skew {
             return Err(not_authenticated("the date is too far from ours"));
         }
-        let message = self.message(asked)?;
+        let message = self.message(request)?;
         UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key)
             .verify(message.as_bytes(), &self.signature)
             .map_err(|_| not_authenticated("the signature does not fit"))
     }
 
-    fn message(&self, asked: &Asked) -> Outcome<String> {
+    fn message(&self, request: &Request) -> Outcome<String> {
         let mut lines = Vec::new();
         for name in &self.headers {
             let value = match name.as_str() {
-                "(request-target)" => format!("{} {}", asked.method.as_str().to_lowercase(), asked.target),
-                name => asked.header(name).ok_or_else(|| not_authenticated(&format!("{name} is missing")))?.to_owned(),
+                "(request-target)" => format!("{} {}", request.method.as_str().to_lowercase(), request.target),
+                name => {
+                    request.header(name).ok_or_else(|| not_authenticated(&format!("{name} is missing")))?.to_owned()
+                }
             };
             lines.push(format!("{name}: {value}"));
         }

@@ -1,11 +1,32 @@
-//! From method and path to the operation that Oracle names.
+//! From method and path to the operation as Oracle names it.
 
 use hyper::Method;
 use vcn::Family;
 
-/// An operation of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
+use super::message::Request;
+
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// An operation of the API.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Operation {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Operation {
+            pub(in crate::oci) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Oracle's name of it, but for addresses, whose operations Oracle names by family.
+            pub(in crate::oci) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
     /// `GET /instances/{id}`
     GetInstance,
     /// `GET /shapes`
@@ -42,17 +63,30 @@ pub enum Operation {
     WorkloadToken,
 }
 
-/// An operation and what it is about.
+/// An operation and its subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) operation: Operation,
+pub(in crate::oci) struct Route {
+    pub(in crate::oci) operation: Operation,
     /// The OCID in the path.
-    pub(super) id: String,
+    pub(in crate::oci) id: String,
     /// Of address operations.
-    pub(super) family: Family,
+    pub(in crate::oci) family: Family,
 }
 
-pub(super) fn route(method: &Method, path: &str) -> Option<Route> {
+impl Route {
+    /// The OCID that a request is about: the path's, else that of the instance, VNIC or compartment it names.
+    pub(in crate::oci) fn subject(&self, request: &Request) -> String {
+        if !self.id.is_empty() {
+            return self.id.clone();
+        }
+        let body = request.json().unwrap_or_default();
+        let names = ["vnicId", "instanceId", "compartmentId"];
+        let found = names.iter().find_map(|name| request.query(name).or_else(|| body.get(*name)?.as_str()));
+        found.unwrap_or_default().to_owned()
+    }
+}
+
+pub(in crate::oci) fn route(method: &Method, path: &str) -> Option<Route> {
     use Operation::*;
     let verb = method.as_str();
     let parts: Vec<&str> = path.strip_prefix("/20160918/")?.split('/').collect();
@@ -83,7 +117,7 @@ pub(super) fn route(method: &Method, path: &str) -> Option<Route> {
 }
 
 impl Operation {
-    /// Whether a retry token means something to it.
+    /// Whether it uses a retry token.
     pub(super) const fn takes_retry_token(self) -> bool {
         matches!(self, Self::AttachVnic | Self::CreateAddress | Self::BulkCreateAddresses)
     }

@@ -1,0 +1,122 @@
+//! Faults that tests inject into the API.
+
+use std::time::Duration;
+
+use vcn::Family;
+
+use super::Operation;
+use super::message::{Refusal, refuse};
+use super::random::Random;
+
+/// A fault of the API.
+#[derive(Clone, Debug)]
+pub struct ApiFault {
+    pub(in crate::oci) kind: ApiFaultKind,
+    pub(in crate::oci) operation: Option<Operation>,
+    /// Only of this family's addresses.
+    pub(in crate::oci) family: Option<Family>,
+    requests: Option<u32>,
+    share: f64,
+}
+
+/// Kinds of faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiFaultKind {
+    /// Refuses, and does nothing.
+    Refuse(Refusal),
+    /// Does as asked, then refuses.
+    RefuseAfterwards(Refusal),
+    /// Does as asked, but responds later.
+    Delay(Duration),
+    /// Does as asked, then breaks the connection.
+    LoseAnswer,
+    /// Breaks the connection, and does nothing.
+    LoseRequest,
+    /// Does as asked, and responds with status 500.
+    FailAfterwards,
+    /// Accepts a request to attach or detach, begins with it, and undoes that: the VNIC is not attached, or is as before.
+    GiveUp,
+}
+
+impl ApiFault {
+    /// A fault of every request.
+    #[must_use]
+    pub const fn new(kind: ApiFaultKind) -> Self {
+        Self { kind, operation: None, family: None, requests: None, share: 1.0 }
+    }
+
+    /// A refusal of every request.
+    #[must_use]
+    pub fn refuse(status: u16, code: &str) -> Self {
+        Self::new(ApiFaultKind::Refuse(refuse(status, code, "injected fault")))
+    }
+
+    /// Only of this operation.
+    #[must_use]
+    pub const fn of(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
+        self
+    }
+
+    /// Only of the next so many requests that match.
+    #[must_use]
+    pub const fn times(mut self, requests: u32) -> Self {
+        self.requests = Some(requests);
+        self
+    }
+
+    /// Only of this share of the requests (0.0–1.0), at random.
+    #[must_use]
+    pub const fn share(mut self, share: f64) -> Self {
+        self.share = share;
+        self
+    }
+}
+
+/// The first fault that matches a request; one that is used up is removed.
+pub(super) fn pick(
+    faults: &mut Vec<ApiFault>,
+    (operation, family): (Operation, Family),
+    random: &mut Random,
+) -> Option<ApiFaultKind> {
+    let place = faults.iter().position(|fault| {
+        fault.operation.is_none_or(|only| only == operation)
+            && fault.family.is_none_or(|only| only == family)
+            && (fault.share >= 1.0 || random.next() < fault.share)
+    })?;
+    let fault = faults.get_mut(place)?;
+    let kind = fault.kind.clone();
+    if let Some(left) = &mut fault.requests {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            faults.remove(place);
+        }
+    }
+    Some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_matches_its_operation_and_ends() {
+        let mut faults = vec![ApiFault::refuse(429, "TooManyRequests").of(Operation::AttachVnic).times(2)];
+        let mut random = Random::new(1);
+        assert_eq!(pick(&mut faults, (Operation::GetVnic, Family::Ipv4), &mut random), None);
+        for _ in 0..2 {
+            assert!(pick(&mut faults, (Operation::AttachVnic, Family::Ipv4), &mut random).is_some());
+        }
+        assert_eq!(pick(&mut faults, (Operation::AttachVnic, Family::Ipv4), &mut random), None);
+    }
+
+    #[test]
+    fn a_share_of_a_tenth_hits_about_a_tenth() {
+        let mut faults = vec![ApiFault::new(ApiFaultKind::LoseAnswer).share(0.1)];
+        let mut random = Random::new(7);
+        let hits = (0..10_000)
+            .filter(|_| pick(&mut faults, (Operation::GetVnic, Family::Ipv4), &mut random).is_some())
+            .count();
+        assert!((900..1100).contains(&hits), "{hits}");
+    }
+}

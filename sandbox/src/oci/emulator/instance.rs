@@ -1,0 +1,66 @@
+//! Instances and shapes: only read.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use vcn::MachineKind;
+
+use super::message::not_found;
+use super::state::State;
+use super::{AVAILABILITY_DOMAIN, Emulator, Outcome, Request, Response};
+use crate::inventory::Instance;
+
+/// When every instance and subnet was created.
+pub(super) const TIME_CREATED: &str = "2026-01-01T00:00:00.000Z";
+
+impl Emulator {
+    pub(super) fn get_instance(&self, state: &State, id: &str) -> Outcome {
+        let instance = self.vcn().inventory().by_id(id).ok_or_else(not_found)?;
+        Ok(Response::object(instance_document(state, &instance), 1))
+    }
+
+    /// The shapes of the instances there are.
+    pub(super) fn list_shapes(&self, request: &Request) -> Outcome {
+        self.compartment(request)?;
+        let shapes: BTreeMap<String, (u32, MachineKind)> = {
+            let instances = self.vcn().inventory().lock();
+            let all = instances.values();
+            all.map(|instance| (instance.shape.clone(), (instance.max_vnics, instance.kind))).collect()
+        };
+        let all = shapes.into_iter().map(|(shape, (most, kind))| {
+            let mut document = json!({ "shape": shape, "ocpus": f64::from(most), "memoryInGBs": 64.0,
+                "maxVnicAttachments": most, "networkPorts": if kind == MachineKind::BareMetal { 2 } else { 1 } });
+            if let (true, Some(fields)) = (shape.ends_with(".Flex"), document.as_object_mut()) {
+                let options = json!({ "min": 2, "max": f64::from(most), "defaultPerOcpu": 1.0 });
+                fields.insert("isFlexible".to_owned(), Value::Bool(true));
+                fields.insert("maxVnicAttachmentOptions".to_owned(), options);
+            }
+            document
+        });
+        Response::page(request, self.settings().page, all)
+    }
+}
+
+pub(in crate::oci) fn instance_document(state: &State, instance: &Instance) -> Value {
+    let mut document = json!({
+        "id": instance.id,
+        "availabilityDomain": AVAILABILITY_DOMAIN,
+        "compartmentId": instance.compartment,
+        "displayName": instance.name,
+        "lifecycleState": state.instance_states.get(&instance.name).map_or("RUNNING", String::as_str),
+        "region": "iad",
+        "shape": instance.shape,
+        "shapeConfig": {
+            "ocpus": f64::from(instance.max_vnics),
+            "maxVnicAttachments": instance.max_vnics,
+        },
+        "metadata": instance.metadata,
+        "freeformTags": {},
+        "definedTags": {},
+        "timeCreated": TIME_CREATED,
+    });
+    if let Some(all) = document.as_object_mut() {
+        all.extend(instance.fields.clone());
+    }
+    document
+}
