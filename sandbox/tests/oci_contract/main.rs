@@ -5,9 +5,12 @@
 mod addresses;
 mod attachments;
 mod client;
+mod faults;
 mod logins;
 mod oracles;
 mod ours;
 mod reads;
 mod regions;
 mod scene;
+#[path = "../sandbox/world.rs"]
+mod world;

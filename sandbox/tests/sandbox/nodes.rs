@@ -1,12 +1,9 @@
 //! Nodes and pods as places for programs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::path::Path;
 
+use crate::world::{two_nodes, wait_for};
 use netlink::{Netns, Socket, Sysctls};
-use world::{two_nodes, wait_for};
 
 #[test]
 fn nodes_share_no_state_with_each_other_or_the_machine() {

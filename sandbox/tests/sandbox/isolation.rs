@@ -1,7 +1,4 @@
 //! Nothing outlives a sandbox, two never meet, and no root is needed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,11 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::world::{two_nodes, wait_for, wait_until_reaches};
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vcn::Family;
-use world::{two_nodes, wait_for, wait_until_reaches};
 
 const NOBODY: u32 = 65534;
 

@@ -1,18 +1,15 @@
 //! Metadata, DNS and time, as a program on a node sees them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::world::{SILENCE, SOON, two_nodes, two_nodes_of, wait_for};
 use imds::{Imds, Metadata, Policy};
 use sandbox::{Fault, FaultKind, NodeSpec, SERVICES_V4, SERVICES_V6, Vcn};
 use simple_dns::{CLASS, Name, Packet, QCLASS, QTYPE, Question, TYPE};
 use vcn::{Family, MachineKind};
-use world::{SILENCE, SOON, two_nodes, two_nodes_of, wait_for};
 
 /// A request in our own bytes: status, headers and body.
 fn get(vcn: &Vcn, path: &str, headers: &[&str]) -> (u16, String) {

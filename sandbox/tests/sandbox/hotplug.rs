@@ -1,13 +1,10 @@
 //! VNICs come and go while a node runs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod world;
-
+use crate::world::{configure, network, reaches, two_nodes, wait_for};
 use netlink::Socket;
 use sandbox::{Error, NodeSpec, NpnShape, Secondary, SubnetSpec, Vcn, VnicSpec};
 use serde_json::Value;
 use vcn::{Family, IfName, TableId};
-use world::{configure, network, reaches, two_nodes, wait_for};
 
 fn links(vcn: &Vcn, node: &str) -> Vec<String> {
     let mut socket = Socket::open_in(vcn.node(node).unwrap().netns()).unwrap();

@@ -1,14 +1,11 @@
 //! A program in a container can do what its manifest says, and nothing else: seen by a shell in the node agent's container.
 //! Code that is called in it is in no other.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::process::Output;
 use std::sync::Arc;
 
+use crate::world::two_nodes;
 use sandbox::{Container, Image, Node, Vcn};
-use world::two_nodes;
 
 struct Cell {
     _vcn: Vcn,

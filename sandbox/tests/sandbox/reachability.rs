@@ -1,15 +1,12 @@
 //! Packets get where a VCN would take them, and nowhere else.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
+use crate::world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{LinkChange, Socket};
 use sandbox::{DropReason, Node, NodeSpec, SERVICES_V6, SubnetSpec, Vcn};
 use vcn::{Family, TableId};
-use world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 
 fn own(node: &Node, family: Family) -> IpAddr {
     node.address(family).expect("an address")

@@ -1,21 +1,17 @@
 //! Our client in bad weather: what is lost, refused, late or revoked, and what the fabric makes of what it asked for.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod world;
-
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
 use oci::{
     ApiKey, AttachVnic, AttachmentState, Attempt, Backoff, Budget, Cloud, CloudView, CreateAddress, CreateVnic,
     Endpoints, InstancePrincipal, Kind, Login, Observer, Oci, Options, Policy, Rates, RetryToken, Trust,
     VnicAttachment,
 };
 use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn};
-use std::sync::Mutex;
 use tempfile::TempDir;
 use vcn::{Family, Ocid, TableId};
-use world::{configure, network, reaches, two_nodes, wait_for_drop};
 
 struct Weather {
     vcn: Arc<Vcn>,
@@ -292,7 +288,7 @@ async fn the_fabric_carries_an_address_as_long_as_its_object_lives() {
     moved.address.ipv4 = Some(object.ip_address);
     configure(a.netns(), &moved, &plugged.link, TableId(101));
     let peer = b.address(Family::Ipv4).unwrap();
-    world::wait_for("it carries packets", || reaches((a.netns(), object.ip_address), (b.netns(), peer)));
+    wait_for("it carries packets", || reaches((a.netns(), object.ip_address), (b.netns(), peer)));
 
     weather.oci.delete_address(Family::Ipv4, &object.id).await.unwrap();
     assert!(!reaches((a.netns(), object.ip_address), (b.netns(), peer)));

@@ -1,14 +1,11 @@
 //! What a VNIC may not send is dropped, counted, and explained.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::world::{configure, network, reaches, socket, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{Address, LinkChange, Socket};
 use sandbox::DropReason;
 use vcn::{Family, MacAddr, TableId};
-use world::{configure, network, reaches, socket, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 
 const METADATA: DropReason = DropReason::MetadataFromSecondary;
 

@@ -1,12 +1,9 @@
 //! Bare metal: several VNICs on one physical port, told apart by their tags.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-mod world;
-
+use crate::world::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{LinkKind, NewLink, Socket};
 use sandbox::{Capabilities, DropReason, NodeSpec, Vcn, VnicSpec};
 use vcn::{Family, IfName, TableId, VlanTag};
-use world::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
 
 fn two_bare_metal_nodes() -> Vcn {
     two_nodes_of(|name| NodeSpec::bare_metal(name, "nodes"))
@@ -71,7 +68,7 @@ fn a_tagged_vnic_answers_once_its_vlan_link_is_made() {
 #[test]
 fn a_kernel_without_vlans_is_said_so() {
     let started = Vcn::builder()
-        .subnet(sandbox::SubnetSpec::new("nodes", world::network("10.0.0.0/24")))
+        .subnet(sandbox::SubnetSpec::new("nodes", crate::world::network("10.0.0.0/24")))
         .node(NodeSpec::bare_metal("metal", "nodes"))
         .start();
     match (Capabilities::probe().unwrap().vlan, started) {

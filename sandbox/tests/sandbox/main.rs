@@ -1,0 +1,13 @@
+//! The sandbox as its users have it: nodes, fabric, services, containers, the program. One binary, because linking
+//! dominates; the tests that need 802.1Q are run by the guest as well.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod anti_spoofing;
+mod bare_metal;
+mod container;
+mod hotplug;
+mod isolation;
+mod nodes;
+mod reachability;
+mod services;
+mod world;
