@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::thread;
 
 use netlink::Netns;
+use nix::NixPath;
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::error::{During, Error, For, Result};
 
@@ -71,6 +74,24 @@ impl Namespaces {
         setns(self.uts.as_fd(), CloneFlags::CLONE_NEWUTS)?;
         Ok(())
     }
+}
+
+/// Makes a mount read-only. In a user namespace, flags that the machine set cannot be dropped: they are repeated. Only
+/// system calls.
+pub(crate) fn seal<P: ?Sized + NixPath>(path: &P) -> Result<(), Errno> {
+    let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    let present = statvfs(path)?.flags();
+    for (from, to) in [
+        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
+        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
+        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
+    ] {
+        flags.set(to, present.contains(from));
+    }
+    mount(None::<&P>, path, None::<&P>, flags, None::<&P>)
 }
 
 /// Runs a closure on a thread of its own: whatever it does to its namespaces, no other thread sees it.

@@ -1,157 +1,22 @@
-//! What a DaemonSet says about its container. Everything that would widen what the container can do and is not emulated
-//! is refused, so that tests never run with less than a cluster would give and think that it was the same.
+//! What a DaemonSet says about its container. A setting that would widen what the container can do and is not emulated is
+//! refused, so that no test runs with less than a cluster gives.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{
+    Container as ContainerSpec, EnvVar, PodSpec, SeccompProfile, SecurityContext, Volume as VolumeSpec, VolumeMount,
+};
 use serde::Deserialize;
 use serde_yaml_ng::Value;
 
 use super::{Container, Volume};
 
-/// Its user and group are root's, as ours are here.
-const ROOT: i64 = 0;
-
-/// What the API server puts behind a DaemonSet's name to call a pod of it; any five of its characters.
+/// The suffix that the API server gives the name of a DaemonSet's pod; any five of its characters.
 const RANDOM: &str = "7k2xp";
 
 /// The Node that every pod is on.
 const NODE: &str = "node";
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DaemonSet {
-    metadata: Named,
-    spec: DaemonSetSpec,
-}
-
-#[derive(Debug, Deserialize)]
-struct Named {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct DaemonSetSpec {
-    template: Template,
-}
-
-#[derive(Debug, Deserialize)]
-struct Template {
-    spec: PodSpec,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    #[serde(default)]
-    host_network: bool,
-    #[serde(default, rename = "hostPID")]
-    host_pid: bool,
-    #[serde(default, rename = "hostIPC")]
-    host_ipc: bool,
-    #[serde(default)]
-    init_containers: Vec<ContainerSpec>,
-    #[serde(default)]
-    security_context: PodSecurity,
-    containers: Vec<ContainerSpec>,
-    #[serde(default)]
-    volumes: Vec<VolumeSpec>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodSecurity {
-    #[serde(default)]
-    seccomp_profile: Option<Kind>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Kind {
-    #[serde(rename = "type")]
-    kind: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ContainerSpec {
-    #[serde(default)]
-    command: Vec<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: Vec<Variable>,
-    security_context: Security,
-    #[serde(default)]
-    volume_mounts: Vec<Mount>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Variable {
-    name: String,
-    #[serde(default)]
-    value: Option<String>,
-    #[serde(default)]
-    value_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Security {
-    #[serde(default)]
-    privileged: bool,
-    allow_privilege_escalation: bool,
-    read_only_root_filesystem: bool,
-    run_as_user: i64,
-    run_as_group: i64,
-    capabilities: Capabilities,
-    #[serde(default)]
-    seccomp_profile: Option<Kind>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Capabilities {
-    #[serde(default)]
-    drop: Vec<String>,
-    #[serde(default)]
-    add: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Mount {
-    name: String,
-    mount_path: PathBuf,
-    #[serde(default)]
-    read_only: bool,
-    #[serde(default)]
-    sub_path: Option<String>,
-    #[serde(default)]
-    mount_propagation: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct VolumeSpec {
-    name: String,
-    /// By kind: hostPath and others.
-    #[serde(flatten)]
-    kinds: BTreeMap<String, Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct HostPath {
-    path: PathBuf,
-    #[serde(default, rename = "type")]
-    kind: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConfigMap {
-    name: String,
-    #[serde(default)]
-    optional: bool,
-}
 
 /// Which container of a DaemonSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,11 +27,6 @@ pub(super) enum Which {
     Init,
     /// The only one that runs after those.
     Last,
-}
-
-#[derive(Debug, Deserialize)]
-struct Projected {
-    sources: Vec<BTreeMap<String, Value>>,
 }
 
 /// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
@@ -190,7 +50,7 @@ fn daemon_set(manifest: &str) -> Result<Value, String> {
     found.ok_or_else(|| "there is none".into())
 }
 
-/// Kubernetes' strategic merge, as far as a patch of ours needs it: maps are merged, and lists of named things by name.
+/// Kubernetes' strategic merge, as far as our patches need it: maps are merged, and lists of named items by name.
 fn merge(base: &mut Value, patch: Value) {
     match (base, patch) {
         (Value::Mapping(base), Value::Mapping(patch)) => {
@@ -217,66 +77,81 @@ fn merge(base: &mut Value, patch: Value) {
 }
 
 fn container(set: DaemonSet, which: Which) -> Result<Container, String> {
-    let PodSpec { host_network, host_pid, host_ipc, init_containers, security_context, containers, volumes } =
-        set.spec.template.spec;
-    if which == Which::Only && !init_containers.is_empty() {
+    let pod = set.spec.and_then(|spec| spec.template.spec).ok_or("it has no pod")?;
+    if which == Which::Only && pod.init_containers.as_ref().is_some_and(|all| !all.is_empty()) {
         return Err("it has init containers".into());
     }
-    let all = if which == Which::Init { init_containers } else { containers };
+    let all =
+        if which == Which::Init { pod.init_containers.clone().unwrap_or_default() } else { pod.containers.clone() };
     let [container] = <[ContainerSpec; 1]>::try_from(all).map_err(|all| format!("{} containers", all.len()))?;
-    let ContainerSpec { command, args, env, security_context: security, volume_mounts } = container;
+    let mounts = container.volume_mounts.unwrap_or_default();
+    let security = container.security_context.ok_or("it has no securityContext")?;
+    let capabilities = security.capabilities.clone().unwrap_or_default();
+    let added = capabilities.add.unwrap_or_default();
+    let read_only_root = security.read_only_root_filesystem == Some(true);
     // One that has nothing but a network: as root, which it is here, it can do no more.
-    let powerless =
-        security.capabilities.add.is_empty() && volume_mounts.is_empty() && security.read_only_root_filesystem;
-    let as_root = security.run_as_user == ROOT && security.run_as_group == ROOT;
+    let powerless = added.is_empty() && mounts.is_empty() && read_only_root;
+    let as_root = security.run_as_user == Some(0) && security.run_as_group == Some(0);
     for (refused, what) in [
-        (!host_network, "a network of its own"),
-        (host_pid, "hostPID"),
-        (host_ipc, "hostIPC"),
-        (security.privileged, "privileged"),
-        (security.allow_privilege_escalation, "allowPrivilegeEscalation"),
+        (pod.host_network != Some(true), "a network of its own"),
+        (pod.host_pid == Some(true), "hostPID"),
+        (pod.host_ipc == Some(true), "hostIPC"),
+        (security.privileged == Some(true), "privileged"),
+        (security.allow_privilege_escalation != Some(false), "allowPrivilegeEscalation"),
         (!as_root && !powerless, "another user than root"),
-        (security.capabilities.drop != ["ALL"], "capabilities that are not dropped"),
-        (command.is_empty(), "the image's own command"),
+        (capabilities.drop.unwrap_or_default() != ["ALL"], "capabilities that are not dropped"),
+        (container.command.is_none(), "the image's own command"),
     ] {
         if refused {
             return Err(format!("it has {what}"));
         }
     }
-    let seccomp = security.seccomp_profile.or(security_context.seccomp_profile);
-    let seccomp = match seccomp.as_ref().map(|profile| profile.kind.as_str()) {
-        Some("RuntimeDefault") => true,
-        None | Some("Unconfined") => false,
-        Some(other) => return Err(format!("it has the seccomp profile {other}")),
-    };
+    let seccomp = seccomp(&pod, security)?;
+    let volumes = pod.volumes.unwrap_or_default();
     let (mut of_host, mut config_maps, mut service_account) = (Vec::new(), BTreeMap::new(), None);
-    for mount in volume_mounts {
-        if is_service_account(&mount, &volumes)? {
-            service_account = Some(mount.mount_path);
-            continue;
-        }
-        match config_map(&mount, &volumes)? {
-            Some(name) => drop(config_maps.insert(name, mount.mount_path)),
-            None => of_host.push(mount),
+    for mount in mounts {
+        let source = volumes.iter().find(|volume| volume.name == mount.name);
+        let source = source.ok_or_else(|| format!("there is no volume {}", mount.name))?;
+        if is_service_account(&mount, source)? {
+            service_account = Some(mount.mount_path.into());
+        } else if let Some(name) = config_map(&mount, source)? {
+            config_maps.insert(name, mount.mount_path.into());
+        } else {
+            of_host.push(volume(mount, source)?);
         }
     }
+    let set = set.metadata.name.unwrap_or_default();
+    let command = container.command.into_iter().chain(container.args).flatten().collect();
+    let environment = container.env.unwrap_or_default().into_iter().map(|known| variable(known, &set));
     Ok(Container {
-        command: command.into_iter().chain(args).collect(),
-        environment: env.into_iter().map(|known| variable(known, &set.metadata.name)).collect::<Result<_, _>>()?,
-        capabilities: security.capabilities.add,
-        volumes: of_host.into_iter().map(|mount| volume(mount, &volumes)).collect::<Result<_, _>>()?,
+        command,
+        environment: environment.collect::<Result<_, _>>()?,
+        capabilities: added,
+        volumes: of_host,
         config_maps,
         service_account,
-        read_only_root: security.read_only_root_filesystem,
-        no_new_privileges: !security.allow_privilege_escalation,
+        read_only_root,
+        no_new_privileges: true,
         seccomp,
     })
 }
 
+/// Whether the runtime's default profile applies; the container's setting outranks the pod's.
+fn seccomp(pod: &PodSpec, security: SecurityContext) -> Result<bool, String> {
+    let of_pod = || pod.security_context.as_ref()?.seccomp_profile.clone();
+    match security.seccomp_profile.or_else(of_pod) {
+        Some(SeccompProfile { type_, .. }) if type_ == "RuntimeDefault" => Ok(true),
+        Some(SeccompProfile { type_, .. }) if type_ != "Unconfined" => {
+            Err(format!("it has the seccomp profile {type_}"))
+        }
+        _ => Ok(false),
+    }
+}
+
 /// A variable's value; of the downward API only the names of the pod and its node are emulated.
-fn variable(Variable { name, value, value_from }: Variable, set: &str) -> Result<(String, String), String> {
-    let field = value_from.as_ref().and_then(|from| from.get("fieldRef")).and_then(|field| field.get("fieldPath"));
-    match (value, field.map(String::as_str)) {
+fn variable(EnvVar { name, value, value_from }: EnvVar, set: &str) -> Result<(String, String), String> {
+    let field = value_from.and_then(|from| from.field_ref).map(|field| field.field_path);
+    match (value, field.as_deref()) {
         (Some(value), None) => Ok((name, value)),
         (None, Some("metadata.name")) => Ok((name, format!("{set}-{RANDOM}"))),
         (None, Some("spec.nodeName")) => Ok((name, NODE.to_owned())),
@@ -284,47 +159,45 @@ fn variable(Variable { name, value, value_from }: Variable, set: &str) -> Result
     }
 }
 
-/// Whether a volume is what proves to the API server who the pod is, as every client library reads it.
-fn is_service_account(mount: &Mount, volumes: &[VolumeSpec]) -> Result<bool, String> {
-    let volume = volumes.iter().find(|volume| volume.name == mount.name);
-    let Some(source) = volume.and_then(|volume| volume.kinds.get("projected")) else { return Ok(false) };
-    let Projected { sources } =
-        serde_yaml_ng::from_value(source.clone()).map_err(|error| format!("volume {}: {error}", mount.name))?;
-    let kinds: Vec<&str> = sources.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
-    match kinds == ["serviceAccountToken", "configMap", "downwardAPI"] && mount.read_only && mount.sub_path.is_none() {
+fn is_plain(mount: &VolumeMount) -> bool {
+    mount.read_only == Some(true) && mount.sub_path.is_none()
+}
+
+/// Whether a volume is the pod's service account, in the form that every client library reads.
+fn is_service_account(mount: &VolumeMount, source: &VolumeSpec) -> Result<bool, String> {
+    let Some(projected) = &source.projected else { return Ok(false) };
+    let sources = projected.sources.iter().flatten();
+    let kinds =
+        sources.map(|of| [of.service_account_token.is_some(), of.config_map.is_some(), of.downward_api.is_some()]);
+    match kinds.eq([[true, false, false], [false, true, false], [false, false, true]]) && is_plain(mount) {
         true => Ok(true),
-        false => {
-            Err(format!("volume {} projects something else than a service account, or may be written", mount.name))
-        }
+        false => Err(format!("volume {} projects something else than a service account, or is writable", mount.name)),
     }
 }
 
-/// The name of the ConfigMap that a volume is; one that must be there is not emulated, for here is none.
-fn config_map(mount: &Mount, volumes: &[VolumeSpec]) -> Result<Option<String>, String> {
-    let volume = volumes.iter().find(|volume| volume.name == mount.name);
-    let Some(source) = volume.and_then(|volume| volume.kinds.get("configMap")) else { return Ok(None) };
-    let ConfigMap { name, optional } =
-        serde_yaml_ng::from_value(source.clone()).map_err(|error| format!("volume {}: {error}", mount.name))?;
-    match optional && mount.read_only && mount.sub_path.is_none() {
-        true => Ok(Some(name)),
-        false => Err(format!("the ConfigMap {name} must be there, may be written, or is mounted with a subPath")),
+/// The name of the ConfigMap that a volume is; one that must exist is not emulated.
+fn config_map(mount: &VolumeMount, source: &VolumeSpec) -> Result<Option<String>, String> {
+    let Some(map) = &source.config_map else { return Ok(None) };
+    let is_whole = map.optional == Some(true) && map.items.is_none() && map.default_mode.is_none();
+    match is_whole && is_plain(mount) {
+        true => Ok(Some(map.name.clone())),
+        false => Err(format!("the ConfigMap {} must be there, is writable, or is mounted in part", map.name)),
     }
 }
 
-fn volume(mount: Mount, volumes: &[VolumeSpec]) -> Result<Volume, String> {
-    let Mount { name, mount_path, read_only, sub_path, mount_propagation } = mount;
+fn volume(mount: VolumeMount, source: &VolumeSpec) -> Result<Volume, String> {
+    let VolumeMount { name, mount_path, read_only, sub_path, mount_propagation, .. } = mount;
     if sub_path.is_some() || mount_propagation.is_some_and(|propagation| propagation != "None") {
         return Err(format!("volume {name} has a subPath or a mountPropagation"));
     }
-    let volume = volumes.iter().find(|volume| volume.name == name).ok_or(format!("there is no volume {name}"))?;
-    let host = volume.kinds.get("hostPath").ok_or(format!("volume {name} is no hostPath"))?;
-    let HostPath { path, kind } = serde_yaml_ng::from_value(host.clone()).map_err(|error| error.to_string())?;
-    let create = match kind.as_str() {
-        "DirectoryOrCreate" => true,
-        "Directory" => false,
+    let host = source.host_path.as_ref().ok_or(format!("volume {name} is no hostPath"))?;
+    let create = match host.type_.as_deref() {
+        Some("DirectoryOrCreate") => true,
+        Some("Directory") => false,
         other => return Err(format!("volume {name} is of type {other:?}")),
     };
-    Ok(Volume { host: path, mounted: mount_path, read_only, create })
+    let (host, mounted) = (host.path.clone().into(), mount_path.into());
+    Ok(Volume { host, mounted, read_only: read_only == Some(true), create })
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root, symlinkat};
 
 use super::Volume;
 use crate::error::{Error, Result};
+use crate::namespaces::seal;
 
 /// Where it is made, before it becomes `/`: a directory that every machine has and from which nothing is mounted.
 const PLACE: &str = "/sys";
@@ -155,7 +155,7 @@ impl Root {
             let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
             mount(Some(from.as_c_str()), to.as_c_str(), none, bind, none)?;
             if *read_only {
-                seal(to)?;
+                seal(to.as_c_str())?;
             }
         }
         let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -164,7 +164,7 @@ impl Root {
         mount(Some(c"devpts"), terminals.as_c_str(), Some(c"devpts"), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC, own)?;
         for path in read_only {
             match mount(Some(path.as_c_str()), path.as_c_str(), none, MsFlags::MS_BIND, none) {
-                Ok(()) => seal(path)?,
+                Ok(()) => seal(path.as_c_str())?,
                 // Not every kernel has all of them.
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(errno.into()),
@@ -196,23 +196,6 @@ impl Root {
         let above = path.ancestors().skip(1).filter(|path| path.parent().is_some());
         self.directories.extend(above.map(Path::to_owned));
     }
-}
-
-/// Makes a mount read-only. In a user namespace, flags that the machine set cannot be dropped: they are repeated.
-fn seal(path: &CString) -> Result<(), Errno> {
-    let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
-    let present = statvfs(path.as_c_str())?.flags();
-    for (from, to) in [
-        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
-    ] {
-        flags.set(to, present.contains(from));
-    }
-    mount(None::<&std::ffi::CStr>, path.as_c_str(), None::<&std::ffi::CStr>, flags, None::<&std::ffi::CStr>)
 }
 
 /// A place in a container, which leads nowhere else.

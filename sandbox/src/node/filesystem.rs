@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
-use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::sethostname;
 
 use crate::dns::DOMAIN;
 use crate::error::{During, Result};
 use crate::fabric::SERVICES_V4;
+use crate::namespaces::seal;
 
 /// New and empty. `/opt` gets the machine's other folders back: tools live there.
 const FRESH: [&str; 4] = ["/run", "/var/lib", "/opt", "/etc"];
@@ -65,19 +66,9 @@ pub(crate) fn prepare(node: &str, addresses: &[IpAddr]) -> Result<()> {
     fs::write("/etc/resolv.conf", format!("search {DOMAIN}\nnameserver {SERVICES_V4}\n"))
         .during(|| operation("/etc/resolv.conf"))?;
     fs::write("/etc/hostname", format!("{node}\n")).during(|| operation("/etc/hostname"))?;
-    set_hostname(node).during(|| operation("the host name"))?;
+    sethostname(node).during(|| operation("the host name"))?;
     own_sysfs(cgroups);
     Ok(())
-}
-
-/// Sets the name in the calling thread's UTS namespace.
-#[expect(unsafe_code, reason = "sethostname has no wrapper among nix's features that this workspace uses")]
-fn set_hostname(name: &str) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `name`, which the kernel only reads.
-    match unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// The node's own view of `/sys/class/net`. The kernel refuses it in a user namespace whose `/sys` is partly hidden
@@ -149,21 +140,7 @@ fn show(held: &OwnedFd, path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(&descriptor_path(held)), path, None::<&str>, bind, None::<&str>)?;
-    // In a user namespace, flags that the machine set cannot be dropped: repeat them.
-    let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
-    let present = statvfs(path)?.flags();
-    for (from, to) in [
-        (FsFlags::ST_NOSUID, MsFlags::MS_NOSUID),
-        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
-        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
-        (FsFlags::ST_NOATIME, MsFlags::MS_NOATIME),
-        (FsFlags::ST_NODIRATIME, MsFlags::MS_NODIRATIME),
-        (FsFlags::ST_RELATIME, MsFlags::MS_RELATIME),
-    ] {
-        flags.set(to, present.contains(from));
-    }
-    mount(None::<&str>, path, None::<&str>, flags, None::<&str>)?;
-    Ok(())
+    Ok(seal(path)?)
 }
 
 fn hosts(node: &str, addresses: &[IpAddr]) -> String {
