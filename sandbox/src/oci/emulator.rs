@@ -12,6 +12,7 @@
 mod address;
 mod attachment;
 mod fault;
+mod guard;
 mod instance;
 mod message;
 mod operation;
@@ -32,7 +33,6 @@ use x509_cert::der::DateTime;
 
 use crate::Vcn;
 use crate::error::{Error, Result};
-use fault::pick;
 use state::Replay;
 
 pub(super) use attachment::document as attachment_document;
@@ -140,60 +140,6 @@ impl Emulator {
             }
             self.perform(&route, request)
         })
-    }
-
-    /// Applies the injected faults to an operation, and counts its response.
-    pub(super) fn guard(
-        &self,
-        (operation, family): (Operation, Family),
-        work: impl FnOnce() -> Outcome<Done>,
-    ) -> Handled {
-        let fault = {
-            let State { faults, random, .. } = &mut *self.state();
-            pick(faults, (operation, family), random)
-        };
-        let mut handled = match &fault {
-            Some(ApiFaultKind::Refuse(refusal)) => Handled::of(refusal.clone().into()),
-            Some(ApiFaultKind::LoseRequest) => Handled { response: None, delay: Duration::ZERO, later: None },
-            _ => match work() {
-                Ok(Done { response, later, .. }) => Handled { later, ..Handled::of(response) },
-                Err(refusal) => Handled::of(refusal.into()),
-            },
-        };
-        match fault {
-            Some(ApiFaultKind::GiveUp) => {
-                if let Some((_, task)) = &mut handled.later
-                    && let Task::Attach(id) | Task::Detach(id) = task
-                {
-                    *task = Task::GiveUp(id.clone());
-                }
-            }
-            Some(ApiFaultKind::Delay(delay)) => handled.delay = delay,
-            Some(ApiFaultKind::LoseAnswer) => handled.response = None,
-            Some(ApiFaultKind::RefuseAfterwards(refusal)) => handled.response = Some(refusal.into()),
-            Some(ApiFaultKind::FailAfterwards) => {
-                handled.response = Some(refuse(500, "InternalServerError", "injected fault").into());
-            }
-            _ => {}
-        }
-        let status = handled.response.as_ref().map_or(0, |response| response.status);
-        *self.state().answered.entry((operation, status)).or_default() += 1;
-        handled
-    }
-
-    fn within_rate(&self) -> Outcome<()> {
-        let Some(rate) = self.settings.per_second else { return Ok(()) };
-        let mut state = self.state();
-        let (tokens, counted) = state.allowance;
-        let now = Instant::now();
-        // A burst is one second's worth.
-        let tokens = (tokens + now.duration_since(counted).as_secs_f64() * rate).min(rate.max(1.0));
-        state.allowance = (if tokens >= 1.0 { tokens - 1.0 } else { tokens }, now);
-        if tokens >= 1.0 {
-            return Ok(());
-        }
-        let refusal = refuse(429, "TooManyRequests", "Too many requests for the user");
-        Err(Refusal { retry_after: self.settings.retry_after, ..refusal })
     }
 
     fn perform(&self, route: &Route, request: &Request) -> Outcome<Done> {

@@ -1,0 +1,65 @@
+//! What stands before every operation: injected faults, the rate limit.
+
+use std::time::{Duration, Instant};
+
+use vcn::Family;
+
+use super::fault::{ApiFaultKind, pick};
+use super::state::State;
+use super::{Done, Emulator, Handled, Operation, Outcome, Refusal, Task, refuse};
+
+impl Emulator {
+    /// Applies the injected faults to an operation, and counts its response.
+    pub(in crate::oci) fn guard(
+        &self,
+        (operation, family): (Operation, Family),
+        work: impl FnOnce() -> Outcome<Done>,
+    ) -> Handled {
+        let fault = {
+            let State { faults, random, .. } = &mut *self.state();
+            pick(faults, (operation, family), random)
+        };
+        let mut handled = match &fault {
+            Some(ApiFaultKind::Refuse(refusal)) => Handled::of(refusal.clone().into()),
+            Some(ApiFaultKind::LoseRequest) => Handled { response: None, delay: Duration::ZERO, later: None },
+            _ => match work() {
+                Ok(Done { response, later, .. }) => Handled { later, ..Handled::of(response) },
+                Err(refusal) => Handled::of(refusal.into()),
+            },
+        };
+        match fault {
+            Some(ApiFaultKind::GiveUp) => {
+                if let Some((_, task)) = &mut handled.later
+                    && let Task::Attach(id) | Task::Detach(id) = task
+                {
+                    *task = Task::GiveUp(id.clone());
+                }
+            }
+            Some(ApiFaultKind::Delay(delay)) => handled.delay = delay,
+            Some(ApiFaultKind::LoseAnswer) => handled.response = None,
+            Some(ApiFaultKind::RefuseAfterwards(refusal)) => handled.response = Some(refusal.into()),
+            Some(ApiFaultKind::FailAfterwards) => {
+                handled.response = Some(refuse(500, "InternalServerError", "injected fault").into());
+            }
+            _ => {}
+        }
+        let status = handled.response.as_ref().map_or(0, |response| response.status);
+        *self.state().answered.entry((operation, status)).or_default() += 1;
+        handled
+    }
+
+    pub(super) fn within_rate(&self) -> Outcome<()> {
+        let Some(rate) = self.settings.per_second else { return Ok(()) };
+        let mut state = self.state();
+        let (tokens, counted) = state.allowance;
+        let now = Instant::now();
+        // A burst is one second's worth.
+        let tokens = (tokens + now.duration_since(counted).as_secs_f64() * rate).min(rate.max(1.0));
+        state.allowance = (if tokens >= 1.0 { tokens - 1.0 } else { tokens }, now);
+        if tokens >= 1.0 {
+            return Ok(());
+        }
+        let refusal = refuse(429, "TooManyRequests", "Too many requests for the user");
+        Err(Refusal { retry_after: self.settings.retry_after, ..refusal })
+    }
+}
