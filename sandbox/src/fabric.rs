@@ -7,7 +7,7 @@
 //!                     dropped, counted, with the reason                frame to its port
 //! ```
 //!
-//! It does no input or output and reads no clock: [`crate::wire`] moves the frames. Multicast and broadcast other than
+//! It does no input or output and reads no clock: [`crate::fabric::wire`] moves the frames. Multicast and broadcast other than
 //! ARP, NDP and router solicitations end here without a word, as in a VCN (so do DHCP and MLD).
 
 mod arp;
@@ -20,6 +20,7 @@ mod neighbours;
 mod port;
 #[cfg(test)]
 mod tests;
+pub(crate) mod wire;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

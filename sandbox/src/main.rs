@@ -1,15 +1,13 @@
 //! `oke-sandbox`: an emulated VCN from the command line.
 
-mod args;
-mod cluster;
-mod demo;
-mod up;
+mod cli;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Subcommand};
+use cli::args::{Args, Subcommand};
+use cli::{cluster, demo, up};
 
 fn main() -> ExitCode {
     let outcome = match Args::parse().subcommand {

@@ -1,8 +1,12 @@
 //! A node: an instance's network and files, as namespaces; programs under test run in it unchanged.
 
 mod boot;
+mod capabilities;
+mod command;
 mod filesystem;
-pub(crate) mod sysctls;
+mod namespaces;
+mod pod;
+mod sysctls;
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,16 +16,18 @@ use ipnetwork::IpNetwork;
 use netlink::Netns;
 use vcn::{Family, MachineKind, Ocid};
 
-use crate::command::{Command, Spawner};
 use crate::container::{Container, Image};
 use crate::error::{Error, Result};
-use crate::imds::Fault;
-use crate::inventory::Inventory;
-use crate::namespaces::Namespaces;
-use crate::pod::{self, Pod};
-use crate::vnic::Vnic;
+use crate::network::{Inventory, Vnic};
+use crate::services::Fault;
+use namespaces::Namespaces;
 
 pub(crate) use boot::{has_ipv6_default, primary as boot_primary};
+pub use capabilities::Capabilities;
+pub use command::Command;
+pub(crate) use command::Spawner;
+pub(crate) use namespaces::seal;
+pub use pod::Pod;
 
 /// A running node.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::Vcn;
 use crate::error::{During, Error, Result};
-use crate::identity::TENANCY;
+use crate::network::identity::TENANCY;
 use emulator::Emulator;
 use http::{Access, Server};
 
@@ -92,7 +92,7 @@ impl OciApi {
     /// The compartment of everything.
     #[must_use]
     pub const fn compartment(&self) -> &'static str {
-        crate::identity::COMPARTMENT
+        crate::network::identity::COMPARTMENT
     }
 
     /// Creates a user with an API key; writes `config` (in the format of `~/.oci/config`) and the key into a folder.

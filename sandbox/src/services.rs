@@ -1,6 +1,10 @@
 //! The services on 169.254.169.254: metadata (80), DNS (53), time (123), and on 169.254.0.2 what stands for a boot disk
 //! (3260), in a namespace of their own behind the fabric.
 
+mod dns;
+mod imds;
+mod ntp;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -22,9 +26,11 @@ use vcn::{Family, Mtu, TableId};
 
 use crate::error::{During, Error, For, Result};
 use crate::fabric::{BOOT_DISK_V4, SERVICES_V4, SERVICES_V6};
-use crate::inventory::Inventory;
+use crate::network::Inventory;
 use crate::node::everywhere;
-use crate::{dns, imds, ntp};
+
+pub use dns::DOMAIN;
+pub use imds::{Fault, FaultKind};
 
 /// `RTPROT_STATIC`.
 const STATIC: u8 = 4;

@@ -17,7 +17,7 @@ use nix::unistd::{chdir, pivot_root, symlinkat};
 
 use super::Volume;
 use crate::error::{Error, Result};
-use crate::namespaces::seal;
+use crate::node::seal;
 
 /// Where it is made, before it becomes `/`: a directory that every machine has and from which nothing is mounted.
 const PLACE: &str = "/sys";

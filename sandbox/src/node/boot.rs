@@ -7,7 +7,7 @@ use netlink::{Address, LinkChange, Netns, Route, RouteFilter, Socket};
 use vcn::{Family, Mtu, TableId};
 
 use super::everywhere;
-use crate::vnic::Vnic;
+use crate::network::Vnic;
 
 /// `RTPROT_DHCP`: NetworkManager got the configuration from DHCP.
 const DHCP: u8 = 16;

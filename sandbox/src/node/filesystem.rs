@@ -15,10 +15,10 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::sethostname;
 
-use crate::dns::DOMAIN;
 use crate::error::{During, Result};
 use crate::fabric::SERVICES_V4;
-use crate::namespaces::seal;
+use crate::node::seal;
+use crate::services::DOMAIN;
 
 /// New and empty. `/opt` gets the machine's other folders back: tools live there.
 const FRESH: [&str; 4] = ["/run", "/var/lib", "/opt", "/etc"];

@@ -222,7 +222,7 @@ impl Emulator {
     /// Every list is of one compartment, which must be given and readable.
     fn compartment(&self, request: &Request) -> Outcome<Ocid> {
         let compartment = request.query("compartmentId").ok_or_else(|| missing("compartmentId"))?;
-        let own = compartment == crate::identity::COMPARTMENT || self.settings.any_compartment;
+        let own = compartment == crate::network::identity::COMPARTMENT || self.settings.any_compartment;
         compartment.parse().ok().filter(|_| own).ok_or_else(not_found)
     }
 }

@@ -17,9 +17,10 @@ use vcn::{MachineKind, Ocid, PerFamily};
 
 use super::emulator::{AttachmentState, Emulator, OciSettings, attachment_document, instance_document};
 use super::http::new_key;
-use crate::inventory::Instance as Machine;
-use crate::spec::VnicSpec;
-use crate::{Subnet, Vcn, identity};
+use crate::network::Instance as Machine;
+use crate::network::VnicSpec;
+use crate::network::identity;
+use crate::{Subnet, Vcn};
 use door::Door;
 
 /// A cloud in memory, and our client of it. Clones share their state. Operations are named as Oracle names them, but for

@@ -12,7 +12,7 @@ use super::message::{check_version, invalid, missing, not_found, refuse};
 use super::state::{AddressRecord, State};
 use super::{AVAILABILITY_DOMAIN, Done, Emulator, Outcome, Request, Response, Task, pick_fields, timestamp};
 use crate::Subnet;
-use crate::addresses::width;
+use crate::network::width;
 
 /// The fields of a request that the object keeps.
 const KEPT: [&str; 5] = ["displayName", "hostnameLabel", "freeformTags", "definedTags", "lifetime"];

@@ -11,7 +11,7 @@ use super::message::{check_version, invalid, missing, not_found, refuse, related
 use super::state::{Attachment, AttachmentState, State};
 use super::{AVAILABILITY_DOMAIN, Done, Emulator, Outcome, Refusal, Request, Response, Task, pick_fields, timestamp};
 use crate::error::Error;
-use crate::spec::VnicSpec;
+use crate::network::VnicSpec;
 
 /// The fields of a request that the VNIC keeps.
 const KEPT: [&str; 7] = [

@@ -8,7 +8,7 @@ use vcn::MachineKind;
 use super::message::not_found;
 use super::state::State;
 use super::{AVAILABILITY_DOMAIN, Emulator, Outcome, Request, Response};
-use crate::inventory::Instance;
+use crate::network::Instance;
 
 /// When every instance and subnet was created.
 pub(super) const TIME_CREATED: &str = "2026-01-01T00:00:00.000Z";

@@ -11,7 +11,7 @@ use super::Operation;
 use super::fault::ApiFault;
 use super::message::{Outcome, Refusal, Response, invalid, not_found, refuse};
 use super::random::Random;
-use crate::vnic::Vnic;
+use crate::network::Vnic;
 
 /// Objects are by OCID, so that lists come in the order of creation.
 #[derive(Debug)]

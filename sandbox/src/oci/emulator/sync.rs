@@ -10,8 +10,8 @@ use vcn::{Family, Ocid};
 
 use super::state::{AddressRecord, Attachment, AttachmentState, State, VnicRecord};
 use crate::Vcn;
-use crate::inventory::Instance;
-use crate::vnic::Vnic;
+use crate::network::Instance;
+use crate::network::Vnic;
 
 /// On return the state has a record of every VNIC and address there is, and none of others.
 pub(super) fn sync(state: &mut State, vcn: &Vcn) {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::authority::{Authority, user_key};
 use super::signature::{Signature, not_authenticated};
 use crate::error::Result;
-use crate::identity::TENANCY;
+use crate::network::identity::TENANCY;
 use crate::oci::emulator::{Emulator, Outcome, Request};
 
 /// The emulator and the credentials that it accepts.

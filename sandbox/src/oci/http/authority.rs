@@ -21,7 +21,7 @@ use x509_cert::name::Name;
 
 use crate::error::{Error, Result};
 use crate::fabric::SERVICES_V4;
-use crate::identity::{COMPARTMENT, TENANCY};
+use crate::network::identity::{COMPARTMENT, TENANCY};
 
 /// The authority. Keys are new in each sandbox.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hyper::body::Bytes;
 use oci::{Carrier, Failure};
 
-use crate::inventory::Instance;
+use crate::network::Instance;
 use crate::oci::emulator::{Emulator, Handled, Operation, Refusal, Request, Task, not_found, route};
 
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use vcn::{MachineKind, Ocid};
 
-use crate::imds::Fault;
+use crate::network::Vnic;
 use crate::oci::Authority;
-use crate::vnic::Vnic;
+use crate::services::Fault;
 
 /// An instance, as the services know it.
 #[derive(Clone, Debug)]

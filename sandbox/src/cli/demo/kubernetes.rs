@@ -20,10 +20,10 @@ use super::report::Report;
 
 /// As shipped.
 const MANIFESTS: [&str; 4] = [
-    include_str!("../../../manifests/base/crds.yaml"),
-    include_str!("../../../manifests/base/admission.yaml"),
-    include_str!("../../../manifests/base/daemonset.yaml"),
-    include_str!("../../../manifests/base/controller.yaml"),
+    include_str!("../../../../manifests/base/crds.yaml"),
+    include_str!("../../../../manifests/base/admission.yaml"),
+    include_str!("../../../../manifests/base/daemonset.yaml"),
+    include_str!("../../../../manifests/base/controller.yaml"),
 ];
 
 /// Where a node has its agent's token, in its own memory.

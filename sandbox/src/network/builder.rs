@@ -2,10 +2,10 @@
 
 use vcn::MachineKind;
 
-use crate::capabilities::Capabilities;
-use crate::emulation::Vcn;
 use crate::error::{Error, Result};
-use crate::spec::{NodeSpec, SubnetSpec};
+use crate::network::Vcn;
+use crate::network::{NodeSpec, SubnetSpec};
+use crate::node::Capabilities;
 
 /// Collects what to build.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::node::Node;
-use crate::pod::Pod;
+use crate::node::Pod;
 
 const CONF_DIR: &str = "/etc/cni/net.d";
 const BIN_DIR: &str = "/opt/cni/bin";

@@ -8,10 +8,10 @@ use netlink::{LinkChange, Netns, Socket};
 use nix::sched::{CloneFlags, unshare};
 use vcn::IfName;
 
-use crate::command::{Command, Spawner};
 use crate::error::{During, Error, For, Result};
-use crate::namespaces::Namespaces;
+use crate::node::Namespaces;
 use crate::node::sysctls;
+use crate::node::{Command, Spawner};
 
 /// A pod without containers.
 #[derive(Debug)]

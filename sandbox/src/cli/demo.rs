@@ -18,7 +18,7 @@ use sandbox::{
     Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec,
 };
 
-use crate::args::Demo;
+use crate::cli::args::Demo;
 use kubernetes::Cluster;
 use report::Report;
 

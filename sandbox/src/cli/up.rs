@@ -12,7 +12,7 @@ use nix::sys::signal::{SigSet, Signal};
 use sandbox::{Isolated, NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
 use vcn::MachineKind;
 
-use crate::args::Up;
+use crate::cli::args::Up;
 
 /// What NPN gives a VNIC: 31 addresses for pods, and one for the host.
 const PODS_PER_VNIC: u32 = 31;

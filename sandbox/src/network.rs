@@ -1,8 +1,15 @@
 //! The running VCN: its parts and what can be asked about them. Subnets and nodes are made in `emulation/build.rs`,
 //! VNICs and addresses come and go in `emulation/attach.rs`.
 
+mod addresses;
 mod attach;
 mod build;
+mod builder;
+pub(crate) mod identity;
+mod inventory;
+mod spec;
+mod subnet;
+mod vnic;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +18,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ipnetwork::IpNetwork;
 use vcn::MacAddr;
 
-use crate::Subnet;
-use crate::addresses::Addresses;
-use crate::command::Spawner;
 use crate::error::{Error, Result};
 use crate::fabric::Dropped;
-use crate::inventory::Inventory;
-use crate::node::Node;
+use crate::fabric::wire::Switch;
+use crate::node::{Node, Spawner};
 use crate::services::Services;
-use crate::wire::Switch;
+use addresses::Addresses;
+
+pub(crate) use addresses::width;
+pub use builder::Builder;
+pub(crate) use inventory::{Instance, Inventory};
+pub use spec::{NodeSpec, Secondary, SubnetSpec, VnicSpec};
+pub use subnet::Subnet;
+pub use vnic::Vnic;
 
 /// An emulated VCN. Everything ends with it: nodes, pods, the programs in them.
 #[derive(Debug)]

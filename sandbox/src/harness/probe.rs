@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use simple_dns::{CLASS, Name, Packet, Question, TYPE};
 
-use crate::pod::Pod;
+use crate::node::Pod;
 
 /// How long it may take until there is an answer. The fabric asks for a neighbour first, as the real one does.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use vcn::MachineKind;
 
-use crate::inventory::Instance;
-use crate::vnic::Vnic;
+use crate::network::Instance;
+use crate::network::Vnic;
 
 /// When every instance was made, in milliseconds: fixed, so that documents are the same in every run.
 const TIME_CREATED: u64 = 1_767_225_600_000;
@@ -31,7 +31,7 @@ fn instance_document(instance: &Instance) -> Value {
     json!({
         "availabilityDomain": "SBOX:US-ASHBURN-AD-1",
         "faultDomain": "FAULT-DOMAIN-1",
-        "compartmentId": crate::identity::COMPARTMENT,
+        "compartmentId": crate::network::identity::COMPARTMENT,
         "displayName": instance.name,
         "hostname": instance.name,
         "id": instance.id,

@@ -7,13 +7,13 @@ use ipnetwork::IpNetwork;
 use vcn::{Family, IfName, MachineKind, Ocid, PerFamily, VlanTag};
 
 use super::Vcn;
-use crate::addresses::width;
 use crate::error::{Error, Result};
 use crate::fabric::Port;
-use crate::identity;
-use crate::spec::{Secondary, VnicSpec};
-use crate::vnic::Vnic;
-use crate::wire::WireEnd;
+use crate::fabric::wire::WireEnd;
+use crate::network::Vnic;
+use crate::network::identity;
+use crate::network::width;
+use crate::network::{Secondary, VnicSpec};
 
 impl Vcn {
     /// Attaches a VNIC to a running node: on a virtual machine a link appears, on bare metal the metadata service lists

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::document;
 use super::fault::FaultKind;
-use crate::inventory::Inventory;
+use crate::network::Inventory;
 
 /// What to send back, and after which pause.
 #[derive(Debug, PartialEq, Eq)]

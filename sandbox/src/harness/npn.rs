@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use serde_json::{Map, Value, json};
 use vcn::{Family, PerFamily};
 
-use crate::emulation::Vcn;
 use crate::error::Result;
-use crate::vnic::Vnic;
+use crate::network::Vcn;
+use crate::network::Vnic;
 
 /// The most that OKE lets `spec.maxPodCount` be.
 const MAX_PODS: usize = 110;

@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 use vcn::CONFLIST_FILE;
 
 use crate::container::{Container, Image};
-use crate::emulation::Vcn;
 use crate::error::{During, Error, Result};
+use crate::harness::NpnShape;
+use crate::network::Vcn;
 use crate::node::Node;
-use crate::npn::NpnShape;
 
 const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
 const LOG: &str = "/run/oke-node-agent.log";

@@ -6,7 +6,7 @@ use simple_dns::rdata::{A, AAAA, RData};
 use simple_dns::{CLASS, Packet, PacketFlag, QTYPE, RCODE, ResourceRecord, TYPE};
 
 use crate::fabric::{SERVICES_V4, SERVICES_V6};
-use crate::inventory::Inventory;
+use crate::network::Inventory;
 
 /// The domain of everything in the sandbox.
 pub const DOMAIN: &str = "sandbox.internal";

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use sandbox::{Isolated, Node, NodeSpec, NpnShape, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
 
-use crate::args::Cluster;
+use crate::cli::args::Cluster;
 
 /// Enough for the pods of a test, few enough to exhaust.
 const PODS_PER_VNIC: u32 = 16;

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use vcn::MachineKind;
 
+use super::addresses::Addresses;
 use super::{PhysicalPort, Vcn};
 use crate::Subnet;
-use crate::addresses::Addresses;
 use crate::error::{Error, For, Result};
-use crate::identity;
-use crate::inventory::Instance;
+use crate::fabric::wire::WireEnd;
+use crate::network::Instance;
+use crate::network::Vnic;
+use crate::network::identity;
+use crate::network::{NodeSpec, SubnetSpec};
 use crate::node::{Node, boot_primary, has_ipv6_default};
-use crate::spec::{NodeSpec, SubnetSpec};
-use crate::vnic::Vnic;
-use crate::wire::WireEnd;
 
 /// How long a node may take to learn its IPv6 default route, far beyond what it takes, for a busy machine may stand still; and the
 /// pause between two announcements.

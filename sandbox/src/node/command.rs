@@ -14,7 +14,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::container::{Confinement, spawn_first};
 use crate::error::{During, Error, Result};
-use crate::namespaces::Namespaces;
+use crate::node::Namespaces;
 
 type Job = Box<dyn FnOnce() + Send>;
 

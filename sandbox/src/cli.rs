@@ -1,0 +1,6 @@
+//! The subcommands of `oke-sandbox`.
+
+pub(crate) mod args;
+pub(crate) mod cluster;
+pub(crate) mod demo;
+pub(crate) mod up;
