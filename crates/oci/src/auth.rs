@@ -8,8 +8,10 @@
 
 mod api_key;
 mod instance;
+mod key;
 mod progress;
 mod session;
+pub(crate) mod sign;
 mod token;
 mod workload;
 
@@ -19,8 +21,8 @@ pub use api_key::ApiKey;
 pub use instance::{InstancePrincipal, METADATA_URL};
 pub use workload::WorkloadIdentity;
 
+use crate::auth::sign::Credentials;
 use crate::error::{Failure, LoginError};
-use crate::sign::Credentials;
 use api_key::UsedKey;
 use session::Session;
 

@@ -1,7 +1,14 @@
 //! The real client: how any call is made. Which calls there are is in `calls.rs`.
 
+mod budget;
+mod calls;
+mod observer;
+mod policy;
+pub(crate) mod request_id;
+mod retry;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transport;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,18 +22,19 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::auth::Login;
-use crate::budget::Budget;
-use crate::endpoint::Endpoint;
+use crate::auth::sign::{Credentials, Signable, sign};
+use crate::client::request_id::RequestId;
+use crate::client::transport::{Answer, Carrier, Transport, Trust};
 use crate::error::{Error, Failure, LoginError, Refusal, beginning};
-use crate::observer::{Attempt, Observer};
-use crate::policy::Policy;
 use crate::region::Endpoints;
-use crate::request_id::RequestId;
-use crate::retry::{Decision, Repeat, Situation, decide};
+use crate::region::endpoint::Endpoint;
 use crate::retry_token::RetryToken;
-use crate::sign::{Credentials, Signable, sign};
 use crate::tagged::{Etag, Tagged};
-use crate::transport::{Answer, Carrier, Transport, Trust};
+
+pub use budget::{Budget, Rates, Standing};
+pub use observer::{Attempt, Observer};
+pub use policy::Policy;
+pub use retry::{Decision, Repeat, Situation, decide};
 
 /// The version of the core services' API, part of every path.
 const VERSION: &str = "20160918";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::request_id::RequestId;
+use crate::client::request_id::RequestId;
 
 /// Why a call, all of its attempts together, brought no answer that can be used.
 #[derive(Debug, Error)]

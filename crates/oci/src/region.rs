@@ -1,13 +1,14 @@
 //! Regions, realms, and where their endpoints are. Everything can be overridden: dedicated regions, tests.
 
+pub(crate) mod endpoint;
 mod table;
 
 use std::fmt;
 
 use serde::Deserialize;
 
-use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::region::endpoint::Endpoint;
 use table::REALMS;
 
 /// A region and the realm that it is in.

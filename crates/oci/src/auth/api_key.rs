@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Instant, timeout_at};
 
+use crate::auth::key::RsaKey;
+use crate::auth::sign::Credentials;
 use crate::error::{Error, chain};
-use crate::key::RsaKey;
 use crate::region::RegionName;
-use crate::sign::Credentials;
 
 /// A user's key and the region that the file names.
 #[derive(Debug)]

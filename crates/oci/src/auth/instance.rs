@@ -16,12 +16,12 @@ use tokio::time::{sleep, timeout};
 use super::progress::Progress;
 use super::session::TokenSource;
 use super::token::Token;
-use crate::endpoint::{Endpoint, MetadataUrl};
+use crate::auth::key::RsaKey;
+use crate::auth::sign::{Credentials, Signable, sign};
+use crate::client::transport::{Answer, Transport, Trust};
 use crate::error::{Error, Failure, LoginError, Refusal, beginning, chain};
-use crate::key::RsaKey;
 use crate::region::Region;
-use crate::sign::{Credentials, Signable, sign};
-use crate::transport::{Answer, Transport, Trust};
+use crate::region::endpoint::{Endpoint, MetadataUrl};
 use certificate::Certificate;
 
 /// Where an instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.

@@ -25,9 +25,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::progress::Progress;
 use super::token::Token;
+use crate::auth::key::RsaKey;
+use crate::auth::sign::Credentials;
 use crate::error::{LoginError, chain};
-use crate::key::RsaKey;
-use crate::sign::Credentials;
 
 /// Where tokens come from.
 pub(crate) trait TokenSource: Send + Sync + 'static {

@@ -10,8 +10,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::auth::key::RsaKey;
 use crate::error::LoginError;
-use crate::key::RsaKey;
 
 /// Who signs: a key and the name under which the service knows its public half.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ mod tests;
 
 use std::time::Duration;
 
+use crate::client::policy::Policy;
 use crate::error::{Failure, Kind};
-use crate::policy::Policy;
 
 /// What doing a request twice comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,12 +69,12 @@ fn derive(kdf: &Pbkdf2Params, pass_phrase: &str, key: &mut [u8]) -> Result<(), &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::RsaKey;
+    use crate::auth::key::RsaKey;
 
     /// One key in several forms; `keys/README` says how they were made.
-    const PLAIN: &str = include_str!("../../golden/keys/plain.pem");
-    const LEGACY_KEY: &str = include_str!("../../golden/keys/legacy.pem");
-    const DES3: &str = include_str!("../../golden/keys/des3.pem");
+    const PLAIN: &str = include_str!("../../../golden/keys/plain.pem");
+    const LEGACY_KEY: &str = include_str!("../../../golden/keys/legacy.pem");
+    const DES3: &str = include_str!("../../../golden/keys/des3.pem");
     const PASS: &str = "correct horse";
 
     fn read(pem: &str, pass_phrase: Option<&str>) -> Result<String, String> {
@@ -86,9 +86,9 @@ mod tests {
     fn an_encrypted_key_is_read_with_its_pass_phrase() {
         let plain = read(PLAIN, None);
         for pem in [
-            include_str!("../../golden/keys/aes-256-sha256.pem"),
-            include_str!("../../golden/keys/aes-192-sha512.pem"),
-            include_str!("../../golden/keys/aes-128-sha1.pem"),
+            include_str!("../../../golden/keys/aes-256-sha256.pem"),
+            include_str!("../../../golden/keys/aes-192-sha512.pem"),
+            include_str!("../../../golden/keys/aes-128-sha1.pem"),
         ] {
             assert_eq!(read(&format!("{pem}OCI_API_KEY"), Some(PASS)), plain);
             assert_eq!(read(pem, Some("wrong")), Err(format!("the private key cannot be used: {WRONG}")));
