@@ -1,7 +1,9 @@
-//! The running VCN: its parts and what can be asked about them. Subnets and nodes are made in `emulation/build.rs`,
-//! VNICs and addresses come and go in `emulation/attach.rs`.
+//! The running VCN: its parts and what can be asked about them. Subnets and nodes are built in `build.rs`,
+//! VNICs come and go in `attach.rs`,
+//! their addresses in `assign.rs`.
 
 mod addresses;
+mod assign;
 mod attach;
 mod build;
 mod builder;
@@ -26,6 +28,7 @@ use crate::services::Services;
 use addresses::Addresses;
 
 pub(crate) use addresses::width;
+pub(crate) use assign::Wanted;
 pub use builder::Builder;
 pub(crate) use inventory::{Instance, Inventory};
 pub use spec::{NodeSpec, Secondary, SubnetSpec, VnicSpec};

@@ -133,16 +133,6 @@ impl Node {
         }
     }
 
-    /// Sets or removes an entry of its custom metadata.
-    pub fn set_metadata(&self, key: &str, value: Option<&str>) {
-        if let Some(instance) = self.inventory.lock().get_mut(&self.name) {
-            match value {
-                Some(value) => drop(instance.metadata.insert(key.to_owned(), value.to_owned())),
-                None => drop(instance.metadata.remove(key)),
-            }
-        }
-    }
-
     /// The command that opens a shell in it, given the process that holds it, as seen from where the command is typed.
     #[must_use]
     pub fn enter_hint(&self, holder: u32) -> String {

@@ -200,18 +200,6 @@ impl Error {
         matches!(self.kind(), Throttled | Busy | RelatedNotFoundOrForbidden | Unavailable | Login)
     }
 
-    /// Whether there are too many requests for the service, or for the budget.
-    #[must_use]
-    pub fn is_throttled(&self) -> bool {
-        self.kind() == Kind::Throttled
-    }
-
-    /// Whether a limit or quota is reached.
-    #[must_use]
-    pub fn is_limit(&self) -> bool {
-        self.kind() == Kind::Limit
-    }
-
     /// Whether the resource is gone, **or** is not ours to see. Whoever deletes proves with a list which it is.
     #[must_use]
     pub fn is_not_found_or_forbidden(&self) -> bool {

@@ -1,19 +1,13 @@
-//! VNICs and addresses come and go.
+//! VNICs come and go.
 
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
-use ipnetwork::IpNetwork;
-use vcn::{Family, IfName, MachineKind, Ocid, PerFamily, VlanTag};
+use vcn::{IfName, MachineKind, Ocid, PerFamily, VlanTag};
 
-use super::Vcn;
+use super::{Vcn, Vnic, VnicSpec, identity};
 use crate::error::{Error, Result};
 use crate::fabric::Port;
 use crate::fabric::wire::WireEnd;
-use crate::network::Vnic;
-use crate::network::identity;
-use crate::network::width;
-use crate::network::{Secondary, VnicSpec};
 
 impl Vcn {
     /// Attaches a VNIC to a running node: on a virtual machine a link appears, on bare metal the metadata service lists
@@ -56,107 +50,6 @@ impl Vcn {
         Ok(())
     }
 
-    /// Gives an attached VNIC more secondary addresses (or its block); returns it as it is then.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, the subnet is full, or the VNIC has a block already.
-    pub fn assign_addresses(&self, node: &str, id: &Ocid, secondary: Secondary) -> Result<Vnic> {
-        self.change_vnic(node, id, |vcn, vnic| {
-            let mut more = vnic.clone();
-            (more.address, more.secondary) = (PerFamily::default(), PerFamily::default());
-            if let Err(error) = vcn.take_secondary(&mut more, secondary) {
-                // All or nothing: the block, if there is one, was there before.
-                more.blocks = PerFamily::default();
-                vcn.release(&more);
-                return Err(error);
-            }
-            for family in Family::ALL {
-                let taken = more.secondary.slot(family).take().unwrap_or_default();
-                if !taken.is_empty() {
-                    vnic.secondary.slot(family).get_or_insert_default().extend(taken);
-                }
-            }
-            vnic.blocks = more.blocks;
-            Ok(())
-        })
-    }
-
-    /// Takes a secondary address, or its own IPv6 address, from an attached VNIC; returns it as it is then.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, or the VNIC no such address.
-    pub fn unassign_address(&self, node: &str, id: &Ocid, address: IpAddr) -> Result<Vnic> {
-        self.change_vnic(node, id, |vcn, vnic| {
-            let family = Family::of(address);
-            if family == Family::Ipv6 && vnic.address.ipv6 == Some(address) {
-                vnic.address.ipv6 = None;
-                vcn.give_back(&vnic.subnet.name, address);
-                return Ok(());
-            }
-            let all = vnic.secondary.slot(family).as_mut();
-            let place = all.as_ref().and_then(|all| all.iter().position(|own| *own == address));
-            let (Some(all), Some(place)) = (all, place) else {
-                return Err(Error::Invalid(format!("{} of {node} has no secondary address {address}", vnic.id)));
-            };
-            all.remove(place);
-            vcn.give_back(&vnic.subnet.name, address);
-            Ok(())
-        })
-    }
-
-    /// Gives an attached VNIC one more network out of a block of its subnet: an address, or a block; of the subnet's choice where
-    /// no first address is given. Returns it.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, the addresses are not free, or the VNIC has a block already.
-    pub(crate) fn assign(
-        &self,
-        node: &str,
-        id: &Ocid,
-        (block, first, prefix): (IpNetwork, Option<IpAddr>, Option<u8>),
-    ) -> Result<IpNetwork> {
-        let (mut given, family) = (None, Family::of(block.ip()));
-        self.change_vnic(node, id, |vcn, vnic| {
-            let bits = width(block);
-            let prefix = prefix.unwrap_or(bits).min(bits);
-            if prefix < bits && vnic.blocks.of(family).is_some() {
-                return Err(Error::Invalid(format!("{} has an {family} block already", vnic.id)));
-            }
-            let size = 1_u128.checked_shl(u32::from(bits - prefix)).unwrap_or(u128::MAX);
-            let first = vcn.take_here(&vnic.subnet.name, (block, first), size)?;
-            let network = IpNetwork::new(first, prefix).map_err(|error| Error::Invalid(error.to_string()))?;
-            if prefix < bits {
-                *vnic.blocks.slot(family) = Some(network);
-            } else {
-                vnic.secondary.slot(family).get_or_insert_default().push(first);
-            }
-            given = Some(network);
-            Ok(())
-        })?;
-        given.ok_or_else(|| Error::Invalid("nothing was assigned".to_owned()))
-    }
-
-    /// Takes a network that [`Vcn::assign`] gave from a VNIC.
-    ///
-    /// # Errors
-    /// When the node has no such VNIC, or the VNIC no such network.
-    pub(crate) fn unassign(&self, node: &str, id: &Ocid, network: IpNetwork) -> Result<()> {
-        let family = Family::of(network.ip());
-        if network.prefix() == width(network) {
-            return self.unassign_address(node, id, network.ip()).map(drop);
-        }
-        self.change_vnic(node, id, |vcn, vnic| {
-            let block = vnic.blocks.slot(family);
-            if *block != Some(network) {
-                return Err(Error::Invalid(format!("{} of {node} has no block {network}", vnic.id)));
-            }
-            *block = None;
-            vcn.give_back(&vnic.subnet.name, network.network());
-            Ok(())
-        })
-        .map(drop)
-    }
-
     /// Gives a VNIC its identity and addresses, within the node's limit. It is connected by [`Vcn::plug`], or its addresses
     /// are freed by [`Vcn::release`].
     pub(crate) fn reserve(&self, node: &str, spec: &VnicSpec) -> Result<Vnic> {
@@ -172,29 +65,6 @@ impl Vcn {
     pub(crate) fn plug(&self, node: &str, vnic: Vnic) -> Result<Vnic> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.attach(node, vnic)
-    }
-
-    /// Changes a VNIC, then tells the fabric and the metadata service.
-    fn change_vnic(&self, node: &str, id: &Ocid, change: impl FnOnce(&Self, &mut Vnic) -> Result<()>) -> Result<Vnic> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (found, on_paper) = {
-            let instances = self.inventory.lock();
-            let instance = instances.get(node).ok_or_else(|| Error::NoNode(node.to_owned()))?;
-            (instance.vnics.iter().find(|vnic| vnic.id == *id).cloned(), instance.on_paper)
-        };
-        let mut vnic = found.ok_or_else(|| Error::NoVnic { node: node.to_owned(), vnic: id.to_string() })?;
-        change(self, &mut vnic)?;
-        if let (false, Some(wiring)) = (on_paper, &self.wiring) {
-            wiring.switch.attach(vnic.port, vnic.fabric_port(node));
-        }
-        let mut instances = self.inventory.lock();
-        let place = instances.get_mut(node).and_then(|instance| instance.vnics.iter_mut().find(|vnic| vnic.id == *id));
-        if let Some(place) = place {
-            place.clone_from(&vnic);
-        }
-        drop(instances);
-        self.changed();
-        Ok(vnic)
     }
 
     /// Gives a VNIC its identity and addresses; it is not connected yet.
@@ -215,82 +85,11 @@ impl Vcn {
             link: identity::link_name(MachineKind::Virtual, 0)?,
             port: Port { wire: 0, tag: None },
         };
-        let taken = self.take_own(&mut vnic, spec).and_then(|()| self.take_secondary(&mut vnic, spec.secondary));
-        if let Err(error) = taken {
+        if let Err(error) = self.take_all(&mut vnic, spec) {
             self.release(&vnic);
             return Err(error);
         }
         Ok(vnic)
-    }
-
-    fn take_own(&self, vnic: &mut Vnic, spec: &VnicSpec) -> Result<()> {
-        let subnet = Arc::clone(&vnic.subnet);
-        for (family, block) in subnet.blocks.iter() {
-            let wanted = spec.address.of(family).copied();
-            if family == Family::Ipv4 || spec.ipv6 || wanted.is_some() || subnet.blocks.ipv4.is_none() {
-                let named = spec.ipv6_block.filter(|_| family == Family::Ipv6);
-                let block = wanted.and_then(|own| subnet.block_of(own)).or(named).unwrap_or(*block);
-                *vnic.address.slot(family) = Some(self.take_here(&subnet.name, (block, wanted), 1)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// The given addresses, or any.
-    fn take_here(&self, subnet: &str, (block, first): (IpNetwork, Option<IpAddr>), size: u128) -> Result<IpAddr> {
-        let Some(first) = first else { return self.take(subnet, block, size) };
-        let mut registry = self.registry();
-        let addresses = registry.addresses.get_mut(&block);
-        let free = addresses.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take_at(first, size);
-        if free { Ok(first) } else { Err(Error::AddressTaken { subnet: subnet.to_owned(), address: first }) }
-    }
-
-    fn take_secondary(&self, vnic: &mut Vnic, secondary: Secondary) -> Result<()> {
-        for (family, block) in vnic.subnet.blocks.iter() {
-            match secondary {
-                Secondary::None => {}
-                Secondary::Count(count) => {
-                    let addresses = vnic.secondary.slot(family).get_or_insert_default();
-                    for _ in 0..count {
-                        addresses.push(self.take(&vnic.subnet.name, *block, 1)?);
-                    }
-                }
-                Secondary::Block { .. } if vnic.blocks.of(family).is_some() => {
-                    return Err(Error::Invalid(format!("{} has an {family} block already", vnic.id)));
-                }
-                Secondary::Block { bits } => {
-                    let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
-                    let first = self.take(&vnic.subnet.name, *block, size)?;
-                    let prefix = width(*block).saturating_sub(bits);
-                    let block = IpNetwork::new(first, prefix).map_err(|error| Error::Invalid(error.to_string()))?;
-                    *vnic.blocks.slot(family) = Some(block);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&self, subnet: &str, block: IpNetwork, size: u128) -> Result<IpAddr> {
-        let mut registry = self.registry();
-        let addresses = registry.addresses.get_mut(&block);
-        let first = addresses.ok_or_else(|| Error::NoSubnet(subnet.to_owned()))?.take(size);
-        let family = Family::of(block.ip());
-        first.ok_or_else(|| Error::SubnetFull { subnet: subnet.to_owned(), size, family })
-    }
-
-    fn give_back(&self, subnet: &str, first: IpAddr) {
-        let Some(block) = self.subnet(subnet).ok().and_then(|subnet| subnet.block_of(first)) else { return };
-        if let Some(addresses) = self.registry().addresses.get_mut(&block) {
-            addresses.give_back(first);
-        }
-    }
-
-    /// Frees all addresses of a VNIC.
-    pub(crate) fn release(&self, vnic: &Vnic) {
-        let blocks = vnic.blocks.iter().map(|(_, block)| block.network());
-        for first in vnic.addresses().chain(blocks) {
-            self.give_back(&vnic.subnet.name, first);
-        }
     }
 
     /// Connects a VNIC. The fabric knows it before the metadata service lists it, as in OCI.

@@ -102,24 +102,6 @@ fn a_vnic_may_hold_a_block_of_addresses() {
 }
 
 #[test]
-fn addresses_are_assigned_and_unassigned_while_a_vnic_is_attached() {
-    let vcn = two_nodes();
-    let id = vcn.node("node-b").unwrap().vnics()[1].id.clone();
-    let grown = vcn.assign_addresses("node-b", &id, Secondary::Count(2)).unwrap();
-    let addresses = grown.secondary.ipv4.clone().unwrap();
-    assert_eq!(addresses.len(), 8 + 2);
-    let shrunk = vcn.unassign_address("node-b", &id, addresses[3]).unwrap();
-    assert_eq!(shrunk.secondary.ipv4.as_ref().map(Vec::len), Some(9));
-    assert!(vcn.unassign_address("node-b", &id, addresses[3]).is_err(), "gone already");
-    assert_eq!(vcn.node("node-b").unwrap().vnics()[1].secondary, shrunk.secondary);
-
-    let too_many = vcn.assign_addresses("node-b", &id, Secondary::Count(1000));
-    assert!(matches!(too_many, Err(Error::SubnetFull { .. })), "{too_many:?}");
-    let again = vcn.assign_addresses("node-b", &id, Secondary::Count(1)).unwrap();
-    assert_eq!(again.secondary.ipv4.unwrap().last(), Some(&addresses[3]), "a failure keeps nothing");
-}
-
-#[test]
 fn link_names_are_as_on_a_virtual_machine() {
     let vcn = two_nodes();
     let names: Vec<IfName> = vcn.node("node-b").unwrap().vnics().into_iter().map(|vnic| vnic.link).collect();

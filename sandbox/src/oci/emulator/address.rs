@@ -12,7 +12,7 @@ use super::message::{check_version, invalid, missing, not_found, refuse};
 use super::state::{AddressRecord, State};
 use super::{AVAILABILITY_DOMAIN, Done, Emulator, Outcome, Request, Response, Task, pick_fields, timestamp};
 use crate::Subnet;
-use crate::network::width;
+use crate::network::{Wanted, width};
 
 /// The fields of a request that the object keeps.
 const KEPT: [&str; 5] = ["displayName", "hostnameLabel", "freeformTags", "definedTags", "lifetime"];
@@ -140,12 +140,7 @@ fn deletable(state: &State, id: &str) -> Outcome<(String, Ocid, IpNetwork)> {
     Ok((address.node.clone(), address.vnic.clone(), address.network))
 }
 
-/// The block of the subnet; first address and prefix length, where given.
-fn wanted(
-    family: Family,
-    subnet: &Subnet,
-    item: &Map<String, Value>,
-) -> Outcome<(IpNetwork, Option<IpAddr>, Option<u8>)> {
+fn wanted(family: Family, subnet: &Subnet, item: &Map<String, Value>) -> Outcome<Wanted> {
     let first = item.get("ipAddress").and_then(Value::as_str).map(|text| {
         let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
         address.ok_or_else(|| invalid(format!("{text:?} is no {family} address")))
@@ -161,7 +156,7 @@ fn wanted(
     let block = block(family, subnet, item)?;
     match first {
         Some(first) if !block.contains(first) => Err(invalid(format!("{first} is not in {block}"))),
-        first => Ok((block, first, prefix)),
+        first => Ok(Wanted { block, first, prefix: prefix.unwrap_or(width(block)) }),
     }
 }
 
