@@ -65,12 +65,12 @@ pub enum Lifetime {
     Ephemeral,
     /// Until it is deleted.
     Reserved,
-    /// One that was introduced after this was written.
+    /// One that this version does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// The wish for one address, or one block.
+/// A request for one address, or one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CreateAddress {
@@ -100,20 +100,20 @@ pub struct CreateAddress {
     pub freeform_tags: FreeformTags,
 }
 
-/// The wish for several at once. Carried out later: list them to see what came of it.
+/// A request for several at once. The service carries it out later: list them to see the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateAddresses {
     /// The VNIC that is to hold them.
     pub vnic_id: Ocid,
-    /// One each; their own `vnic_id` stays empty.
+    /// One request each; their own `vnic_id` stays empty.
     pub items: Vec<CreateAddress>,
 }
 
-/// The number of a task that the service carries out later.
+/// The OCID of work that the service carries out later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkRequest(pub String);
 
-/// How the API calls the two families.
+/// The API's names for the two families.
 pub(crate) struct Names {
     pub(crate) path: &'static str,
     pub(crate) create: &'static str,
@@ -135,7 +135,7 @@ const IPV4: Names = Names {
     id: "privateIpId",
 };
 
-// The singular path and the plural item are so in the API.
+// The singular path and the plural item are the API's.
 const IPV6: Names = Names {
     path: "ipv6",
     create: "CreateIpv6",

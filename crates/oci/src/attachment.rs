@@ -1,4 +1,4 @@
-//! A VNIC on an instance, and the wish for one.
+//! A VNIC on an instance, and the request for one.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub struct VnicAttachment {
     pub compartment_id: Ocid,
     /// Its instance.
     pub instance_id: Ocid,
-    /// How far it is.
+    /// Its state.
     pub lifecycle_state: AttachmentState,
     /// Its availability domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,26 +32,26 @@ pub struct VnicAttachment {
     /// The VNIC; known only once it is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnic_id: Option<Ocid>,
-    /// The 802.1Q tag, known only once it is attached. Means something on bare metal only; 0 is untagged.
+    /// The 802.1Q tag, known only once it is attached. It has a meaning on bare metal only; 0 is untagged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan_tag: Option<u16>,
     /// The physical port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic_index: Option<u8>,
-    /// When it was asked for (RFC 3339).
+    /// When it was requested (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_created: Option<String>,
 }
 
-/// How far an attachment is.
+/// The state of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum AttachmentState {
-    /// Accepted; the VNIC is being made.
+    /// Accepted; the VNIC is being created.
     Attaching,
-    /// The VNIC is there.
+    /// The VNIC exists.
     Attached,
-    /// On its way out.
+    /// Being detached.
     Detaching,
     /// Gone; the record stays listable for a while.
     Detached,
@@ -60,13 +60,13 @@ pub enum AttachmentState {
     Unknown,
 }
 
-/// The wish for a VNIC on an instance.
+/// A request for a VNIC on an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachVnic {
     /// The instance.
     pub instance_id: Ocid,
-    /// The VNIC to be made.
+    /// The VNIC to create.
     pub create_vnic_details: CreateVnic,
     /// A name for the attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct AttachVnic {
     pub nic_index: Option<u8>,
 }
 
-/// A VNIC to be made. The route table cannot be chosen here: update the VNIC.
+/// A VNIC to create. The route table cannot be chosen here: update the VNIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CreateVnic {
@@ -92,7 +92,7 @@ pub struct CreateVnic {
     /// Whether it gets an IPv6 address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assign_ipv6_ip: Option<bool>,
-    /// Whether DNS knows it.
+    /// Whether DNS has a record of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assign_private_dns_record: Option<bool>,
     /// Its host name in the subnet's DNS domain.
@@ -110,7 +110,7 @@ pub struct CreateVnic {
     /// Which IPv6 addresses it gets.
     #[serde(rename = "ipv6AddressIpv6SubnetCidrPairDetails", skip_serializing_if = "Vec::is_empty")]
     pub ipv6: Vec<Ipv6Choice>,
-    /// Whether packets may come from and go to addresses that are not its own: what forwards, pods included, needs it.
+    /// Whether packets may come from and go to addresses that are not its own: a host that forwards, for pods too, needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_source_dest_check: Option<bool>,
     /// Free-form tags.
@@ -134,13 +134,13 @@ pub struct Ipv6Choice {
 }
 
 impl AttachmentState {
-    /// Whether there is a VNIC, or will be.
+    /// Whether the VNIC exists, or will.
     #[must_use]
     pub const fn counts(self) -> bool {
         matches!(self, Self::Attaching | Self::Attached)
     }
 
-    /// Whether it will change by itself soon.
+    /// Whether it is on the way to another state.
     #[must_use]
     pub const fn is_passing(self) -> bool {
         matches!(self, Self::Attaching | Self::Detaching)
@@ -160,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_says_only_what_was_said() {
-        let wish = AttachVnic {
+    fn a_request_has_only_the_given_fields() {
+        let request = AttachVnic {
             instance_id: "ocid1.instance.oc1.iad.i".parse().unwrap(),
             create_vnic_details: CreateVnic {
                 subnet_id: "ocid1.subnet.oc1.iad.s".parse().ok(),
@@ -171,7 +171,7 @@ mod tests {
             nic_index: None,
         };
         assert_eq!(
-            serde_json::to_string(&wish).unwrap(),
+            serde_json::to_string(&request).unwrap(),
             r#"{"instanceId":"ocid1.instance.oc1.iad.i","createVnicDetails":{"subnetId":"ocid1.subnet.oc1.iad.s"}}"#
         );
     }

@@ -1,7 +1,7 @@
-//! Logging in: who we are towards the API. Three ways, one of which fits where the program runs.
+//! Logging in to the API, in one of three ways.
 //!
 //! ```text
-//!   API key            ~/.oci/config, again after a 401                    ──▶ tenancy/user/fingerprint
+//!   API key            ~/.oci/config, read again after a 401               ──▶ tenancy/user/fingerprint
 //!   instance principal certificate of IMDS ──signed──▶ federation service  ──▶ ST$token ┐ renewed early, with a
 //!   workload identity  service account's token ──TLS──▶ proxymux           ──▶ ST$token ┘ new key each time
 //! ```
@@ -56,7 +56,7 @@ impl Login {
         Self(Way::Workload(Session::new(workload)))
     }
 
-    /// What to call it in messages.
+    /// Its name in messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.0 {
@@ -66,7 +66,7 @@ impl Login {
         }
     }
 
-    /// Who signs now. Waits only where there is no valid token yet; one that grows old is renewed meanwhile.
+    /// The credentials to sign with. Waits only where no token is valid yet; an old one is renewed meanwhile.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, Failure> {
         let result = match &self.0 {
             Way::ApiKey(key) => Ok(key.credentials()),
@@ -76,7 +76,7 @@ impl Login {
         result.map_err(|source| Failure::Login { login: self.name(), source: Box::new(source) })
     }
 
-    /// The service refused these (401). Whether there are others now, or will be before `end`.
+    /// The service refused these (401). Returns whether there are others now, or will be before `end`.
     pub(crate) async fn reject(&self, credentials: &Credentials, end: Instant) -> bool {
         match &self.0 {
             Way::ApiKey(key) => key.reject(credentials, end).await,

@@ -1,4 +1,4 @@
-//! The real client: how any call is made. Which calls there are is in `calls.rs`.
+//! The client: how any call is made. The calls themselves are in `client/calls.rs`.
 
 mod budget;
 mod calls;
@@ -34,13 +34,13 @@ use crate::tagged::{Etag, Tagged};
 pub use budget::{Budget, Rates, Standing};
 pub use observer::{Attempt, Observer};
 pub use policy::Policy;
-pub use retry::{Decision, Repeat, Situation, decide};
+use retry::{Decision, Repeat, Situation, decide};
 
 /// The version of the core services' API, part of every path.
 const VERSION: &str = "20160918";
-/// How many pages a list may have: an end where the service should go round in circles.
+/// The most pages of a list: an end where the service repeats itself.
 const MOST_PAGES: usize = 10_000;
-/// What a page may hold, the most the service takes.
+/// The most entries of a page that the service accepts.
 const PAGE: &str = "1000";
 
 /// The client; clones share connections, login and budget.
@@ -57,20 +57,20 @@ pub struct Oci {
 pub struct Options {
     /// Deadlines and attempts.
     pub policy: Policy,
-    /// The budget, shared with whoever else has a clone of it.
+    /// The budget, shared by its clones.
     pub budget: Budget,
-    /// Whose certificates are believed.
+    /// The trusted certificate authorities.
     pub trust: Trust,
-    /// Who is told of every attempt.
+    /// Gets a report of every attempt.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
 /// One call.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
-    /// As Oracle names it.
+    /// Oracle's name of it.
     pub(crate) operation: &'static str,
-    /// On what, for messages.
+    /// Its subject, for messages.
     pub(crate) subject: &'a str,
     pub(crate) method: Method,
     /// Below the version, for example `/vnics/ocid1…`.
@@ -86,7 +86,7 @@ impl Oci {
     /// A client of these endpoints under this login.
     ///
     /// # Errors
-    /// When the trust is none.
+    /// When a certificate of the trust cannot be used.
     pub fn new(endpoints: &Endpoints, login: Login, options: Options) -> Result<Self, Error> {
         Ok(Self { core: endpoints.core.clone(), transport: Transport::new(&options.trust)?, login, options })
     }
@@ -128,29 +128,29 @@ impl Oci {
                 None | Some(Ok("")) => return Ok(all),
                 Some(Ok(next)) if !pages.insert(next.to_owned()) => break,
                 Some(Ok(next)) => page = Some(next.to_owned()),
-                // It cannot be sent back. To stop here would pass a part for the whole list.
+                // It cannot be sent back, and a part must not pass for the whole list.
                 Some(Err(_)) => {
                     let source = "its opc-next-page is not ASCII text".into();
                     return Err(call.failed(1, &request_id, Failure::Unreadable { beginning: String::new(), source }));
                 }
             }
         }
-        let problem = Failure::Unreadable { beginning: String::new(), source: "its pages go round in circles".into() };
+        let problem = Failure::Unreadable { beginning: String::new(), source: "its pages repeat".into() };
         Err(call.failed(1, &RequestId::new(), problem))
     }
 
-    /// Makes a call, again where that makes sense; any answer with a 2xx status will do.
+    /// Makes a call, and retries it where that makes sense, until an answer has a 2xx status.
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<(Answer, RequestId), Error> {
         let policy = &self.options.policy;
         let end = Instant::now() + policy.deadline;
         let (mut attempts, mut renewed, mut unknown) = (0, false, false);
         loop {
             attempts += 1;
-            let ours = RequestId::new();
-            let (failure, request_id) = match self.attempt(call, &ours, (end, &mut renewed)).await {
+            let own = RequestId::new();
+            let (failure, request_id) = match self.attempt(call, &own, (end, &mut renewed)).await {
                 Ok((answer, request_id)) if answer.status.is_success() => return Ok((answer, request_id)),
                 Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
-                Err(failure) => (failure, ours),
+                Err(failure) => (failure, own),
             };
             unknown |= failure.may_have_been_done() && call.method != Method::GET;
             let situation = Situation {
@@ -177,11 +177,11 @@ impl Oci {
         }
     }
 
-    /// One attempt. The budget is told how it went, and so is the login: `renewed` is set where that has no other to offer.
+    /// One attempt. The budget and the login learn its outcome: `renewed` is set where the login has no other credentials.
     async fn attempt(
         &self,
         call: &Call<'_>,
-        ours: &RequestId,
+        own: &RequestId,
         (end, renewed): (Instant, &mut bool),
     ) -> Result<(Answer, RequestId), Failure> {
         let unsent = |failure: Failure| {
@@ -192,7 +192,7 @@ impl Oci {
         let credentials = self.login.credentials(end).await.map_err(unsent)?;
         self.options.budget.take(end).await.map_err(Failure::Budget).map_err(unsent)?;
         // Signed after the wait: the signature holds the time.
-        let request = self.request(call, ours, &credentials)?;
+        let request = self.request(call, own, &credentials)?;
         let started = Instant::now();
         let allowed = self.options.policy.timeout.min(end.saturating_duration_since(started));
         let outcome = timeout(allowed, self.transport.send(request)).await.unwrap_or(Err(Failure::TimedOut(allowed)));
@@ -208,11 +208,11 @@ impl Oci {
             401 => *renewed |= !self.login.reject(&credentials, end).await,
             _ => self.options.budget.answered(),
         }
-        let request_id = ours.clone().answered(answer.header("opc-request-id"));
+        let request_id = own.clone().answered(answer.header("opc-request-id"));
         Ok((answer, request_id))
     }
 
-    fn request(&self, call: &Call<'_>, ours: &RequestId, who: &Credentials) -> Result<Request<Bytes>, Failure> {
+    fn request(&self, call: &Call<'_>, own: &RequestId, credentials: &Credentials) -> Result<Request<Bytes>, Failure> {
         let target = format!("/{VERSION}{}{}", call.path, query(&call.query));
         let unsent = |error: Box<dyn std::error::Error + Send + Sync>| Failure::NoConnection(error);
         let uri: Uri = format!("{}{target}", self.core)
@@ -221,13 +221,13 @@ impl Oci {
         let host = uri.authority().map(|authority| authority.as_str().to_owned()).unwrap_or_default();
         let signable =
             Signable { method: call.method.as_str(), target: &target, host: Some(&host), body: call.body.as_deref() };
-        let headers = sign(signable, SystemTime::now(), who)
+        let headers = sign(signable, SystemTime::now(), credentials)
             .map_err(|source: LoginError| Failure::Login { login: self.login.name(), source: Box::new(source) })?;
         let mut request = Request::builder().method(call.method.clone()).uri(uri);
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        request = request.header("opc-request-id", ours.as_str()).header("accept", "application/json");
+        request = request.header("opc-request-id", own.as_str()).header("accept", "application/json");
         request = request.header("user-agent", concat!("oke-node-manager/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = call.retry_token {
             request = request.header("opc-retry-token", token.as_str());
@@ -254,7 +254,7 @@ impl std::fmt::Debug for Oci {
 
 impl Call<'_> {
     fn repeat(&self) -> Repeat {
-        // A PUT gives values, a DELETE takes away: twice is once. A POST makes something, each time, unless it is known.
+        // A PUT or a DELETE done twice is the same as done once. A POST creates an object each time, unless a token names it.
         if self.method == Method::POST && self.retry_token.is_none() { Repeat::Doubles } else { Repeat::Harmless }
     }
 
@@ -275,7 +275,7 @@ fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
         .map_err(|error| Failure::Unreadable { beginning: beginning(&answer.body), source: error.into() })
 }
 
-/// What an answer that says no says. Whatever stands between us and the service may answer with anything.
+/// Reads a refusal. A proxy in between may answer with anything.
 fn refusal(answer: &Answer) -> Refusal {
     #[derive(serde::Deserialize)]
     struct Complaint {
@@ -295,8 +295,7 @@ fn retry_after(answer: &Answer) -> Option<Duration> {
     answer.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// `?a=b&c=d`, escaped as far as the service's signature check and everybody's URL parsers agree: all but unreserved
-/// characters.
+/// `?a=b&c=d`; all but unreserved characters are escaped, so that every URL parser and the signature check agree.
 fn query(parameters: &[(&'static str, String)]) -> String {
     let mut text = String::new();
     for (index, (name, value)) in parameters.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! What is asked of the cloud, whoever answers.
+//! The calls as traits.
 //!
-//! Two traits, so that whoever must change nothing (a plan, a report) can be given what cannot.
+//! Two of them, so that code that must change nothing (a plan, a report) gets one that cannot.
 
 use std::future::Future;
 
@@ -15,16 +15,16 @@ use crate::subnet::Subnet;
 use crate::tagged::{Etag, Tagged};
 use crate::vnic::{UpdateVnic, Vnic};
 
-/// What the cloud has, as far as VNICs need it. Changes nothing. All errors are [`Error`]; lists are whole.
+/// Reads what VNICs need. Changes nothing. Lists are complete.
 pub trait CloudView: Send + Sync {
-    /// An instance. 404 means gone or not ours to see.
+    /// An instance. 404 means gone or not readable.
     fn instance(&self, id: &Ocid) -> impl Future<Output = Result<Instance, Error>> + Send;
 
     /// The shapes offered in a compartment.
     fn shapes(&self, compartment: &Ocid) -> impl Future<Output = Result<Vec<Shape>, Error>> + Send;
 
-    /// The attachments of an instance, those that are DETACHED included as long as the service keeps them. The
-    /// compartment is the instance's, not the subnet's.
+    /// The attachments of an instance, DETACHED ones included as long as the service keeps them. The compartment is the
+    /// instance's, not the subnet's.
     fn vnic_attachments(
         &self,
         compartment: &Ocid,
@@ -44,21 +44,21 @@ pub trait CloudView: Send + Sync {
     fn subnet(&self, id: &Ocid) -> impl Future<Output = Result<Subnet, Error>> + Send;
 }
 
-/// The cloud, as far as VNICs need it: what it has, and changes to it.
+/// Reads and changes what VNICs need.
 pub trait Cloud: CloudView {
-    /// Asks for a VNIC on an instance. Comes back while it is still ATTACHING. One at a time per instance: another one
-    /// meanwhile is refused (`Error::is_busy`).
+    /// Attaches a VNIC to an instance. Returns while it is still ATTACHING. An instance accepts one at a time: another one is
+    /// refused meanwhile (`Error::is_busy`).
     fn attach_vnic(
         &self,
-        wish: &AttachVnic,
+        request: &AttachVnic,
         token: &RetryToken,
     ) -> impl Future<Output = Result<Tagged<VnicAttachment>, Error>> + Send;
 
-    /// Detaches a VNIC, which deletes it. Comes back while it is still DETACHING.
+    /// Detaches a VNIC, which deletes it. Returns while it is still DETACHING.
     fn detach_vnic(&self, attachment: &Ocid, if_match: Option<&Etag>)
     -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Changes a VNIC, if it still is in the version that was read.
+    /// Changes a VNIC, if it is still at the version that was read.
     fn update_vnic(
         &self,
         id: &Ocid,
@@ -70,22 +70,22 @@ pub trait Cloud: CloudView {
     fn create_address(
         &self,
         family: Family,
-        wish: &CreateAddress,
+        request: &CreateAddress,
         token: &RetryToken,
     ) -> impl Future<Output = Result<Tagged<IpObject>, Error>> + Send;
 
-    /// Takes an address away.
+    /// Deletes an address.
     fn delete_address(&self, family: Family, id: &Ocid) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Asks for several addresses at once. Comes back before they are there: list them.
+    /// Gives a VNIC several addresses at once. Returns before they exist: list them.
     fn create_addresses(
         &self,
         family: Family,
-        wish: &CreateAddresses,
+        request: &CreateAddresses,
         token: &RetryToken,
     ) -> impl Future<Output = Result<WorkRequest, Error>> + Send;
 
-    /// Takes several addresses of a VNIC away at once. Comes back before they are gone.
+    /// Deletes several addresses of a VNIC at once. Returns before they are gone.
     fn delete_addresses(
         &self,
         family: Family,

@@ -14,11 +14,11 @@ pub struct Instance {
     pub id: Ocid,
     /// Its compartment: attachments are listed by it.
     pub compartment_id: Ocid,
-    /// How far it is.
+    /// Its state.
     pub lifecycle_state: InstanceState,
     /// Its shape's name.
     pub shape: String,
-    /// What it chose of a flexible shape.
+    /// Its part of a flexible shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shape_config: Option<ShapeConfig>,
     /// Its availability domain.
@@ -32,7 +32,7 @@ pub struct Instance {
     pub freeform_tags: FreeformTags,
 }
 
-/// What an instance chose of a flexible shape.
+/// The instance's part of a flexible shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShapeConfig {
@@ -47,29 +47,29 @@ pub struct ShapeConfig {
 // Numbers of OCPUs come as decimal text, never as NaN.
 impl Eq for ShapeConfig {}
 
-/// How far an instance is.
+/// The state of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum InstanceState {
     /// Being moved.
     Moving,
-    /// Being made.
+    /// Being created.
     Provisioning,
-    /// Runs.
+    /// Running.
     Running,
-    /// Starts.
+    /// Starting.
     Starting,
-    /// Stops.
+    /// Stopping.
     Stopping,
     /// Stopped.
     Stopped,
-    /// An image is being made of it.
+    /// An image of it is being created.
     CreatingImage,
-    /// On its way out.
+    /// Being terminated.
     Terminating,
     /// Gone.
     Terminated,
-    /// A state that was introduced after this was written.
+    /// A state that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -107,7 +107,7 @@ pub struct VnicLimits {
 }
 
 impl Shape {
-    /// How many VNICs an instance of this shape with so many OCPUs may carry, where the shape says it.
+    /// The most VNICs of an instance of this shape with so many OCPUs, where the shape has a limit.
     #[must_use]
     pub fn vnics_for(&self, ocpus: Option<f64>) -> Option<u32> {
         let flexible = self.max_vnic_attachment_options.as_ref().zip(ocpus).and_then(|(limits, ocpus)| {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flexible_shape_allows_a_vnic_per_ocpu_from_two_to_twenty_four() {
+    fn a_flexible_shape_allows_a_vnic_per_ocpu() {
         let json = r#"{"shape":"VM.Standard.E5.Flex","maxVnicAttachments":24,
             "maxVnicAttachmentOptions":{"min":2,"max":24.0,"defaultPerOcpu":1.0},"ocpus":1.0}"#;
         let shape: Shape = serde_json::from_str(json).unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_in_the_root_of_a_tenancy_of_the_first_years_is_read() {
+    fn an_instance_in_an_old_tenancy_is_read() {
         let root = "ocidv1:tenancy:oc1:phx:1460406592660:aaaaaaaab4faofrf";
         let json = format!(
             r#"{{"id":"ocid1.instance.oc1.phx.a","compartmentId":"{root}","lifecycleState":"RUNNING","shape":"VM.Standard2.1"}}"#
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_shape_says_it() {
+    fn a_fixed_shape_has_one_limit() {
         let shape: Shape =
             serde_json::from_str(r#"{"shape":"BM.Standard.E4.128","maxVnicAttachments":256,"networkPorts":2}"#)
                 .unwrap();

@@ -1,20 +1,17 @@
-//! The OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets, shapes. Adapter for that one
-//! outside system.
+//! The client of the OCI API, as far as VNICs need it: VNICs on instances, their addresses, subnets, shapes.
 //!
 //! ```text
-//!   CloudView, Cloud (traits)
-//!                  ▲ implements
-//!   calls ──▶     Oci ──▶ Budget ──▶ Login ──▶ sign ──▶ Transport ──▶ iaas.<region>.<realm>,
-//!                  ▲      (shared,   (who?)                 │
-//!                  │      learns)                           │
-//!                  └───────── retry: stop, wait, renew the login ◀── status, code, Retry-After
+//!   Cloud, CloudView (traits) ─▶ client ─▶ budget ─▶ auth ─▶ transport ─▶ iaas.<region>.<realm>
+//!     address, attachment,          ▲     (shared,  (sign)       │        (region)
+//!     instance, subnet, vnic        │      learns)               │
+//!                                   └─── retry: stop, back off, renew the login ◀── status, code, Retry-After (error)
 //! ```
 //!
-//! Every call has a deadline, every list is read to its last page, every error has the request's number and answers what
-//! kind it is ([`Error::kind`]). Creates take a [`RetryToken`] that the caller derives from what it knows for certain, so
-//! that a controller that crashed after sending does not do a thing twice.
+//! Every call has a deadline, every list is read to its last page, every error has the request's number and a [`Kind`].
+//! Creates take a [`RetryToken`] that the caller derives from stable facts, so that a controller that crashed after sending
+//! does not create an object twice. A [`Carrier`] takes the place of the network in tests.
 //!
-//! It decides nothing about VNICs: which to attach, and what a 404 proves, is the controller's.
+//! The client decides nothing about VNICs: which to attach, and what a 404 proves, is up to the controller.
 
 mod address;
 mod attachment;
@@ -34,9 +31,7 @@ pub use attachment::{AttachVnic, AttachmentState, CreateVnic, Ipv6Choice, VnicAt
 pub use auth::{ApiKey, InstancePrincipal, Login, WorkloadIdentity};
 pub use client::request_id::RequestId;
 pub use client::transport::{Carrier, Trust};
-pub use client::{
-    Attempt, Budget, Decision, Observer, Oci, Options, Policy, Rates, Repeat, Situation, Standing, decide,
-};
+pub use client::{Attempt, Budget, Observer, Oci, Options, Policy, Rates, Standing};
 pub use cloud::{Cloud, CloudView};
 pub use error::{Error, Failure, Kind, LoginError, Refusal};
 pub use instance::{Instance, InstanceState, Shape, ShapeConfig, VnicLimits};
@@ -49,5 +44,5 @@ pub use subnet::Subnet;
 pub use tagged::{DefinedTags, Etag, FreeformTags, Tagged};
 pub use vnic::{UpdateVnic, Vnic, VnicState};
 
-/// Where an instance finds its metadata service.
+/// The metadata service of an instance.
 pub use auth::METADATA_URL;

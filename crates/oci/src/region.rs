@@ -1,4 +1,4 @@
-//! Regions, realms, and where their endpoints are. Everything can be overridden: dedicated regions, tests.
+//! Regions, realms and their endpoints. All of it can be overridden: dedicated regions, tests.
 
 pub(crate) mod endpoint;
 mod table;
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::region::endpoint::Endpoint;
 use table::REALMS;
 
-/// A region and the realm that it is in.
+/// A region and its realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     name: RegionName,
     realm: RealmDomain,
 }
 
-/// What a region is called (`eu-frankfurt-1`).
+/// The name of a region (`eu-frankfurt-1`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionName(String);
 
@@ -27,7 +27,7 @@ pub struct RegionName(String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealmDomain(String);
 
-/// Where requests go: base URLs without the version.
+/// The base URLs of the services, without the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The core services, for example `https://iaas.us-ashburn-1.oraclecloud.com`.
@@ -40,7 +40,7 @@ impl RegionName {
     /// A region by its name, or by its key (`fra`) where that is known.
     ///
     /// # Errors
-    /// When it cannot be part of a host name, or is a word by itself, as keys are, and none that is known.
+    /// When it cannot be part of a host name, or has the form of a key and is unknown.
     pub fn new(text: &str) -> Result<Self, Error> {
         let text = text.trim().to_lowercase();
         let regions = REALMS.iter().flat_map(|realm| realm.regions);
@@ -50,11 +50,10 @@ impl RegionName {
         if is_host_name(&text) && text.contains('-') && !text.contains('.') {
             return Ok(Self(text));
         }
-        Err(Error::setup(format!("{text:?} is neither a region's name (eu-frankfurt-1) nor a key that is known (fra)")))
+        Err(Error::setup(format!("{text:?} is neither a region's name (eu-frankfurt-1) nor a known key (fra)")))
     }
 
-    /// The realm that it is in, where that is known. Regions are opened faster than programs are updated, and in any realm:
-    /// of one that is not known, the name tells nothing.
+    /// Its realm, where the region is known. An unknown region may be new, and in any realm.
     #[must_use]
     pub fn realm(&self) -> Option<RealmDomain> {
         let has = |realm: &&table::Realm| realm.regions.iter().any(|(_, name)| *name == self.0);
@@ -83,10 +82,10 @@ impl Region {
         Self { name, realm }
     }
 
-    /// Reads the metadata service's `regionInfo`, and the environment variable `OCI_REGION_METADATA`, which has its form.
+    /// Reads the metadata service's `regionInfo`; the environment variable `OCI_REGION_METADATA` has the same form.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it names no region or no realm.
     pub fn from_region_info(json: &[u8]) -> Result<Self, Error> {
         let info: RegionInfo =
             serde_json::from_slice(json).map_err(|error| Error::setup_by("the region information", error))?;
@@ -105,7 +104,7 @@ impl Region {
         &self.realm
     }
 
-    /// Where its services are.
+    /// Its endpoints.
     #[must_use]
     pub fn endpoints(&self) -> Endpoints {
         let of = |service: &str| Endpoint::of_host(&format!("{service}.{}.{}", self.name.0, self.realm.0));
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_is_not_known_has_the_realm_that_it_is_given_and_no_other() {
+    fn an_unknown_region_has_the_given_realm_only() {
         assert_eq!(core("eu-dcc-nowhere-1"), None);
         let dedicated =
             Region::new(RegionName::new("ap-dcc-tokyo-1").unwrap(), RealmDomain::new("oraclecloud9.com").unwrap());
@@ -176,13 +175,13 @@ mod tests {
         assert_eq!(
             Region::from_region_info(json).unwrap().endpoints().core.as_str(),
             "https://iaas.ap-chiyoda-1.oraclecloud99.com",
-            "whatever is known of it"
+            "the table does not matter"
         );
         assert!(Region::from_region_info(b"{}").is_err());
     }
 
     #[test]
-    fn what_leads_elsewhere_is_no_region() {
+    fn a_name_that_leads_to_another_host_is_refused() {
         for bad in ["", "us-ashburn-1/x", "evil.example#", "a b", "-a", "a-", "a..b", "a@b", "nrx", "us-ashburn-1.x"] {
             assert!(RegionName::new(bad).is_err(), "{bad:?}");
         }

@@ -4,15 +4,15 @@ use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// A token for one intention (`opc-retry-token`): the service answers a repeated create of the same token and body with
-/// the first one's result, for 24 hours. Derived from what the caller knows for certain, so that a process that crashed
-/// after sending sends the same one again.
+/// A token for one intention (`opc-retry-token`): for 24 hours, the service answers a repeated create with the same token
+/// and body with the first result. Derived from stable facts, so that a process that crashed after sending sends the same
+/// token again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RetryToken(String);
 
 impl RetryToken {
     /// The token of an intention, for example `["VnicAttachment", uid, generation, epoch]`. A new intention (after the
-    /// thing was deleted, or a day later) needs other parts: count an epoch.
+    /// object was deleted, or a day later) needs other parts: count an epoch.
     #[must_use]
     pub fn derive(parts: &[&str]) -> Self {
         let mut text = Vec::new();
@@ -21,7 +21,7 @@ impl RetryToken {
             text.extend_from_slice(&part.len().to_be_bytes());
             text.extend_from_slice(part.as_bytes());
         }
-        // 64 characters: as long as the service allows.
+        // 64 characters: the most that the service accepts.
         Self(hex(digest(&SHA256, &text).as_ref()))
     }
 

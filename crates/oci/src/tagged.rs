@@ -18,7 +18,7 @@ pub struct Etag(pub(crate) String);
 pub struct Tagged<T> {
     /// The object.
     pub value: T,
-    /// Its version, where the service said one.
+    /// Its version, where the service sent one.
     pub etag: Option<Etag>,
 }
 

@@ -61,19 +61,19 @@ pub struct Vnic {
     pub defined_tags: DefinedTags,
 }
 
-/// How far a VNIC is.
+/// The state of a VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum VnicState {
-    /// Being made.
+    /// Being created.
     Provisioning,
-    /// There.
+    /// Exists.
     Available,
-    /// On its way out.
+    /// Being deleted.
     Terminating,
     /// Gone.
     Terminated,
-    /// A state that was introduced after this was written.
+    /// A state that this version does not know.
     #[serde(other)]
     Unknown,
 }

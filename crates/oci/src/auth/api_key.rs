@@ -1,5 +1,5 @@
-//! A user's API key, as Oracle's command-line tool keeps it in `~/.oci/config`. Where the service refuses it, the files are read
-//! again: keys are rotated, and a program that stays would else have to be started anew for it.
+//! A user's API key, as Oracle's command-line tool keeps it in `~/.oci/config`. When the service refuses it, the files are read
+//! again, so that a rotated key needs no restart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     current: Credentials,
-    /// Why the files could not be read when that was tried last.
+    /// Why the files could not be read at the last attempt.
     unreadable: Option<String>,
 }
 
@@ -106,13 +106,13 @@ impl ApiKey {
 }
 
 impl UsedKey {
-    /// Who signs now.
+    /// The credentials to sign with.
     pub(super) fn credentials(&self) -> Credentials {
         self.state().current.clone()
     }
 
-    /// These were refused. Whether there are others now, because the files are others, and can be read before `end`. The region
-    /// stays: what is asked of is another matter than who asks.
+    /// The service refused these. Returns whether there are others now: the files have changed, and can be read before `end`. The
+    /// region stays.
     pub(super) async fn reject(&self, refused: &Credentials, end: Instant) -> bool {
         if !is_same(&self.state().current, refused) {
             return true;
@@ -121,16 +121,16 @@ impl UsedKey {
         let read = tokio::task::spawn_blocking(move || ApiKey::from_config_file(&path, &profile));
         let read = match timeout_at(end, read).await {
             Ok(Ok(Ok(key))) => Ok(key.credentials),
-            // Half of a rotation, perhaps: the next refusal asks again.
+            // Half of a rotation, perhaps: the next refusal reads again.
             Ok(Ok(Err(error))) => Err(chain(&error)),
-            Ok(Err(_)) => Err("what reads its files broke off".to_owned()),
+            Ok(Err(_)) => Err("reading its files was interrupted".to_owned()),
             Err(_) => Err("its files were not read in time".to_owned()),
         };
         let mut state = self.state();
         let new = match read {
             Ok(new) => new,
             Err(problem) => {
-                state.tell_unreadable(problem);
+                state.log_unreadable(problem);
                 return false;
             }
         };
@@ -141,7 +141,7 @@ impl UsedKey {
         tracing::info!(
             event = "login.replaced",
             key = &*new.key_id,
-            "the API key was refused, and another one is in its file"
+            "OCI refused the API key; using the new one in its file"
         );
         state.current = new;
         true
@@ -154,16 +154,20 @@ impl UsedKey {
 }
 
 impl State {
-    /// Every call that is refused comes here: the same is told once.
-    fn tell_unreadable(&mut self, error: String) {
+    /// Logs each reason once, although every refused call comes here.
+    fn log_unreadable(&mut self, error: String) {
         if self.unreadable.as_ref() != Some(&error) {
-            tracing::warn!(event = "login.unreadable", error, "the API key was refused, and cannot be read again");
+            tracing::warn!(
+                event = "login.unreadable",
+                error,
+                "OCI refused the API key, and its files cannot be read again"
+            );
             self.unreadable = Some(error);
         }
     }
 }
 
-/// The fingerprint is typed by hand, and may be the old one's.
+/// Compares the keys, too: the fingerprint is typed by hand, and may be the old one's.
 fn is_same(one: &Credentials, other: &Credentials) -> bool {
     let public = |credentials: &Credentials| credentials.key.public_key().ok();
     one.key_id == other.key_id && public(one) == public(other)
@@ -220,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_entry_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config");
         let refused = |text: &str, profile: &str| {
@@ -255,7 +259,7 @@ mod tests {
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
     }
 
-    /// What is told on this thread from here on.
+    /// What this thread logs from here on.
     fn log() -> (tempfile::NamedTempFile, tracing::subscriber::DefaultGuard) {
         let lines = tempfile::NamedTempFile::new().unwrap();
         let writer = Arc::new(lines.reopen().unwrap());
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_that_cannot_be_read_again_are_told_once_for_each_reason() {
+    async fn unreadable_files_are_logged_once_for_each_reason() {
         let folder = tempfile::tempdir().unwrap();
         let (path, pem) = (folder.path().join("config"), folder.path().join("k.pem"));
         let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
@@ -287,14 +291,15 @@ mod tests {
         {
             play(user, has_key).await;
         }
-        let told = fs::read_to_string(lines.path()).unwrap();
+        let logged = fs::read_to_string(lines.path()).unwrap();
         let reasons = [("k.pem: No such file", 1), ("user is missing", 2), ("login.unreadable", 3)];
         for (word, times) in reasons {
-            assert_eq!(told.lines().filter(|line| line.contains(word)).count(), times, "{word}: {told}");
+            assert_eq!(logged.lines().filter(|line| line.contains(word)).count(), times, "{word}: {logged}");
         }
     }
+
     #[test]
-    fn files_that_are_not_read_in_time_are_told_once() {
+    fn files_that_are_not_read_in_time_are_logged_once() {
         let folder = tempfile::tempdir().unwrap();
         let key = pem_of(&RsaKeyPair::generate(KeySize::Rsa2048).unwrap());
         let mut used = ApiKey::new(("t", "u", "f"), key.as_bytes()).unwrap();
@@ -303,7 +308,7 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
-            // Nobody is free to read.
+            // No thread is free to read.
             let (release, held) = std::sync::mpsc::channel::<()>();
             let busy = tokio::task::spawn_blocking(move || held.recv());
             for _ in 0..2 {
@@ -312,7 +317,7 @@ mod tests {
             drop(release);
             assert!(busy.await.unwrap().is_err());
         });
-        let told = fs::read_to_string(lines.path()).unwrap();
-        assert_eq!((told.lines().count(), told.contains("its files were not read in time")), (1, true), "{told}");
+        let logged = fs::read_to_string(lines.path()).unwrap();
+        assert_eq!((logged.lines().count(), logged.contains("its files were not read in time")), (1, true), "{logged}");
     }
 }

@@ -1,5 +1,5 @@
-//! The instance principal: the metadata service hands out a certificate that rotates several times a day, with which the
-//! federation service gives a token. Allowed to do what the policies of the instance's dynamic group say.
+//! The instance principal: the federation service issues a token for the certificate that the metadata service has, which
+//! rotates several times a day. The policies of the instance's dynamic group decide what it may do.
 
 mod certificate;
 
@@ -24,7 +24,7 @@ use crate::region::Region;
 use crate::region::endpoint::{Endpoint, MetadataUrl};
 use certificate::Certificate;
 
-/// Where an instance finds its metadata. `OCI_METADATA_BASE_URL` names another one by convention of Oracle's SDKs.
+/// The metadata service of an instance. By convention of Oracle's SDKs, `OCI_METADATA_BASE_URL` names another one.
 pub const METADATA_URL: &str = "http://169.254.169.254/opc/v2";
 
 /// The instance that the program runs on, as a principal.
@@ -34,15 +34,15 @@ pub struct InstancePrincipal {
     metadata: MetadataUrl,
     /// The federation service; derived from the region when not given.
     federation: Option<Endpoint>,
-    /// As at the first login.
+    /// The tenancy at the first login.
     tenancy: OnceLock<String>,
 }
 
 /// The metadata service answers in milliseconds or not at all.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
-/// The federation service's answer is a certificate check and two signatures away.
+/// The federation service checks a certificate and two signatures before it answers.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at each step, and the pause before the second one, which doubles; each is shortened by chance, by half at most.
+/// Attempts at each step, and the pause before the second one, which doubles; jitter shortens it by half at most.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ impl InstancePrincipal {
     /// The instance whose metadata service is at `metadata` (as [`METADATA_URL`]).
     ///
     /// # Errors
-    /// When the trust is none.
+    /// When a certificate of the trust cannot be used.
     pub fn new(metadata: &MetadataUrl, trust: &Trust) -> Result<Self, Error> {
         Ok(Self {
             transport: Transport::new(trust)?,
@@ -70,7 +70,7 @@ impl InstancePrincipal {
     /// The region that the metadata service names, with its realm.
     ///
     /// # Errors
-    /// When it does not answer, or with something else.
+    /// When the metadata service does not answer, or names no region.
     pub async fn region(&self) -> Result<Region, Error> {
         let unknown = |error: LoginError| Error::setup_by("the region of this instance", error);
         let answer = self.metadata("the region", "instance/regionInfo", &Progress::default()).await.map_err(unknown)?;
@@ -101,7 +101,7 @@ impl InstancePrincipal {
         Ok(region.endpoints().auth)
     }
 
-    /// The tenancy may not change under a running program: it would act on somebody else's resources.
+    /// The tenancy may not change under a running program, which would then act on foreign resources.
     fn same_tenancy(&self, now: &str) -> Result<(), LoginError> {
         let before = self.tenancy.get_or_init(|| now.to_owned());
         if before == now {
@@ -113,7 +113,7 @@ impl InstancePrincipal {
 
 impl TokenSource for InstancePrincipal {
     async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
-        // Every time anew: they rotate together.
+        // Fetched again each time: they rotate together.
         let leaf = self.metadata("the instance's certificate", "identity/cert.pem", progress).await?;
         let leaf_key = self.metadata("the instance's key", "identity/key.pem", progress).await?;
         let intermediate = self.metadata("the intermediate certificate", "identity/intermediate.pem", progress).await?;
@@ -166,7 +166,7 @@ fn federation_request(url: &str, body: &str, signer: &Credentials) -> Result<Req
     request.body(Bytes::copy_from_slice(body.as_bytes())).map_err(|error| unsent(error.into()))
 }
 
-/// One attempt: in time, and only 200 will do.
+/// One attempt: only a 2xx status in time counts.
 pub(super) async fn attempt(
     most: Duration,
     sending: impl Future<Output = Result<Answer, Failure>>,
@@ -183,18 +183,18 @@ pub(super) async fn attempt(
     }))
 }
 
-/// A few attempts at `url`, as far as another one can help.
+/// A few attempts at `url`, as long as another one can help.
 pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
     url: &str,
     progress: &Progress,
     fetch: impl Fn() -> F,
 ) -> Result<Answer, Failure> {
-    progress.is(format!("{url} has not answered yet"));
+    progress.set(format!("{url} has not answered yet"));
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {
         match fetch().await {
-            Err(failure) if is_worth_another(&failure) => {
-                progress.is(format!("{url}: {}", chain(&failure)));
+            Err(failure) if is_worth_retrying(&failure) => {
+                progress.set(format!("{url}: {}", chain(&failure)));
                 sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
             }
             outcome => return outcome,
@@ -205,7 +205,7 @@ pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
 }
 
 /// IMDS answers 404 for short whiles about what exists.
-fn is_worth_another(failure: &Failure) -> bool {
+fn is_worth_retrying(failure: &Failure) -> bool {
     use crate::error::Kind::{NotFoundOrForbidden, Throttled, Unavailable};
     matches!(failure.kind(), Unavailable | Throttled | NotFoundOrForbidden)
 }

@@ -1,4 +1,4 @@
-//! A session: a key of its own and a token for it. Renewed while the old one still is good, by one task for all callers.
+//! A session: a key and a token for it. One task renews it for all callers while the old token is still valid.
 //!
 //! ```text
 //!   fetched ─────────────── renew ──────────────────────────── expires
@@ -6,10 +6,10 @@
 //!      │                        │ fetches the next                 │
 //! ```
 //!
-//! Credentials that are refused (401) are replaced at once, for a service may have lost them; if the new ones are refused,
-//! too, at growing pauses: where the clock is wrong, no token ever does, and each costs a key and two services' time.
+//! Credentials that are refused (401) are replaced at once, since a service may have lost them; if the new ones are refused
+//! as well, with backoff: a wrong clock spoils every token, and each costs a key and requests to two services.
 //!
-//! The key for the next session is generated beforehand, on another thread: 100 ms of work that no request waits for.
+//! The key for the next session is generated in advance, on another thread: 100 ms of work that no request waits for.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ use crate::error::{LoginError, chain};
 
 /// Where tokens come from.
 pub(crate) trait TokenSource: Send + Sync + 'static {
-    /// Fetches a token for a key's public half, and notes in `progress` which address it asks.
+    /// Fetches a token for a key's public half, and records in `progress` the address that it calls.
     fn token(&self, key: &RsaKey, progress: &Progress) -> impl Future<Output = Result<Token, LoginError>> + Send;
 
     /// The time; tests have their own.
@@ -47,21 +47,22 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
 
 /// The most time for one renewal, the source's own retries included.
 const RENEWING: Duration = Duration::from_secs(50);
-/// After a failed renewal, how long callers that still have a good token leave the service alone.
+/// The pause after a failed renewal, while the old token is still valid.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The progress of a renewal that still waits for its key.
 const NOTHING_SENT: &str = "no request was sent yet";
 /// Between two renewals because of a refusal.
 const AFTER_REFUSAL: Backoff = Backoff { first: Duration::from_secs(2), cap: Duration::from_mins(2) };
-/// What was refused only after it had this age was good before. Longer than the longest pause, which a bad one outlives.
-const GOOD: Duration = Duration::from_mins(10);
+/// Credentials that were refused only after this time had worked before. Longer than the longest backoff, which bad ones
+/// outlive.
+const PROVEN: Duration = Duration::from_mins(10);
 
 /// A session; clones share it.
 pub(crate) struct Session<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
     source: S,
-    /// Of the renewal that is going on.
+    /// Of the renewal under way.
     progress: Progress,
     state: Mutex<State>,
 }
@@ -69,7 +70,7 @@ struct Shared<S> {
 #[derive(Default)]
 struct State {
     current: Option<Current>,
-    /// A renewal that is going on: where its outcome will be.
+    /// The outcome of the renewal under way.
     renewal: Option<watch::Receiver<Option<Outcome>>>,
     /// When the last renewal failed.
     failed: Option<Instant>,
@@ -87,11 +88,11 @@ struct Current {
 #[derive(Default)]
 struct Refusals {
     number: u32,
-    /// Until when the next one is borne.
+    /// No renewal because of another refusal before this time.
     until: Option<Instant>,
 }
 
-/// What all who wait for a renewal get; errors cannot be cloned, so their words are.
+/// The outcome for all callers that wait for a renewal; errors cannot be cloned, so they share one.
 type Outcome = Result<Credentials, Arc<LoginError>>;
 
 impl<S> Clone for Session<S> {
@@ -111,7 +112,7 @@ impl<S: TokenSource> Session<S> {
         Self(Arc::new(Shared { source, progress: Progress::default(), state: Mutex::default() }))
     }
 
-    /// Who signs now. Waits, until `end` at most, only where no token is good.
+    /// The credentials to sign with. Waits, until `end` at most, only where no token is valid.
     pub(crate) async fn credentials(&self, end: Instant) -> Result<Credentials, LoginError> {
         let asked = Instant::now();
         let mut renewal = {
@@ -139,7 +140,7 @@ impl<S: TokenSource> Session<S> {
         }
     }
 
-    /// These were refused. Whether the next caller has others, or waits for them; if not, he has these again.
+    /// The service refused these. Returns whether the next caller gets others, or waits for them.
     pub(crate) fn reject(&self, credentials: &Credentials) -> bool {
         let (now, chance) = (Instant::now(), self.0.source.chance());
         let mut state = self.0.state();
@@ -147,16 +148,16 @@ impl<S: TokenSource> Session<S> {
         if state.refusals.until.is_some_and(|until| now < until) {
             return false;
         }
-        let before = if now < current.fetched + GOOD { state.refusals.number } else { 0 };
+        let before = if now < current.fetched + PROVEN { state.refusals.number } else { 0 };
         let number = before.saturating_add(1);
         state.refusals = Refusals { number, until: Some(now + AFTER_REFUSAL.pause(number, chance)) };
         state.current = None;
         true
     }
 
-    /// Joins the renewal that is going on, or starts one.
+    /// Joins the renewal under way, or starts one.
     fn renew(&self, state: &mut State) -> watch::Receiver<Option<Outcome>> {
-        // One whose task is gone without a word (its runtime ended) is no renewal any more.
+        // A renewal whose task is gone without an outcome (its runtime ended) does not count.
         if let Some(renewal) = state.renewal.as_ref().filter(|renewal| renewal.has_changed().is_ok()) {
             return renewal.clone();
         }
@@ -164,7 +165,7 @@ impl<S: TokenSource> Session<S> {
         state.renewal = Some(renewal.clone());
         let spare = state.spare.take().unwrap_or_else(RsaKey::generate_aside);
         let shared = Arc::clone(&self.0);
-        // A task of its own: callers give up by their own deadlines, and the token still arrives for the next one.
+        // A task of its own: callers give up at their own deadlines, and the token still arrives for the next one.
         tokio::spawn(async move {
             let outcome = shared.renewed(spare).await;
             done.send_replace(Some(outcome));
@@ -181,7 +182,7 @@ impl Current {
 
 impl<S: TokenSource> Shared<S> {
     async fn renewed(&self, spare: JoinHandle<Result<RsaKey, LoginError>>) -> Outcome {
-        self.progress.is(NOTHING_SENT.to_owned());
+        self.progress.set(NOTHING_SENT.to_owned());
         let fetched = timeout(RENEWING, self.fetch(spare)).await.unwrap_or_else(|_| Err(self.late(RENEWING)));
         let mut state = self.state();
         state.renewal = None;
@@ -209,7 +210,7 @@ impl<S: TokenSource> Shared<S> {
     }
 
     fn late(&self, within: Duration) -> LoginError {
-        LoginError::TimedOut(within, self.progress.now())
+        LoginError::TimedOut(within, self.progress.get())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -218,7 +219,7 @@ impl<S: TokenSource> Shared<S> {
     }
 }
 
-/// The error for one of several who waited: its chain as one line, and whether it may pass.
+/// The error for one of several callers that waited.
 fn shared(error: &LoginError) -> LoginError {
-    LoginError::Shared { story: chain(error), transient: error.is_transient() }
+    LoginError::Shared { message: chain(error), transient: error.is_transient() }
 }

@@ -1,4 +1,4 @@
-//! Session tokens: JSON web tokens whose end we read. They are the service's to verify, not ours.
+//! Session tokens: JSON web tokens. The client reads when they expire; the service verifies them.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,18 +8,18 @@ use serde::Deserialize;
 
 use crate::error::LoginError;
 
-/// A token and the time in which it is good.
+/// A token and its validity.
 #[derive(Clone)]
 pub(crate) struct Token {
     /// As the service wants it in a key id: with the prefix `ST$`.
     pub(crate) key_id: String,
-    /// When it ends.
+    /// When it expires.
     pub(crate) expires: SystemTime,
     /// When to fetch the next one.
     pub(crate) renew: SystemTime,
 }
 
-/// How long before its end a token counts as old.
+/// How long before it expires a token is renewed at the latest.
 const EARLY: Duration = Duration::from_mins(5);
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct Claims {
 
 impl Token {
     /// Reads a token, with or without its prefix, fetched at `now`. Renewed at half its life, and five minutes before
-    /// its end at the latest: a service that is down for a while then harms nobody.
+    /// it expires at the latest, so that a short outage of the service does no harm.
     pub(crate) fn parse(text: &str, now: SystemTime) -> Result<Self, LoginError> {
         let bad = |problem: &str| LoginError::material("the session token", problem);
         let text = text.trim();
@@ -40,9 +40,9 @@ impl Token {
         let claims = jwt.split('.').nth(1).ok_or_else(|| bad("it is no JSON web token"))?;
         let claims =
             URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).map_err(|_| bad("its claims are no base64"))?;
-        let Claims { exp } = serde_json::from_slice(&claims).map_err(|_| bad("it does not say when it ends"))?;
+        let Claims { exp } = serde_json::from_slice(&claims).map_err(|_| bad("it has no expiry (exp)"))?;
         let expires = SystemTime::UNIX_EPOCH + Duration::from_secs(exp.min(1 << 40));
-        let life = expires.duration_since(now).map_err(|_| bad("it is over already: is the clock right?"))?;
+        let life = expires.duration_since(now).map_err(|_| bad("it has expired already; check this host's clock"))?;
         let renew = now + (life / 2).min(life.saturating_sub(EARLY));
         Ok(Self { key_id: format!("ST${jwt}"), expires, renew })
     }

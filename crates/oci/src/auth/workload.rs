@@ -35,7 +35,7 @@ pub struct WorkloadIdentity {
 }
 
 impl WorkloadIdentity {
-    /// Where kubelet puts a pod's token and the cluster's authority.
+    /// The directory of a pod's token and the cluster's authority.
     pub const DIRECTORY: &'static str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
     /// The service account of this pod: `host` is `$KUBERNETES_SERVICE_HOST`.
@@ -68,7 +68,7 @@ impl WorkloadIdentity {
 
 impl TokenSource for WorkloadIdentity {
     async fn token(&self, key: &RsaKey, progress: &Progress) -> Result<Token, LoginError> {
-        // Both anew each time: kubelet rotates the token, and the authority may be rotated too.
+        // Both are read again each time: the kubelet rotates the token, and the authority may be rotated too.
         let authority = read_file("the cluster's authority", &self.authority).await?;
         let account = read_file("the service account's token", &self.token).await?;
         let account = String::from_utf8_lossy(&account).trim().to_owned();

@@ -44,10 +44,10 @@ pub struct Budget(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     bucket: Mutex<Bucket>,
-    /// Who has it is first in line, and asks for a turn as often as he is told to wait: a pause is for all, and afterwards
-    /// they go one after the other at the rate that is then.
+    /// Its holder is first in line, and waits for its turn as often as that moves: a pause applies to all, and afterwards they
+    /// go one by one at the new rate.
     line: sync::Mutex<()>,
-    /// How many stand in line.
+    /// The length of the line.
     waiting: AtomicU32,
 }
 
@@ -60,12 +60,12 @@ impl Drop for Place<'_> {
     }
 }
 
-/// How the budget stands.
+/// The state of the budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Requests per second at present.
     pub rate: f64,
-    /// The same over the last minute or so: what lasts for longer than a moment goes by it.
+    /// The same, averaged over about a minute: for plans that outlast a moment.
     pub usual: f64,
     /// For how long nothing is sent.
     pub paused: Duration,
@@ -79,7 +79,7 @@ impl Budget {
         Self(Arc::new(Shared { bucket, line: sync::Mutex::default(), waiting: AtomicU32::default() }))
     }
 
-    /// How it stands now.
+    /// Its state now.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.bucket().standing(Instant::now())
@@ -88,7 +88,7 @@ impl Budget {
     /// Waits until a request may go, first come first served.
     ///
     /// # Errors
-    /// The wait that would be needed, when it ends after `end`; then nothing was taken. It is told at once where it can be
+    /// The wait that would be needed, when it ends after `end`; then nothing was taken. Returned at once where it can be
     /// foreseen.
     pub(crate) async fn take(&self, end: Instant) -> Result<(), Duration> {
         let begun = Instant::now();
@@ -109,7 +109,7 @@ impl Budget {
         }
     }
 
-    /// A request was answered with 429: told by the client, or by tests of those who ask without it.
+    /// A request was answered with 429. Called by the client, and by tests of callers that have none.
     pub fn throttled(&self, retry_after: Option<Duration>) {
         self.bucket().throttled(Instant::now(), retry_after);
     }

@@ -1,4 +1,4 @@
-//! The calls, one function each: method, path, parameters, body. For whatever holds a client.
+//! The calls, one function each: method, path, parameters, body. Every type that holds a client has them.
 
 use hyper::Method;
 use serde::Serialize;
@@ -59,8 +59,8 @@ impl<C: AsRef<Oci> + Send + Sync> CloudView for C {
 }
 
 impl<C: AsRef<Oci> + Send + Sync> Cloud for C {
-    async fn attach_vnic(&self, wish: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
-        let mut call = post("AttachVnic", wish.instance_id.as_str(), "/vnicAttachments".to_owned(), wish)?;
+    async fn attach_vnic(&self, request: &AttachVnic, token: &RetryToken) -> Result<Tagged<VnicAttachment>, Error> {
+        let mut call = post("AttachVnic", request.instance_id.as_str(), "/vnicAttachments".to_owned(), request)?;
         call.retry_token = Some(token);
         self.as_ref().object(call).await
     }
@@ -86,12 +86,12 @@ impl<C: AsRef<Oci> + Send + Sync> Cloud for C {
     async fn create_address(
         &self,
         family: Family,
-        wish: &CreateAddress,
+        request: &CreateAddress,
         token: &RetryToken,
     ) -> Result<Tagged<IpObject>, Error> {
         let names = names(family);
-        let subject = wish.vnic_id.as_ref().map_or("without a VNIC", Ocid::as_str);
-        let mut call = post(names.create, subject, format!("/{}", names.path), wish)?;
+        let subject = request.vnic_id.as_ref().map_or("without a VNIC", Ocid::as_str);
+        let mut call = post(names.create, subject, format!("/{}", names.path), request)?;
         call.retry_token = Some(token);
         self.as_ref().object(call).await
     }
@@ -104,13 +104,13 @@ impl<C: AsRef<Oci> + Send + Sync> Cloud for C {
     async fn create_addresses(
         &self,
         family: Family,
-        wish: &CreateAddresses,
+        request: &CreateAddresses,
         token: &RetryToken,
     ) -> Result<WorkRequest, Error> {
         let names = names(family);
         let (operation, action, items) = names.bulk_create;
-        let body = json!({ "vnicId": wish.vnic_id, items: wish.items });
-        let mut call = post(operation, wish.vnic_id.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
+        let body = json!({ "vnicId": request.vnic_id, items: request.items });
+        let mut call = post(operation, request.vnic_id.as_str(), format!("/{}/actions/{action}", names.path), &body)?;
         call.retry_token = Some(token);
         self.as_ref().work(&call).await
     }

@@ -1,24 +1,24 @@
-//! Whoever counts what is asked of the API, for metrics.
+//! Reports of attempts, for metrics.
 
 use std::time::Duration;
 
 use crate::error::Kind;
 
-/// One attempt that has ended, be it before anything was sent.
+/// A finished attempt, even if it ended before the request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The operation as Oracle names it, for example `AttachVnic`.
+    /// Oracle's name of the operation, for example `AttachVnic`.
     pub operation: &'static str,
     /// The HTTP status; `None` where there was no answer.
     pub status: Option<u16>,
-    /// What it means, where it failed. Without a status, `Throttled` says that the budget had no room and `Login` that nobody
-    /// could log in: nothing was sent.
+    /// The kind of its failure, where it failed. Without a status, `Throttled` means that the budget had no room, and `Login`
+    /// that the login failed: the request was not sent.
     pub failure: Option<Kind>,
     /// How long it took, waits for the budget not included.
     pub took: Duration,
 }
 
-/// Is told of every attempt. Must return at once.
+/// Receives every attempt. Must return at once.
 pub trait Observer: Send + Sync {
     /// An attempt has ended.
     fn attempted(&self, attempt: Attempt);

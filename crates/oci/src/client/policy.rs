@@ -11,14 +11,14 @@ pub struct Policy {
     pub timeout: Duration,
     /// The most attempts, at least one.
     pub attempts: u32,
-    /// The pauses between them.
+    /// The backoff between them.
     pub backoff: Backoff,
     /// The most time for all attempts, pauses and waits for the budget together.
     pub deadline: Duration,
 }
 
-/// Oracle's SDKs: eight attempts, doubling, 30 s at most. A minute in all, since a reconciler that gets an error shows
-/// it and comes back by itself.
+/// Oracle's SDKs: eight attempts, doubling, 30 s at most. A minute in all, since a reconciler reports an error and retries
+/// by itself.
 impl Default for Policy {
     fn default() -> Self {
         Self {

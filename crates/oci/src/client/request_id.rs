@@ -4,21 +4,21 @@ use std::fmt;
 
 use patience::random;
 
-/// A request's number: ours as long as nobody answered, the service's (which begins with ours) afterwards.
+/// A request's number: the client's until the service answers, then the service's, which begins with the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(String);
 
 impl RequestId {
-    /// A number of our own: 32 hexadecimal digits, as the service's are.
+    /// A number of the client's: 32 hexadecimal digits, like the service's.
     #[must_use]
     pub(crate) fn new() -> Self {
         Self(format!("{:016X}{:016X}", random(), random()))
     }
 
-    /// What the service called it; ours where that is no text.
+    /// The service's number; the client's where that is no text.
     pub(crate) fn answered(self, header: Option<&str>) -> Self {
         match header {
-            Some(theirs) if !theirs.is_empty() => Self(theirs.to_owned()),
+            Some(number) if !number.is_empty() => Self(number.to_owned()),
             _ => self,
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a failed attempt is followed by another. Pure; the table of status codes, as code.
+//! Decides whether a failed attempt is followed by another. Pure; the table of status codes, as code.
 
 #[cfg(test)]
 mod tests;
@@ -8,50 +8,49 @@ use std::time::Duration;
 use crate::client::policy::Policy;
 use crate::error::{Failure, Kind};
 
-/// What doing a request twice comes to.
+/// The effect of sending a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
-    /// The same as doing it once: reads, deletes, updates of given values, creates with a retry token.
+pub(crate) enum Repeat {
+    /// The same as once: reads, deletes, updates, creates with a retry token.
     Harmless,
-    /// Two of what was asked for: creates without a retry token.
+    /// Two objects: creates without a retry token.
     Doubles,
 }
 
-/// What is known when an attempt failed.
+/// The facts when an attempt failed.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// The policy of the call.
-    pub policy: &'a Policy,
-    /// What a repetition comes to.
-    pub repeat: Repeat,
-    /// How many attempts were made, this one included.
-    pub attempts: u32,
-    /// Whether the login was renewed already because of a 401.
-    pub renewed: bool,
-    /// What is left until the deadline.
-    pub left: Duration,
+    pub(crate) policy: &'a Policy,
+    /// The effect of sending it again.
+    pub(crate) repeat: Repeat,
+    /// The number of attempts so far.
+    pub(crate) attempts: u32,
+    /// Whether the login was renewed already after a 401.
+    pub(crate) renewed: bool,
+    /// The time until the deadline.
+    pub(crate) left: Duration,
     /// 0.0–1.0, for the jitter.
-    pub chance: f64,
+    pub(crate) chance: f64,
 }
 
-/// What to do about a failed attempt.
+/// The next step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Report it.
+pub(crate) enum Decision {
+    /// Report the failure.
     Stop,
-    /// Attempt again after this pause.
+    /// Try again after this time.
     After(Duration),
-    /// Renew the login, then attempt again at once.
+    /// Renew the login, then try again at once.
     RenewLogin,
 }
 
-/// Attempts at what may be eventual consistency (a subnet just made, a policy just granted) or somebody else's doing: the
-/// caller knows better than to hold a worker for it.
+/// Attempts where eventual consistency (a subnet just created, a policy just granted) or another client may be the cause:
+/// better than to block a worker for long.
 const FEW: u32 = 3;
 
-/// Decides. On [`Decision::After`] the pause ends before the deadline.
-#[must_use]
-pub fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
+/// Decides. [`Decision::After`] ends before the deadline.
+pub(crate) fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
     let Situation { policy, repeat, attempts, renewed, left, chance } = situation;
     if repeat == Repeat::Doubles && failure.may_have_been_done() {
         return Decision::Stop;
@@ -66,7 +65,7 @@ pub fn decide(failure: &Failure, situation: Situation<'_>) -> Decision {
         }
         Kind::Forbidden | Kind::Invalid | Kind::Unusable => return Decision::Stop,
     };
-    // The budget has waited for as long as it may.
+    // The wait for the budget has used up the time.
     if matches!(failure, Failure::Budget(_)) || attempts >= most {
         return Decision::Stop;
     }

@@ -1,4 +1,4 @@
-//! Calls against a server that answers as no API does.
+//! Calls against a server that answers unlike the API.
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rsa::KeySize;
@@ -14,10 +14,10 @@ use crate::auth::ApiKey;
 use crate::cloud::CloudView;
 use crate::error::Kind;
 
-/// An answer: more of its head, and its body.
+/// An answer: additional headers, and the body.
 type Play = fn(request: &str) -> (String, String);
 
-/// A client of a server that answers 200 with what is played, and how often that was asked.
+/// A client of a server that answers 200, and the number of its requests.
 struct Stage {
     oci: Oci,
     asked: tokio::task::JoinHandle<u32>,
@@ -42,7 +42,7 @@ impl Stage {
                 let (more, body) = play(&String::from_utf8_lossy(&request[..length]));
                 let head =
                     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n", body.len());
-                // Who finds it too long does not read to its end.
+                // A client that finds it too long does not read to its end.
                 let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
             }
         });
@@ -53,7 +53,7 @@ impl Stage {
         Self { oci: Oci::new(&endpoints, Login::api_key(key()), options).unwrap(), asked, end }
     }
 
-    /// What listing came to, and after how many requests.
+    /// The error of a list, and the number of requests.
     async fn listed(self) -> (Kind, String, u32) {
         let id: Ocid = "ocid1.compartment.oc1..c".parse().unwrap();
         let error = self.oci.vnic_attachments(&id, None).await.unwrap_err();
@@ -71,26 +71,26 @@ fn key() -> ApiKey {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_asked_for_once_and_is_nobodys_fault() {
+async fn an_answer_that_is_no_json_is_not_retried() {
     let html = |_: &str| (String::new(), "<html>Sign in to the guests' network</html>".to_owned());
     let (kind, _, asked) = Stage::new(html).await.listed().await;
     assert_eq!((kind, asked), (Kind::Unusable, 1));
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_told_as_that_and_asked_for_once() {
+async fn an_answer_that_is_too_long_is_not_retried() {
     let long = |_: &str| (String::new(), format!("[{}]", " ".repeat(9 << 20)));
     assert_eq!(Stage::new(long).await.listed().await, (Kind::Unusable, "length limit exceeded".to_owned(), 1));
 }
 
 #[tokio::test]
-async fn pages_that_go_round_in_circles_end_with_the_first_that_comes_again() {
+async fn pages_that_repeat_end_the_list() {
     let circle = |request: &str| {
         let next = if request.contains("page=a") { "b" } else { "a" };
         (format!("opc-next-page: {next}\r\n"), "[]".to_owned())
     };
     let outcome = Stage::new(circle).await.listed().await;
-    assert_eq!(outcome, (Kind::Unusable, "its pages go round in circles".to_owned(), 3));
+    assert_eq!(outcome, (Kind::Unusable, "its pages repeat".to_owned(), 3));
 }
 
 #[test]

@@ -20,21 +20,21 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Error, Failure};
 
-/// Whose certificates are believed.
+/// The trusted certificate authorities.
 #[derive(Clone, Debug, Default)]
 pub enum Trust {
-    /// The authorities that Mozilla's programme lists, built in: the public realms' endpoints, and no file needed.
+    /// Mozilla's list, built in: enough for the endpoints of public realms.
     #[default]
     Public,
-    /// Those of this PEM bundle, and no others: dedicated regions, a cluster's own authority.
+    /// Those of this PEM bundle only: dedicated regions, a cluster's own authority.
     Only(Vec<u8>),
 }
 
-/// The longest answer taken, in bytes. A page of a thousand attachments is about 700 KiB.
+/// The longest accepted answer, in bytes. A page of a thousand attachments is about 700 KiB.
 const LONGEST_ANSWER: usize = 8 << 20;
 /// How long a connection is kept without use. Load balancers drop idle ones after a minute or so.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long connecting may take, so that a black hole leaves time for another attempt.
+/// The time limit for connecting, so that a black hole leaves time for another attempt.
 const CONNECTING: Duration = Duration::from_secs(5);
 
 /// Carries one request to the service and its response back, in place of HTTPS: an emulator in the same process.
@@ -54,7 +54,7 @@ pub(crate) enum Transport {
     Carrier(Arc<dyn Carrier>),
 }
 
-/// An answer, whatever its status.
+/// An answer of any status.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -76,11 +76,11 @@ impl Transport {
                         .map_err(|error| Error::setup_by("a certificate of the bundle of certificates", error))?;
                 }
                 if roots.is_empty() {
-                    return Err(Error::setup("the bundle of certificates holds none"));
+                    return Err(Error::setup("the bundle of certificates is empty"));
                 }
             }
         }
-        // Named here, so that no process-wide default has to be installed before us.
+        // Named here, so that no process-wide default is needed.
         let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::setup_by("TLS", error))?
@@ -95,7 +95,7 @@ impl Transport {
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
-            // It would send a request again by itself; that is `retry`'s to decide.
+            // Retries are `retry`'s decision.
             .retry_canceled_requests(false)
             .build(connector);
         Ok(Self::Https(http))

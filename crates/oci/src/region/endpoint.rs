@@ -1,4 +1,4 @@
-//! Where services are, as somebody typed it: what cannot be the beginning of a request's URL is refused before any is made.
+//! Base URLs as a user typed them: one that cannot begin a request's URL is refused early.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,11 @@ use hyper::Uri;
 
 use crate::error::Error;
 
-/// Where a service of the cloud is: `https://host`, perhaps with a port, and nothing behind it.
+/// The base URL of a service: `https://host`, with an optional port and no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(String);
 
-/// Where the metadata service is, its version included: `http://host/opc/v2`.
+/// The base URL of the metadata service, its version included: `http://host/opc/v2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataUrl(String);
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_begin_a_url_is_no_endpoint() {
+    fn a_text_that_cannot_begin_a_url_is_no_endpoint() {
         for text in ["https://iaas.us-ashburn-1.oraclecloud.com", "http://127.0.0.1:9", "https://[::1]:443"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().as_str(), text);
             assert_eq!(format!("{text}/").parse::<Endpoint>().unwrap().as_str(), text);

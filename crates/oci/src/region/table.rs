@@ -1,5 +1,5 @@
-//! Which regions there are, as Oracle's SDKs list them; `sandbox/tests/oci_contract/regions.rs` compares. A region that is
-//! not here yet needs no new version: its realm is taken from the settings or from the metadata service.
+//! The regions, as Oracle's SDKs list them; `sandbox/tests/oci_contract/regions.rs` compares. A newer region needs no new
+//! version: its realm comes from the settings or from the metadata service.
 
 /// The regions of one realm.
 pub(super) struct Realm {
@@ -8,7 +8,7 @@ pub(super) struct Realm {
     pub(super) regions: &'static [(&'static str, &'static str)],
 }
 
-/// Every realm that is public, with its regions. Two of the United States' government share a domain.
+/// Every public realm with its regions. Two of the United States' government share a domain.
 pub(super) const REALMS: &[Realm] = &[
     Realm {
         domain: "oraclecloud.com",

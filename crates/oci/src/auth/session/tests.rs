@@ -152,7 +152,7 @@ async fn a_token_that_was_good_for_long_is_renewed_at_once_whatever_was_before()
         world.session.reject(&credentials)
     };
     assert_eq!([refused().await, refused().await], [true, false]);
-    tokio::time::sleep(GOOD).await;
+    tokio::time::sleep(PROVEN).await;
     assert_eq!([refused().await, refused().await], [true, false]);
     tokio::time::sleep(AFTER_REFUSAL.first).await;
     assert!(refused().await, "the first pause again");

@@ -1,4 +1,4 @@
-//! The bucket itself: pure, every function is told the time.
+//! The bucket itself: pure, every function takes the time.
 
 #[cfg(test)]
 mod tests;
@@ -11,30 +11,30 @@ use super::{Rates, Standing};
 
 /// By how much a 429 shrinks the rate.
 const CUT: f64 = 0.5;
-/// Requests of one burst are throttled together; that is one lesson.
-const ONE_LESSON: Duration = Duration::from_secs(1);
+/// The requests of one burst are throttled together: that counts once.
+const ONE_BURST: Duration = Duration::from_secs(1);
 /// What the rate gains in a second of answered calls, in requests per second.
 const GAIN: f64 = 0.5;
-/// Over so long the usual rate is taken: longer than the rate needs to rise from the least to what it was, half a request per
-/// second each second, and short beside a rollout.
+/// The time over which the usual rate is averaged: longer than the rate needs to recover from the least, at half a request
+/// per second each second, and short compared to a rollout.
 const USUAL: Duration = Duration::from_mins(1);
-/// As much of a token as makes a request. What a tenth of a microsecond adds may be lost in rounding: who waits must not wake a
-/// little too early for ever.
+/// The part of a token that is enough for a request. Rounding may lose what a tenth of a microsecond adds, and a caller must not
+/// wake a little too early for ever.
 const WHOLE: f64 = 1.0 - 1e-6;
-/// The longest pause taken from a Retry-After: more would be a mistake of somebody between us and the service.
+/// The longest accepted Retry-After: more would be the mistake of a proxy.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Bucket {
     rates: Rates,
     rate: f64,
-    /// As it was when it was counted last.
+    /// At the last count.
     usual: f64,
     /// Requests that may go at once.
     tokens: f64,
     counted: Instant,
     paused_until: Option<Instant>,
-    learnt: Option<Instant>,
+    throttled_at: Option<Instant>,
 }
 
 impl Bucket {
@@ -48,20 +48,20 @@ impl Bucket {
             rates,
             counted: now,
             paused_until: None,
-            learnt: None,
+            throttled_at: None,
         }
     }
 
-    /// When the turn of one will be that has so many before it, if nobody is told to pause meanwhile.
+    /// The turn of a caller with so many before it, if the service throttles no more.
     pub(super) fn turn(&mut self, now: Instant, before: u32) -> Instant {
         self.count(now);
         let wait = ((f64::from(before) + WHOLE - self.tokens) / self.rate).max(0.0);
-        // In a pause no tokens come in, so what is left of it comes on top.
+        // No tokens come in during a pause, so the rest of it comes on top.
         let start = self.paused_until.map_or(now, |until| until.max(now));
         start + Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE)
     }
 
-    /// Takes the turn of whoever is first in line.
+    /// Takes the turn of the first in line.
     ///
     /// # Errors
     /// When to try again, where it is not yet.
@@ -80,16 +80,16 @@ impl Bucket {
             let until = now + pause.min(LONGEST_PAUSE);
             self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
         }
-        if self.learnt.is_none_or(|learnt| now >= learnt + ONE_LESSON) {
+        if self.throttled_at.is_none_or(|throttled_at| now >= throttled_at + ONE_BURST) {
             self.rate = (self.rate * CUT).max(self.rates.least);
             self.tokens = 0.0;
-            self.learnt = Some(now);
+            self.throttled_at = Some(now);
         }
     }
 
     pub(super) fn answered(&mut self, now: Instant) {
-        // Answers to what went out before the lesson teach nothing.
-        if self.learnt.is_none_or(|learnt| now >= learnt + ONE_LESSON) {
+        // Answers to requests from before the throttling do not count.
+        if self.throttled_at.is_none_or(|throttled_at| now >= throttled_at + ONE_BURST) {
             self.count(now);
             self.rate = (self.rate + GAIN / self.rate).min(self.rates.most);
         }
@@ -100,13 +100,13 @@ impl Bucket {
         Standing { rate: self.rate, usual: self.usual(now), paused }
     }
 
-    /// The mean of the rate, what was long ago ever less.
+    /// The mean of the rate, older values weighing less.
     fn usual(&self, now: Instant) -> f64 {
         let passed = now.saturating_duration_since(self.counted).as_secs_f64() / USUAL.as_secs_f64();
         self.rate + (self.usual - self.rate) * (-passed).exp()
     }
 
-    /// Fills up to `now`; nothing comes in during a pause.
+    /// Fills up to `now`; no tokens come in during a pause.
     fn count(&mut self, now: Instant) {
         self.usual = self.usual(now);
         let from = self.paused_until.map_or(self.counted, |until| until.max(self.counted));
