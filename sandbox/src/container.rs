@@ -1,10 +1,10 @@
-//! A program, or code that a test calls, under the privileges that a DaemonSet gives it, and not one more: the manifest
-//! that is shipped is read, and what a kubelet and a container runtime would make of it is made.
+//! A program, or code that a test calls, with exactly the privileges that a DaemonSet gives it: the shipped manifest is read,
+//! and the container is set up as a kubelet and a container runtime would.
 //!
 //! ```text
 //!   manifests/*.yaml ────────▶ Container ──┬─ root      a file system of its own: the image's files, the volumes, no more
 //!                Image (which programs) ────┤─ privileges capabilities, bounding set included; no_new_privs
-//!                                           └─ seccomp   what RuntimeDefault refuses
+//!                                           └─ seccomp   the calls that RuntimeDefault refuses
 //! ```
 //!
 //! Not emulated: cgroups (resources), SELinux, AppArmor.
@@ -34,16 +34,16 @@ use seccomp::Filter;
 /// The DaemonSet of the node agent, as shipped.
 const NODE_AGENT: &str = include_str!("../../manifests/base/daemonset.yaml");
 
-/// The DaemonSet that takes everything of ours off each node, as shipped.
+/// The DaemonSet that uninstalls from each node, as shipped.
 const UNINSTALL: &str = include_str!("../../manifests/uninstall/uninstall.yaml");
 
 /// The patch that lets it see drop-ins, as shipped.
 const UNINSTALL_DROP_INS: &str = include_str!("../../manifests/uninstall-drop-ins/drop-ins.yaml");
 
-/// The patch that lets it replace OKE's own CNI, as shipped.
+/// The patch with which the agent replaces OKE's own CNI, as shipped.
 const TAKEOVER: &str = include_str!("../../manifests/overlays/oke-vcn-native/takeover.yaml");
 
-/// What a manifest says about a container, as far as it limits what the container can do.
+/// The part of a manifest that limits what a container can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     command: Vec<String>,
@@ -52,7 +52,7 @@ pub struct Container {
     volumes: Vec<Volume>,
     /// ConfigMaps that need not be there: by name, where they are mounted.
     config_maps: BTreeMap<String, PathBuf>,
-    /// Where it looks for what proves to an API server who it is.
+    /// Where it finds its service account's token.
     service_account: Option<PathBuf>,
     read_only_root: bool,
     no_new_privileges: bool,
@@ -87,43 +87,43 @@ pub(crate) struct Confinement {
 }
 
 impl Container {
-    /// The node agent's, of the manifest that is shipped.
+    /// The node agent's container, of the shipped manifest.
     ///
     /// # Errors
-    /// When the manifest asks for something that is not emulated.
+    /// When the manifest has a setting that is not emulated.
     pub fn node_agent() -> Result<Self> {
         Self::of_daemon_set(NODE_AGENT, &[])
     }
 
-    /// The same with the patch that is shipped for nodes that have OKE's own CNI. One of its volumes is in /dev/shm, which
+    /// The same with the shipped patch for nodes that have OKE's own CNI. One of its volumes is in /dev/shm, which
     /// is the machine's also on nodes of the sandbox: see [`Self::with_volume_at`].
     ///
     /// # Errors
-    /// When they ask for something that is not emulated.
+    /// When they have a setting that is not emulated.
     pub fn node_agent_taking_over() -> Result<Self> {
         Self::of_daemon_set(NODE_AGENT, &[TAKEOVER])
     }
 
-    /// The one that takes everything of ours off a node, of the manifest that is shipped.
+    /// The container that uninstalls from a node, of the shipped manifest.
     ///
     /// # Errors
-    /// When the manifest asks for something that is not emulated.
+    /// When the manifest has a setting that is not emulated.
     pub fn uninstaller() -> Result<Self> {
         Self::of(UNINSTALL, &[], Which::Init)
     }
 
-    /// The same with the patch that is shipped for nodes whose network managers were given drop-ins.
+    /// The same with the shipped patch for nodes whose network managers have drop-ins.
     ///
     /// # Errors
-    /// When they ask for something that is not emulated.
+    /// When they have a setting that is not emulated.
     pub fn uninstaller_of_drop_ins() -> Result<Self> {
         Self::of(UNINSTALL, &[UNINSTALL_DROP_INS], Which::Init)
     }
 
-    /// The one that stays on a node when that is done.
+    /// The container that stays on a node after that.
     ///
     /// # Errors
-    /// When the manifest asks for something that is not emulated.
+    /// When the manifest has a setting that is not emulated.
     pub fn after_uninstaller() -> Result<Self> {
         Self::of(UNINSTALL, &[], Which::Last)
     }
@@ -131,7 +131,7 @@ impl Container {
     /// The only container of the only DaemonSet in a manifest, with patches of it.
     ///
     /// # Errors
-    /// When there is none, or it asks for something that is not emulated.
+    /// When there is none, or it has a setting that is not emulated.
     pub fn of_daemon_set(manifest: &str, patches: &[&str]) -> Result<Self> {
         Self::of(manifest, patches, Which::Only)
     }
@@ -147,7 +147,7 @@ impl Container {
         &self.capabilities
     }
 
-    /// What it sees of the node.
+    /// The node's directories that it sees.
     #[must_use]
     pub fn volumes(&self) -> &[Volume] {
         &self.volumes
@@ -255,7 +255,7 @@ impl Container {
         &self.environment
     }
 
-    /// What runs in it, and nothing of the environment but what the manifest says.
+    /// Its program, with the manifest's environment only.
     pub(crate) fn program(&self) -> Command {
         let mut words = self.command.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));

@@ -16,7 +16,7 @@ pub enum Error {
     System {
         /// What was being done, and to what.
         operation: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -53,7 +53,7 @@ pub enum Error {
         /// Of which family.
         family: Family,
     },
-    /// Somebody has that address, or the subnet has not.
+    /// The address is in use, or not in the subnet.
     #[error("subnet {subnet} has no free address {address}")]
     AddressTaken {
         /// The subnet.
@@ -62,7 +62,7 @@ pub enum Error {
         address: std::net::IpAddr,
     },
     /// The shape's limit.
-    #[error("{node} carries {limit} VNICs already, the most its shape allows")]
+    #[error("{node} has {limit} VNICs already, the most for its shape")]
     VnicLimit {
         /// The node.
         node: String,
@@ -75,7 +75,7 @@ pub enum Error {
         /// The node.
         node: String,
     },
-    /// Something in the description that cannot be.
+    /// The description contradicts itself.
     #[error("{0}")]
     Invalid(String),
     /// A closure or a thread of the sandbox panicked.

@@ -7,8 +7,8 @@
 //!                     dropped, counted, with the reason                frame to its port
 //! ```
 //!
-//! It does no input or output and reads no clock: [`crate::fabric::wire`] moves the frames. Multicast and broadcast other than
-//! ARP, NDP and router solicitations end here without a word, as in a VCN (so do DHCP and MLD).
+//! It does no input or output and reads no clock: [`wire`] moves the frames. Multicast and broadcast other than
+//! ARP, NDP and router solicitations end here silently, as in a VCN (so do DHCP and MLD).
 
 mod arp;
 mod deliver;
@@ -46,7 +46,7 @@ pub const SERVICES_V6: Ipv6Addr = vcn::METADATA_ADDRESS_V6;
 /// A frame and the port it leaves by.
 pub type Outgoing = (Port, Vec<u8>);
 
-/// What one frame comes to: frames, or a reason to drop it.
+/// The outcome of one frame: frames, or a reason to drop it.
 type Verdict = Result<Vec<Outgoing>, DropReason>;
 
 /// The state of the fabric.
@@ -77,7 +77,7 @@ impl Fabric {
         self.vnics.remove(&port);
     }
 
-    /// Takes a frame that came in at `port` (without its 802.1Q tag: the port says it) and returns what goes out.
+    /// Takes a frame that came in at `port` (without its 802.1Q tag, which is part of the port) and returns what goes out.
     /// `now` is the time since some fixed moment.
     pub fn handle(&mut self, now: Duration, port: Port, frame: &[u8]) -> Vec<Outgoing> {
         self.decide(now, port, frame).unwrap_or_else(|reason| {
@@ -86,7 +86,7 @@ impl Fabric {
         })
     }
 
-    /// What is due by now: questions to repeat. To be called a few times per second.
+    /// The questions that are due again. To be called a few times per second.
     pub fn tick(&mut self, now: Duration) -> Vec<Outgoing> {
         let mut out = Vec::new();
         for due in self.neighbours.due(now) {

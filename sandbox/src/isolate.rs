@@ -1,4 +1,4 @@
-//! A process tree of one's own, so that nothing outlives a sandbox and two never meet.
+//! A process tree of its own, so that nothing outlives a sandbox and two never meet.
 //!
 //! ```text
 //!   caller ── outer: waits, passes signals on, ends as the worker ended
@@ -21,7 +21,7 @@ use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, pipe};
 
 use crate::error::{During, Error, Result};
 
-/// What the worker is told.
+/// The worker's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isolated {
     /// The worker's process number as seen from outside: for `nsenter` hints.
@@ -48,13 +48,13 @@ pub fn isolate() -> Result<Isolated> {
         .during(|| "make namespaces".to_owned())?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
         .during(|| "make mounts private".to_owned())?;
-    // From here on a signal is waited for, never lost; the worker gets the mask back.
+    // From here on signals are waited for, so that none is lost; the worker gets the mask back.
     let mask = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK);
     let mask = mask.during(|| "block signals".to_owned())?;
     descend()?;
     descend()?;
     mask.thread_set_mask().during(|| "restore signals".to_owned())?;
-    // The machine's /proc still is in place: it tells the number that people outside see.
+    // The machine's /proc is still in place: it shows the number as seen from outside.
     let outer_pid = fs::read_link("/proc/self").ok().and_then(|pid| pid.to_str()?.parse().ok()).unwrap_or(0);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     // Refused where parts of /proc are hidden (containers); the machine's works as well, with other process numbers.
@@ -86,7 +86,7 @@ fn descend() -> Result<()> {
         ForkResult::Child => {
             drop(hold);
             prctl::set_pdeathsig(Signal::SIGKILL).during(|| "die with the parent".to_owned())?;
-            // The parent may have died before that was set: then nobody holds the pipe.
+            // The parent may have died before that was set: then the pipe is closed.
             let mut fds = [PollFd::new(watch.as_fd(), PollFlags::empty())];
             match poll(&mut fds, PollTimeout::ZERO) {
                 Ok(0) => Ok(()),
@@ -121,7 +121,7 @@ fn supervise(child: Pid, _hold: OwnedFd) -> ! {
                 }
             }
             Ok(signal @ (Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)) => {
-                // It may just have ended; SIGCHLD will say so.
+                // It may just have ended; SIGCHLD will follow.
                 let _ = kill(child, signal);
             }
             Ok(_) | Err(Errno::EINTR) => {}

@@ -1,4 +1,4 @@
-//! The services on 169.254.169.254: metadata (80), DNS (53), time (123), and on 169.254.0.2 what stands for a boot disk
+//! The services on 169.254.169.254: metadata (80), DNS (53), time (123), and on 169.254.0.2 a stand-in for a boot disk
 //! (3260), in a namespace of their own behind the fabric.
 
 mod dns;
@@ -58,7 +58,7 @@ impl Services {
         let netns = Netns::create().on_behalf(|| "cannot make the services' namespace".to_owned())?;
         netns
             .run(|| {
-                // Usable at once: the fabric lets nobody else have these addresses.
+                // Usable at once: the fabric lets no VNIC have these addresses.
                 let _ = Sysctls::default().write(&["net", "ipv6", "conf", "default", "accept_dad"], "0");
             })
             .on_behalf(|| "cannot enter the services' namespace".to_owned())?;
@@ -103,7 +103,7 @@ impl Services {
         Ok(Self { stop: Some(stop), thread: Some(thread), netns })
     }
 
-    /// Opens a port of the kernel's choice on the services' addresses, for whoever serves something else there.
+    /// Opens a port of the kernel's choice on the services' addresses, for another server.
     pub(crate) fn listen(&self) -> io::Result<std::net::TcpListener> {
         let open = || {
             let listener = std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))?;
@@ -123,7 +123,7 @@ impl Drop for Services {
     }
 }
 
-/// Everybody is reached by asking the fabric for their MAC: it answers for all.
+/// Every address is on-link: the fabric answers ARP and NDP for all.
 fn configure(netns: &Netns) -> netlink::Result<()> {
     let mut socket = Socket::open_in(netns)?;
     let Some(link) = socket.links()?.into_iter().find(|link| !link.loopback) else { return Ok(()) };
@@ -171,7 +171,7 @@ async fn serve_http(listener: &TcpListener, inventory: &Inventory) {
         let inventory = inventory.clone();
         tokio::spawn(async move {
             let service = service_fn(|request| metadata(inventory.clone(), from.ip().to_canonical(), request));
-            // A client that goes away is the client's business.
+            // A client may close the connection at any time.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -181,7 +181,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
-            // Out of descriptors, most likely: others must end first.
+            // Out of descriptors, most likely: other connections must end first.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
@@ -222,7 +222,7 @@ async fn serve_dns_stream(mut stream: TcpStream, inventory: &Inventory) -> io::R
     }
 }
 
-/// Speaks no iSCSI: it returns what it is sent, which shows that the connection lives.
+/// Speaks no iSCSI: it echoes, which shows that the connection works.
 async fn serve_disk(listener: &TcpListener) {
     loop {
         let (mut stream, _) = accept(listener).await;

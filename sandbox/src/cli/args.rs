@@ -17,10 +17,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
-    /// Start a VCN of two nodes, say what is in it, and run a program on one node or wait for Ctrl-C.
+    /// Start a VCN of two nodes, describe it, and run a program on one node or wait for Ctrl-C.
     Up(Up),
-    /// Show the main job: two nodes set up by the real agent, a dozen pods by the real plugin, proven with packets; then VNICs
-    /// on request, by a real API server and the controller manager.
+    /// Show the main job: the real agent sets up two nodes, the real plugin a dozen pods, packets prove it; then VNICs on
+    /// request, by a real API server and the controller.
     Demo(Demo),
     /// Start the VCN of a test cluster: a control plane and two nodes. Write how to enter them into a folder, and wait for a
     /// signal. `make cluster` calls it.
@@ -32,16 +32,16 @@ pub(crate) enum Subcommand {
 /// Options of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {
-    /// Where oke-node-agent and vcn-native are.
+    /// The folder of oke-node-agent and vcn-native.
     #[arg(long, value_name = "DIR", default_value = ".build/bin")]
     pub(crate) bin_dir: PathBuf,
-    /// Leave everything up, in the background, and say how to look inside.
+    /// Leave everything up, in the background, and print how to look inside.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Leave the API server and the controller manager out: no Go is needed, and less memory.
+    /// Leave out the API server and the controller: needs no Go, and less memory.
     #[arg(long)]
     pub(crate) without_kubernetes: bool,
-    /// This is the process in the background.
+    /// Set for the process in the background.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,
 }

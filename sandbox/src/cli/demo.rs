@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 4] = ["oke-node-agent", "oke-cni-installer", "oke-node-co
 /// The node that runs no pods.
 const CONTROL_PLANE: &str = "control-plane";
 
-/// A pod that runs.
+/// A running pod.
 struct Running {
     node: Arc<Node>,
     pod: Pod,
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Demo) -> Result<ExitCode> {
     if options.keep && !options.in_background { keep::in_background() } else { foreground(options) }
 }
 
-/// Ends demos that were left up.
+/// Ends the demo that was left up.
 pub(crate) fn down() -> Result<ExitCode> {
     keep::down()
 }
@@ -146,7 +146,7 @@ fn add_pods(nodes: &[Arc<Node>], report: &mut Report) -> Result<Vec<Running>> {
     Ok(pods)
 }
 
-/// Where the time of an ADD went, by the agents' histograms: the plugin tells the agent of every run.
+/// The phases of an ADD, from the agents' histograms: the plugin reports every run to the agent.
 fn phases(nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
     // phase → (seconds, runs)
     let mut phases: Vec<(String, f64, f64)> = Vec::new();

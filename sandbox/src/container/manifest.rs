@@ -1,4 +1,4 @@
-//! What a DaemonSet says about its container. A setting that would widen what the container can do and is not emulated is
+//! Reads the container of a DaemonSet. A setting that would widen what the container can do and is not emulated is
 //! refused, so that no test runs with less than a cluster gives.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(super) enum Which {
     Last,
 }
 
-/// Reads the DaemonSet of a manifest, with patches of it, or says why it cannot be emulated.
+/// Reads the DaemonSet of a manifest with its patches, or returns why it cannot be emulated.
 pub(super) fn read(manifest: &str, patches: &[&str], which: Which) -> Result<Container, String> {
     let mut set = daemon_set(manifest)?;
     for patch in patches {

@@ -1,4 +1,4 @@
-//! Capabilities: everything but the named ones is given up, for this process and whatever it may become.
+//! Capabilities: a process gives up all but the named ones, for itself and its descendants.
 
 use std::io;
 
@@ -16,7 +16,7 @@ const NAMES: &str = "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGI
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const VERSION: u32 = 0x2008_0522;
 
-/// What stays.
+/// The capabilities that stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Privileges {
     /// A bit per capability.
@@ -75,7 +75,7 @@ fn control(operation: libc::c_int, first: u64, second: u64) -> Result<(), Errno>
     Errno::result(unsafe { libc::prctl(operation, first, second, 0, 0) }).map(drop)
 }
 
-#[expect(unsafe_code, reason = "no crate of ours wraps capset")]
+#[expect(unsafe_code, reason = "no crate in use wraps capset")]
 fn set(keep: u64) -> Result<(), Errno> {
     let header = Header { version: VERSION, pid: 0 };
     let half = |bits: u64| {

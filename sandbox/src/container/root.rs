@@ -115,7 +115,7 @@ impl Root {
         Ok(())
     }
 
-    /// From now on nothing needs memory.
+    /// Prepares all paths, so that [`Self::enter`] needs no memory.
     pub(super) fn finish(mut self) -> Self {
         let within = |path: &Path| text(&Path::new(PLACE).join(path.strip_prefix("/").unwrap_or(path)));
         self.made = Prepared {
@@ -198,16 +198,16 @@ impl Root {
     }
 }
 
-/// A place in a container, which leads nowhere else.
+/// A path that stays in a container.
 fn proper(path: &Path) -> Result<&Path> {
     let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     match path.is_absolute() && plain {
         true => Ok(path),
-        false => Err(Error::Invalid(format!("{} is no place in a container", path.display()))),
+        false => Err(Error::Invalid(format!("{} is no path in a container", path.display()))),
     }
 }
 
 fn text(path: &Path) -> CString {
-    // Without an end in the middle: such a path is of no file, and the kernel says so.
+    // A path with a NUL byte becomes an empty one, which the kernel refuses.
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }

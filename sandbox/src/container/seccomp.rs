@@ -1,5 +1,5 @@
-//! What container runtimes' default profile (`RuntimeDefault`) refuses. Theirs lists what is allowed and is longer than
-//! interesting; this one lists the rest, with the capability that would open it.
+//! The calls that container runtimes' default profile (`RuntimeDefault`) refuses. The profile lists what is allowed, which is
+//! long; this one lists the rest, with the capability that allows it.
 
 use std::io;
 
@@ -110,9 +110,9 @@ impl Filter {
         Self { program }
     }
 
-    /// For this process and its descendants, for ever. Only system calls. A kernel without filters runs containers
-    /// without them.
-    #[expect(unsafe_code, reason = "no crate of ours wraps seccomp filters")]
+    /// Installs it for this process and its descendants, for ever. Only system calls. A kernel without filters runs
+    /// containers without them.
+    #[expect(unsafe_code, reason = "no crate in use wraps seccomp filters")]
     pub(super) fn install(&self) -> io::Result<()> {
         let length = u16::try_from(self.program.len()).map_err(|_| Errno::E2BIG)?;
         let program = libc::sock_fprog { len: length, filter: self.program.as_ptr().cast_mut() };
@@ -127,7 +127,7 @@ impl Filter {
 }
 
 /// Whether the kernel has filters: it can name what they may answer.
-#[expect(unsafe_code, reason = "no crate of ours wraps seccomp filters")]
+#[expect(unsafe_code, reason = "no crate in use wraps seccomp filters")]
 fn known() -> bool {
     let action = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the kernel reads one number, which outlives the call.

@@ -1,4 +1,4 @@
-//! ARP as a VCN does it: the fabric answers for everybody and lets nobody speak for another.
+//! ARP as in a VCN: the fabric answers for all VNICs, and lets none answer for another.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -26,12 +26,12 @@ impl Fabric {
         if sender_mac.0 != vnic.mac.0 {
             return Err(DropReason::ForeignMac(MacAddr(sender_mac.0)));
         }
-        // A probe (RFC 5227) speaks for nobody yet.
+        // A probe (RFC 5227) claims no address yet.
         if !sender.is_unspecified() && !vnic.owns(sender.into()) {
             return Err(DropReason::ForeignNeighbour(sender.into()));
         }
         if operation != ArpOperation::Request || sender == target {
-            // An answer, or a gratuitous announcement: both say that the sender's address is there.
+            // An answer, or a gratuitous announcement: both show that the sender's address is there.
             return Ok(self.answered(now, port, sender.into()));
         }
         let holder = self.arp_target(vnic, target)?;
@@ -56,6 +56,6 @@ impl Fabric {
             return Ok(None);
         }
         let neighbour = self.holder(address).filter(|(_, holder)| holder.subnet.id == vnic.subnet.id);
-        neighbour.map(|(_, holder)| Some(holder.mac)).ok_or(DropReason::NobodyHas(address))
+        neighbour.map(|(_, holder)| Some(holder.mac)).ok_or(DropReason::NoHolder(address))
     }
 }

@@ -1,4 +1,4 @@
-//! The way from "this packet may pass" to a frame at its destination's port, and the services' side of it.
+//! From an accepted packet to a frame at its destination's port; packets from and to the services.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::neighbours::Lookup;
 use super::{BOOT_DISK_V4, DropReason, Fabric, Outgoing, Port, SERVICES_V4, SERVICES_V6, Verdict, VnicPort};
 
 impl Fabric {
-    /// Delivers a checked packet to a VNIC: within the subnet as it came when it was addressed to the VNIC itself,
-    /// else as a router does.
+    /// Delivers a checked packet to a VNIC: unchanged within the subnet when it was addressed to the VNIC itself, else as a
+    /// router does.
     pub(super) fn deliver(
         &mut self,
         now: Duration,
@@ -22,10 +22,10 @@ impl Fabric {
         destination: IpAddr,
         bytes: &[u8],
     ) -> Verdict {
-        let (port, holder) = self.holder(destination).ok_or(DropReason::NobodyHas(destination))?;
+        let (port, holder) = self.holder(destination).ok_or(DropReason::NoHolder(destination))?;
         if port == from.0 {
             // A VNIC's own address coming back to it: the real fabric would not turn the packet around either.
-            return Err(DropReason::NobodyHas(destination));
+            return Err(DropReason::NoHolder(destination));
         }
         let addressed = MacAddr(EthernetFrame::new_unchecked(bytes).dst_addr().0);
         let mut frame = bytes.to_vec();
@@ -50,7 +50,7 @@ impl Fabric {
         Ok(vec![(port, frame)])
     }
 
-    /// What the services send: they may speak to primary VNICs' addresses, and find everybody behind one router.
+    /// A packet from the services: they may send to addresses of primary VNICs, and reach all of them through one router.
     pub(super) fn sent_by_services(&mut self, now: Duration, frame: &EthernetFrame<&[u8]>, bytes: &[u8]) -> Verdict {
         let (source, destination): (IpAddr, IpAddr) = match frame.ethertype() {
             EthernetProtocol::Arp => return self.arp_of_services(frame.payload()),
@@ -76,7 +76,7 @@ impl Fabric {
             return Err(DropReason::ForeignSource(source));
         }
         let (port, vnic) =
-            self.holder(destination).filter(|(_, v)| v.primary).ok_or(DropReason::NobodyHas(destination))?;
+            self.holder(destination).filter(|(_, v)| v.primary).ok_or(DropReason::NoHolder(destination))?;
         let mut out = bytes.to_vec();
         frame::readdress(&mut out, vnic.subnet.router_mac, vnic.mac);
         self.hand_over(now, (port, destination), out)

@@ -1,4 +1,4 @@
-//! What the fabric refused, and why. The real fabric drops in silence; saying why is this one's point.
+//! What the fabric dropped, and why. The real fabric drops silently; this one exists to report the reason.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ const MOST_REASONS: usize = 1024;
 /// Why a frame was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum DropReason {
-    /// Bytes that are no packet.
+    /// Not a packet.
     #[error("malformed {0}")]
     Malformed(&'static str),
     /// No VNIC has this place.
@@ -38,9 +38,9 @@ pub enum DropReason {
     /// Neither the router's MAC nor the destination's.
     #[error("destination MAC {0} is neither the router's nor the destination's")]
     WrongMac(MacAddr),
-    /// Nobody holds the destination.
+    /// No VNIC holds the destination.
     #[error("no VNIC has the address {0}")]
-    NobodyHas(IpAddr),
+    NoHolder(IpAddr),
     /// The VNIC that holds it does not answer ARP or NDP for it.
     #[error("{0} did not answer ARP or NDP")]
     NoAnswer(IpAddr),
@@ -73,8 +73,8 @@ pub struct Dropped {
     pub reason: DropReason,
     /// How many.
     pub frames: u64,
-    /// What the first of them says of itself: addresses, ports, TCP's flags. Of a frame that waited in vain for an answer to
-    /// ARP or NDP, nothing is kept.
+    /// The headers of the first of them: addresses, ports, TCP's flags. `None` for a frame that waited for an answer to ARP or
+    /// NDP.
     pub first: Option<String>,
 }
 

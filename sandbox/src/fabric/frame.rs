@@ -1,4 +1,4 @@
-//! The frames the fabric makes itself, and the two changes it makes to frames that pass.
+//! The frames that the fabric sends itself, and its two changes to frames that pass.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,10 +15,10 @@ use super::drops::DropReason;
 /// The lifetime of the default route that router advertisements give.
 const ROUTER_LIFETIME: Duration = Duration::from_secs(1800);
 
-const EVERYBODY: MacAddr = MacAddr([0xff; 6]);
+const BROADCAST: MacAddr = MacAddr([0xff; 6]);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Who speaks to whom, on both layers.
+/// Sender and receiver, on both layers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<A> {
     pub(super) from: (MacAddr, A),
@@ -27,7 +27,7 @@ pub(super) struct Pair<A> {
 
 /// "Who has `address`? Tell `router`."
 pub(super) fn arp_request(router: (MacAddr, Ipv4Addr), address: Ipv4Addr) -> Vec<u8> {
-    arp(ArpOperation::Request, Pair { from: router, to: (MacAddr([0; 6]), address) }, EVERYBODY)
+    arp(ArpOperation::Request, Pair { from: router, to: (MacAddr([0; 6]), address) }, BROADCAST)
 }
 
 /// "`pair.from` has it."
@@ -90,7 +90,7 @@ pub(super) fn icmpv6(pair: Pair<Ipv6Addr>, message: Icmpv6Repr<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Addresses a frame anew on the Ethernet layer.
+/// Replaces the Ethernet addresses of a frame.
 pub(super) fn readdress(frame: &mut [u8], from: MacAddr, to: MacAddr) {
     let mut frame = EthernetFrame::new_unchecked(frame);
     frame.set_src_addr(ethernet(from));

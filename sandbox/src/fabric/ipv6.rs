@@ -76,16 +76,16 @@ impl Fabric {
             vnic.subnet.router_mac
         } else if source.is_unspecified() {
             // Duplicate address detection: silence means that the address is free to use.
-            let theirs = target.is_unicast_link_local() || vnic.owns(target.into());
-            return if theirs { Ok(Vec::new()) } else { Err(DropReason::ForeignNeighbour(target.into())) };
+            let own = target.is_unicast_link_local() || vnic.owns(target.into());
+            return if own { Ok(Vec::new()) } else { Err(DropReason::ForeignNeighbour(target.into())) };
         } else if vnic.owns(target.into()) {
             return Ok(Vec::new());
         } else {
             let holder = self.holder(target.into()).filter(|(_, holder)| holder.subnet.id == vnic.subnet.id);
-            holder.ok_or(DropReason::NobodyHas(target.into()))?.1.mac
+            holder.ok_or(DropReason::NoHolder(target.into()))?.1.mac
         };
         if source.is_unspecified() {
-            // Somebody tests whether they may take the router's address. Nobody may.
+            // Duplicate address detection for the router's address, which no VNIC may take.
             return Err(DropReason::ForeignNeighbour(target.into()));
         }
         let pair = Pair { from: (mac, target), to: (vnic.mac, source) };

@@ -1,5 +1,5 @@
-//! Who answered ARP or NDP lately. The fabric delivers only to an address whose holder answers for it, as a switch with
-//! a real router behind it would: a pod address that nobody answers for is unreachable, and is reported so.
+//! The addresses that were answered for by ARP or NDP lately. The fabric delivers only to those, as a switch with a real
+//! router behind it would: a pod address without an answer is unreachable, and is reported so.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::port::Port;
 
-/// How long an answer counts. Short, so that a node that stops answering is found within a test's patience.
+/// How long an answer counts. Short, so that a test finds a node that stops answering.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
 /// The pause between two questions.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -32,12 +32,12 @@ pub(super) enum Lookup {
     Full,
 }
 
-/// What became of a question.
+/// A question that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Ask again.
     Ask(Key),
-    /// Nobody answered; this many frames are lost.
+    /// No answer; this many frames are lost.
     GiveUp(Key, usize),
 }
 
@@ -109,7 +109,7 @@ mod tests {
     const KEY: Key = (Port { wire: 1, tag: None }, IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
 
     #[test]
-    fn a_question_is_repeated_and_then_given_up() {
+    fn a_question_is_repeated_and_then_dropped() {
         let mut table = Neighbours::default();
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![1]), Lookup::Ask);
         assert_eq!(table.offer(Duration::ZERO, KEY, vec![2]), Lookup::Waiting);

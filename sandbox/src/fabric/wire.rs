@@ -30,7 +30,7 @@ use socket::{Frames, PacketSocket};
 const TICK: Duration = Duration::from_millis(100);
 /// How often routers announce themselves; well within the lifetime that they announce.
 const ANNOUNCE: Duration = Duration::from_secs(200);
-/// Frames handled between two looks at the clock.
+/// Frames handled between two reads of the clock.
 const BURST: usize = 64;
 
 /// The services' wire.
@@ -192,14 +192,14 @@ impl Carrier {
         }
     }
 
-    /// Waits for a frame or a tick; says whether to go on.
+    /// Waits for a frame or a tick; returns whether to go on.
     fn wait(&self) -> bool {
         let mut fds = [
             PollFd::new(self.packets.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.stopped.as_fd(), PollFlags::POLLIN),
         ];
         let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
-        // Interrupted or not, the next round looks again.
+        // If it was interrupted, the next round checks again.
         let _ = poll(&mut fds, timeout);
         !fds.get(1).and_then(PollFd::any).unwrap_or(false)
     }

@@ -1,5 +1,5 @@
-//! Our own programs in the sandbox, started as a node starts them: with default paths, from the instance's metadata and
-//! its NativePodNetwork document.
+//! The node agent in the sandbox, started as a node starts it: with default paths, from the instance's metadata and its
+//! NativePodNetwork document.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -20,9 +20,9 @@ use crate::node::Node;
 
 const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
 const LOG: &str = "/run/oke-node-agent.log";
-/// Far beyond what it takes; a loaded machine is slow.
+/// Far more than it needs; a loaded machine is slow.
 const READY_WITHIN: Duration = Duration::from_secs(90);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(10);
 
 /// A node agent that runs on a node.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Agent {
         Ok(Self { child, started: Instant::now() })
     }
 
-    /// Waits until the node can run pods: the CNI configuration is in place. Says how long it took since the start.
+    /// Waits until the node can run pods: the CNI configuration is in place. Returns the time since the start.
     ///
     /// # Errors
     /// When it takes too long or the agent ends; its log is in the error.
@@ -84,11 +84,11 @@ impl Agent {
                 let how = ended.map_or_else(|| "is not ready in time".to_owned(), |status| format!("ended: {status}"));
                 return Err(Error::Invalid(format!("the agent of {} {how}; its log:\n{log}", node.name())));
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL);
         }
     }
 
-    /// What it logged.
+    /// Its log.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -118,10 +118,10 @@ impl Agent {
         self.child.id()
     }
 
-    /// Asks it to end by SIGTERM, waits, and says how long it took.
+    /// Ends it by SIGTERM and waits. Returns the time it took.
     ///
     /// # Errors
-    /// When it does not end well.
+    /// When it exits with an error.
     pub fn stop(mut self) -> Result<Duration> {
         let started = Instant::now();
         let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;

@@ -1,7 +1,6 @@
-//! Programs that a test makes and starts at once. The kernel starts none that anybody has open for writing (ETXTBSY), and
-//! what a process forks has everything open that it had, until it becomes another program: in a process that starts
-//! programs on many threads, a file that one of them has just written and closed may still be open. So another process
-//! writes them, which forks nothing meanwhile.
+//! Programs that a test writes and starts at once. The kernel starts no file that is open for writing (ETXTBSY), and a forked
+//! child has all descriptors of its parent until it execs: in a process that starts programs on many threads, a file that
+//! one of them has just written and closed may still be open in a child. So another process writes them, which forks nothing.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use crate::error::{During, Result};
 
-/// Whoever looks sees the old file or the new one, never half of it.
+/// Replaces the file whole: a reader sees the old or the new one.
 const SCRIPT: &str = r#"cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
 
-/// Writes a program that everybody may start, or replaces it.
+/// Writes an executable file, or replaces it.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -21,7 +20,7 @@ pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
     written(path, Stdio::piped(), content).during(|| format!("write the program {}", path.display()))
 }
 
-/// Makes a copy of one that everybody may start, or replaces it.
+/// Copies an executable file, or replaces it.
 ///
 /// # Errors
 /// When it cannot be read or written.
@@ -47,21 +46,21 @@ mod tests {
 
     use super::*;
 
-    /// Says what a program is, if it can be started.
-    fn said(path: &Path) -> io::Result<String> {
+    /// Starts a program and returns its output.
+    fn output_of(path: &Path) -> io::Result<String> {
         let output = Command::new(path).output()?;
         Ok(String::from_utf8(output.stdout).unwrap())
     }
 
     #[test]
-    fn what_was_written_or_copied_is_the_program_that_starts() {
+    fn a_written_or_copied_program_starts() {
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("it's $1"), folder.path().join("copy"));
         for text in ["one", "another"] {
             write_program(&path, format!("#!/bin/sh\necho {text}\n").as_bytes()).unwrap();
             copy_program(&path, &copy).unwrap();
             for program in [&path, &copy] {
-                assert_eq!(said(program).unwrap(), format!("{text}\n"));
+                assert_eq!(output_of(program).unwrap(), format!("{text}\n"));
                 assert_eq!(fs::metadata(program).unwrap().permissions().mode() & 0o7777, 0o755);
             }
         }
@@ -72,7 +71,7 @@ mod tests {
 
     /// Of files that this process writes itself, some do not start.
     #[test]
-    fn it_starts_at_once_whatever_other_threads_fork_meanwhile() {
+    fn a_program_starts_at_once_while_other_threads_fork() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         let ended = AtomicBool::new(false);
@@ -86,9 +85,9 @@ mod tests {
             }
             for round in 0..50 {
                 write_program(&path, format!("#!/bin/sh\necho {round}\n").as_bytes()).unwrap();
-                let said = said(&path);
-                ended.store(round == 49 || said.is_err(), Ordering::Relaxed);
-                assert_eq!(said.unwrap(), format!("{round}\n"));
+                let output = output_of(&path);
+                ended.store(round == 49 || output.is_err(), Ordering::Relaxed);
+                assert_eq!(output.unwrap(), format!("{round}\n"));
             }
         });
     }

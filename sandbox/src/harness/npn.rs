@@ -1,4 +1,4 @@
-//! The NativePodNetwork object that OKE's control plane would have made for a node.
+//! The NativePodNetwork object that OKE's control plane would create for a node.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::network::Vcn;
 use crate::network::Vnic;
 
-/// The most that OKE lets `spec.maxPodCount` be.
+/// OKE's limit of `spec.maxPodCount`.
 const MAX_PODS: usize = 110;
 
 /// The two shapes that the object's status comes in.
@@ -63,7 +63,7 @@ impl Vcn {
     }
 }
 
-/// A VNIC's addresses by whom they are for.
+/// A VNIC's addresses for the host and for pods.
 struct PodAddresses {
     host: PerFamily<IpAddr>,
     pods: PerFamily<Vec<IpAddr>>,

@@ -1,4 +1,4 @@
-//! Packets as proof: an echo, a name, the time, the metadata service, asked from inside a pod or node.
+//! Packets as proof: an echo, a name, the time, the metadata service, requested from inside a pod.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,14 +8,14 @@ use simple_dns::{CLASS, Name, Packet, Question, TYPE};
 
 use crate::node::Pod;
 
-/// How long it may take until there is an answer. The fabric asks for a neighbour first, as the real one does.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// When what may have been lost is sent again: a link that was just raised drops what it is given until the kernel has taken
-/// note of its carrier, which takes a busy machine its time.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The time limit for an answer. The fabric asks for a neighbour first, as the real one does.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// When a packet that may be lost is sent again: a link that was just raised drops packets until the kernel has noticed its
+/// carrier, which takes a while on a busy machine.
+const RESEND: Duration = Duration::from_secs(1);
 const SERVICES: Ipv4Addr = vcn::METADATA_ADDRESS;
 
-/// What became of a probe: the time it took, or why it failed.
+/// The outcome of a probe: the time it took, or why it failed.
 pub type Outcome = Result<Duration, String>;
 
 impl Pod {
@@ -24,7 +24,7 @@ impl Pod {
         let started = Instant::now();
         let output = self
             .command("ping")
-            .args(["-n", "-q", "-c", "1", "-w", &PATIENCE.as_secs().to_string()])
+            .args(["-n", "-q", "-c", "1", "-w", &DEADLINE.as_secs().to_string()])
             .arg(target.to_string())
             .output()
             .map_err(|error| format!("ping cannot be run: {error}"))?;
@@ -65,8 +65,8 @@ impl Pod {
     pub fn ask_metadata(&self) -> Outcome {
         let started = Instant::now();
         let answer = self.run(|| {
-            let mut stream = TcpStream::connect_timeout(&SocketAddr::from((SERVICES, 80)), PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut stream = TcpStream::connect_timeout(&SocketAddr::from((SERVICES, 80)), DEADLINE)?;
+            stream.set_read_timeout(Some(DEADLINE))?;
             stream.write_all(
                 b"GET /opc/v2/instance/id HTTP/1.1\r\nHost: 169.254.169.254\r\nAuthorization: Bearer Oracle\r\nConnection: close\r\n\r\n",
             )?;
@@ -76,7 +76,9 @@ impl Pod {
         });
         match answer {
             Ok(Ok(answer)) if answer.starts_with("HTTP/1.1 200") => Ok(started.elapsed()),
-            Ok(Ok(answer)) => Err(format!("the metadata service says {:?}", answer.lines().next().unwrap_or_default())),
+            Ok(Ok(answer)) => {
+                Err(format!("the metadata service answered {:?}", answer.lines().next().unwrap_or_default()))
+            }
             Ok(Err(error)) => Err(format!("the metadata service: {error}")),
             Err(error) => Err(error.to_string()),
         }
@@ -86,13 +88,13 @@ impl Pod {
         let started = Instant::now();
         let answer = self.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            socket.set_read_timeout(Some(AGAIN))?;
+            socket.set_read_timeout(Some(RESEND))?;
             socket.connect((SERVICES, port))?;
             let mut answer = vec![0; 1500];
             let length = loop {
                 socket.send(&query)?;
                 match socket.recv(&mut answer) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && started.elapsed() < PATIENCE => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock && started.elapsed() < DEADLINE => {}
                     received => break received?,
                 }
             };

@@ -1,5 +1,5 @@
 //! The smallest container runtime: takes the first CNI configuration of a node, as CRI-O and containerd do, and runs
-//! its chain for a pod. It knows none of our crates' types, so it is no friend of the plugin's.
+//! its chain for a pod. It uses none of our crates' types, so that it hides no mistake of the plugin.
 
 use std::fs;
 use std::path::Path;
@@ -99,7 +99,7 @@ impl<'a> Runtime<'a> {
     /// ADD for each plugin of the chain, each with the result of the one before.
     ///
     /// # Errors
-    /// The first plugin's that refuses.
+    /// The error of the first plugin that refuses.
     pub fn add(&self, pod: &Pod) -> Result<Attachment, RuntimeError> {
         let started = Instant::now();
         let mut result = Value::Null;
@@ -116,15 +116,15 @@ impl<'a> Runtime<'a> {
     /// CHECK for each plugin, with the result of all.
     ///
     /// # Errors
-    /// The first plugin's that finds something.
+    /// The error of the first plugin that finds a problem.
     pub fn check(&self, pod: &Pod, attachment: &Attachment) -> Result<(), RuntimeError> {
         self.plugins().try_for_each(|plugin| self.call(pod, "CHECK", plugin, &attachment.result).map(|_| ()))
     }
 
-    /// DEL for each plugin, last first; says how long it took.
+    /// DEL for each plugin, last first. Returns the time it took.
     ///
     /// # Errors
-    /// The first plugin's that refuses.
+    /// The error of the first plugin that refuses.
     pub fn del(&self, pod: &Pod, attachment: &Attachment) -> Result<Duration, RuntimeError> {
         let started = Instant::now();
         for plugin in self.plugins().collect::<Vec<_>>().into_iter().rev() {
@@ -163,7 +163,7 @@ impl<'a> Runtime<'a> {
             .node
             .command(Path::new(BIN_DIR).join(kind))
             .env_clear()
-            // A runtime hands its own environment on; portmap looks for iptables there.
+            // A runtime passes its own environment; portmap looks for iptables there.
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", pod.name())

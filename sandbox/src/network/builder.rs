@@ -37,8 +37,8 @@ impl Builder {
         self
     }
 
-    /// Builds it. On success every node is booted: its primary VNIC is configured, its secondary ones are attached and
-    /// left alone, the services answer.
+    /// Builds it. On success every node is booted: its primary VNIC is configured, its secondary ones are attached but not
+    /// configured, the services answer.
     ///
     /// # Errors
     /// Without root (see [`crate::isolate()`]); when the description contradicts itself; when a bare-metal node is wanted

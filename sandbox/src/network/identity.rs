@@ -34,7 +34,7 @@ pub(crate) const fn router_mac(number: u32) -> MacAddr {
     MacAddr([0x00, 0x00, 0x17, a, b, c])
 }
 
-/// What a virtual machine's metadata says about a tag: a number that means nothing.
+/// The tag in a virtual machine's metadata: a number without a meaning.
 pub(crate) fn meaningless_tag(number: u32) -> u16 {
     u16::try_from(1000 + number % 3000).unwrap_or(1000)
 }

@@ -1,4 +1,4 @@
-//! What exists in the VCN by now: the one list that the metadata service, DNS and the builder read and write.
+//! The instances of the VCN: the one list that the metadata service, DNS, the OCI API and the builder use.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ impl Instance {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
     instances: Arc<Mutex<BTreeMap<String, Instance>>>,
-    /// Who vouches for instances, once there is an OCI API.
+    /// Signs instances' certificates, once there is an OCI API.
     authority: Arc<Mutex<Option<Arc<Authority>>>>,
 }
 
@@ -50,7 +50,7 @@ impl Inventory {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on instances have certificates of this authority.
+    /// Gives instances certificates of this authority.
     pub(crate) fn set_authority(&self, authority: Arc<Authority>) {
         *self.authority.lock().unwrap_or_else(PoisonError::into_inner) = Some(authority);
     }

@@ -28,7 +28,7 @@ impl SubnetSpec {
         self
     }
 
-    /// Adds another IPv6 block: whoever asks for an IPv6 address must say of which from then on.
+    /// Adds another IPv6 block: a request for an IPv6 address must name the block then.
     #[must_use]
     pub const fn second_ipv6(mut self, block: IpNetwork) -> Self {
         self.second_ipv6 = Some(block);
@@ -179,7 +179,7 @@ impl NodeSpec {
         self
     }
 
-    /// Makes it an instance of the OCI API's books only: no namespace, no links. For tests of many instances.
+    /// Makes it an instance of the inventory only: no namespace, no links. For tests of many instances.
     #[must_use]
     pub const fn on_paper(mut self) -> Self {
         self.on_paper = true;

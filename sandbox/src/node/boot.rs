@@ -1,4 +1,4 @@
-//! What an OCI image has done by the time anybody logs in: the primary VNIC is configured, the others are not.
+//! What an OCI image does at boot: it configures the primary VNIC, and leaves the others alone.
 
 use std::net::Ipv4Addr;
 
@@ -32,7 +32,7 @@ pub(crate) fn primary(netns: &Netns, vnic: &Vnic) -> netlink::Result<()> {
         }
     }
     if let Some(own) = vnic.address.ipv6 {
-        // DHCPv6 gives a single address. The fabric gives it to nobody else, so it need not be probed.
+        // DHCPv6 gives a single address. The fabric gives it to no other VNIC, so it need not be probed.
         let mut address = Address::new(link, own.into());
         address.nodad = true;
         socket.add_address(&address)?;
@@ -40,7 +40,7 @@ pub(crate) fn primary(netns: &Netns, vnic: &Vnic) -> netlink::Result<()> {
     Ok(())
 }
 
-/// Whether a router advertisement was taken: the default route of IPv6 is there.
+/// Whether the kernel accepted a router advertisement: the default route of IPv6 is there.
 pub(crate) fn has_ipv6_default(netns: &Netns) -> netlink::Result<bool> {
     let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(Family::Ipv6) };
     let everywhere = everywhere(Family::Ipv6);

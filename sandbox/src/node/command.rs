@@ -19,7 +19,7 @@ use crate::node::Namespaces;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that starts every program. "Kill me when my parent dies" (PR_SET_PDEATHSIG) means the *thread* that
-/// forked, so it must be one that lives as long as the sandbox, and ends with it.
+/// forked, so that must live as long as the sandbox, and end with it.
 #[derive(Debug)]
 pub(crate) struct Spawner {
     jobs: Mutex<Option<Sender<Job>>>,
@@ -36,7 +36,7 @@ impl Spawner {
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// Kills every program that it started and starts no more.
+    /// Kills every program that it started, and starts no more.
     pub(crate) fn stop(&self) {
         if let Ok(mut jobs) = self.jobs.lock() {
             *jobs = None;
@@ -88,7 +88,7 @@ impl Command {
         }
     }
 
-    /// In a container on the node.
+    /// A program in a container on the node.
     pub(crate) fn contained(
         inner: std::process::Command,
         confinement: Confinement,
@@ -134,21 +134,21 @@ impl Command {
         self
     }
 
-    /// Where its input comes from.
+    /// Sets its input.
     #[must_use]
     pub fn stdin(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdin(stdio);
         self
     }
 
-    /// Where its output goes.
+    /// Sets its output.
     #[must_use]
     pub fn stdout(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stdout(stdio);
         self
     }
 
-    /// Where its errors go.
+    /// Sets its error output.
     #[must_use]
     pub fn stderr(mut self, stdio: impl Into<Stdio>) -> Self {
         self.inner.stderr(stdio);
@@ -168,7 +168,7 @@ impl Command {
         started.during(|| format!("start {}", program.display()))
     }
 
-    /// Runs it to its end; what it wrote is in the output.
+    /// Runs it to its end and captures its output.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -178,7 +178,7 @@ impl Command {
         child.wait_with_output().during(|| format!("wait for {}", program.display()))
     }
 
-    /// Runs it with this input to its end.
+    /// Runs it to its end with this input and captures its output.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -189,7 +189,7 @@ impl Command {
         std::thread::scope(|scope| {
             // On a thread of its own: a program that fills its output before it reads would block both.
             let writer = scope.spawn(|| {
-                // A program that ends without reading is no failure of ours.
+                // A program may end without reading its input.
                 stdin.map(|mut stdin| io::Write::write_all(&mut stdin, input))
             });
             let output = child.wait_with_output().during(|| format!("wait for {}", program.display()));

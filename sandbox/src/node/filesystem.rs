@@ -1,4 +1,4 @@
-//! A node's files: the machine's own, read through, with fresh and empty places where programs keep state.
+//! A node's files: the machine's own, with empty directories where programs keep state.
 //!
 //! `/run`, `/var/lib`, `/opt` and `/etc` are new (tmpfs), so that programs run with their default paths and two nodes
 //! share nothing; `/sys` shows the node's own links. Everything else is the machine's.
@@ -20,10 +20,10 @@ use crate::fabric::SERVICES_V4;
 use crate::node::seal;
 use crate::services::DOMAIN;
 
-/// New and empty. `/opt` gets the machine's other folders back: tools live there.
+/// New and empty. `/opt` gets the machine's other folders back, since tools may be there.
 const FRESH: [&str; 4] = ["/run", "/var/lib", "/opt", "/etc"];
 
-/// What programs need of `/etc`, copied.
+/// The entries of `/etc` that programs need: copied.
 const COPIED: [&str; 12] = [
     "ld.so.cache",
     "ld.so.conf",
@@ -39,7 +39,7 @@ const COPIED: [&str; 12] = [
     "ethertypes",
 ];
 
-/// What is too large to copy, shown read-only.
+/// Entries too large to copy: bind-mounted read-only.
 const SHOWN: [&str; 4] = ["/etc/alternatives", "/etc/ssl", "/etc/pki", "/etc/crypto-policies"];
 
 /// Prepares the calling thread's (private) mount namespace.
@@ -71,8 +71,8 @@ pub(crate) fn prepare(node: &str, addresses: &[IpAddr]) -> Result<()> {
     Ok(())
 }
 
-/// The node's own view of `/sys/class/net`. The kernel refuses it in a user namespace whose `/sys` is partly hidden
-/// (containers); then the machine's stays, and only programs that look for links there are misled.
+/// Mounts the node's own `/sys`. The kernel refuses that in a user namespace whose `/sys` is partly hidden (containers); then
+/// the machine's stays, and only programs that read links there are misled.
 fn own_sysfs(cgroups: Option<OwnedFd>) {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if let Err(error) = mount(Some("sysfs"), "/sys", Some("sysfs"), flags, None::<&str>) {
@@ -81,7 +81,7 @@ fn own_sysfs(cgroups: Option<OwnedFd>) {
     }
     if let Some(cgroups) = cgroups {
         let source = descriptor_path(&cgroups);
-        // Container runtimes need it; nobody else does.
+        // Only container runtimes need it.
         let _ = mount(Some(&source), "/sys/fs/cgroup", None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>);
     }
 }
@@ -92,7 +92,7 @@ enum Entry {
     Link(PathBuf),
 }
 
-/// Reads files and folders below `root`; what is absent or unreadable is left out.
+/// Reads files and folders below `root`; absent or unreadable ones are left out.
 fn read_tree(root: &Path, names: &[&str]) -> io::Result<Vec<(PathBuf, Entry)>> {
     let mut waiting: Vec<PathBuf> = names.iter().map(|name| root.join(name)).collect();
     let mut found = Vec::new();
@@ -125,7 +125,7 @@ fn others_in_opt() -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir() && !path.ends_with("cni")).collect()
 }
 
-/// Holds a folder, so that it can be shown after its place was covered.
+/// Holds a folder, so that it can be mounted after its place was covered.
 fn hold(path: &Path) -> Option<OwnedFd> {
     open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).ok()
 }
@@ -135,7 +135,7 @@ fn descriptor_path(held: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/thread-self/fd/{}", held.as_raw_fd()))
 }
 
-/// Shows a held folder at a path, read-only: a program under test must not change the machine.
+/// Mounts a held folder at a path, read-only: a program under test must not change the machine.
 fn show(held: &OwnedFd, path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;

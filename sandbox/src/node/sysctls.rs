@@ -8,23 +8,8 @@ use crate::error::{For, Result};
 /// What `ipv4_devconf` and `ipv4_devconf_dflt` are compiled with (net/ipv4/devinet.c); all others are 0.
 const SET: [&str; 5] =
     ["accept_redirects", "secure_redirects", "send_redirects", "shared_media", "arp_evict_nocarrier"];
-const UNSET: [&str; 15] = [
-    "forwarding",
-    "rp_filter",
-    "accept_local",
-    "src_valid_mark",
-    "proxy_arp",
-    "proxy_arp_pvlan",
-    "arp_filter",
-    "arp_announce",
-    "arp_ignore",
-    "arp_accept",
-    "arp_notify",
-    "log_martians",
-    "route_localnet",
-    "promote_secondaries",
-    "ignore_routes_with_linkdown",
-];
+const UNSET: &str = "forwarding rp_filter accept_local src_valid_mark proxy_arp proxy_arp_pvlan arp_filter arp_announce \
+    arp_ignore arp_accept arp_notify log_martians route_localnet promote_secondaries ignore_routes_with_linkdown";
 
 /// Gives the calling thread's network namespace a fresh kernel's settings. To be called before links are made: they
 /// copy the defaults.
@@ -38,7 +23,7 @@ pub(crate) fn reset() -> Result<()> {
         }
     };
     for conf in ["all", "default"] {
-        for setting in UNSET {
+        for setting in UNSET.split(' ') {
             write(conf, setting, "0")?;
         }
         for setting in SET {

@@ -126,7 +126,7 @@ impl Emulator {
         state
     }
 
-    /// Handles a request to the core services. `check` is the door's: who may call.
+    /// Handles a request to the core services. `check` is the door's own.
     pub(super) fn handle(&self, request: &Request, check: impl FnOnce() -> Outcome<()>) -> Handled {
         let Some(route) = route(&request.method, &request.path) else {
             let message = format!("{} {} is not emulated", request.method, request.path);

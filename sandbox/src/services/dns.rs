@@ -75,16 +75,16 @@ mod tests {
     }
 
     #[test]
-    fn the_resolver_knows_itself_and_says_what_it_does_not_know() {
+    fn the_resolver_knows_itself_and_refuses_unknown_names() {
         assert_eq!(ask("resolver.sandbox.internal", TYPE::A), (RCODE::NoError, 1));
         assert_eq!(ask("Resolver.Sandbox.Internal", TYPE::AAAA), (RCODE::NoError, 1));
         assert_eq!(ask("resolver.sandbox.internal", TYPE::TXT), (RCODE::NoError, 0));
-        assert_eq!(ask("nobody.sandbox.internal", TYPE::A), (RCODE::NameError, 0));
+        assert_eq!(ask("unknown.sandbox.internal", TYPE::A), (RCODE::NameError, 0));
         assert_eq!(ask("example.org", TYPE::A), (RCODE::NameError, 0));
     }
 
     #[test]
-    fn garbage_meets_silence() {
+    fn garbage_gets_no_answer() {
         assert_eq!(answer(&Inventory::default(), b"\x00\x01"), None);
         assert_eq!(answer(&Inventory::default(), &[0xff; 40]), None);
     }

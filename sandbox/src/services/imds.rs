@@ -1,5 +1,5 @@
-//! The instance metadata service, version 2, as OCI documents it: documents made from the inventory, one HTTP server
-//! for all instances (the source address tells them apart), and faults on demand.
+//! The instance metadata service, version 2, as OCI documents it: documents from the inventory, one HTTP server
+//! for all instances (the source address distinguishes them), and injected faults.
 
 mod document;
 mod fault;

@@ -9,7 +9,7 @@ const ERA: u64 = 2_208_988_800;
 const MODE_CLIENT: u8 = 3;
 const MODE_SERVER: u8 = 4;
 
-/// Answers one message, received at `now`; `None` when it is no client's.
+/// Answers one message, received at `now`; `None` when it is not from a client.
 pub(crate) fn answer(query: &[u8], now: SystemTime) -> Option<Vec<u8>> {
     let query: &[u8; LENGTH] = query.first_chunk()?;
     let [first, ..] = *query;
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn others_meet_silence() {
+    fn other_messages_get_no_answer() {
         assert_eq!(answer(&[0x23; 47], UNIX_EPOCH), None);
         assert_eq!(answer(&[0x24; 48], UNIX_EPOCH), None, "a server");
     }

@@ -62,7 +62,7 @@ fn a_tagged_vnic_answers_once_its_vlan_link_is_made() {
     vcn.detach_vnic("node-b", &vnic.id).unwrap();
     let target = vnic.address.ipv4.unwrap();
     assert!(!reaches((a.netns(), own), (b.netns(), target)), "the port carries the tag no more");
-    wait_for_drop(&vcn, "node-a/vnic-1", &DropReason::NobodyHas(target));
+    wait_for_drop(&vcn, "node-a/vnic-1", &DropReason::NoHolder(target));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! A demo that stays up: a process of its own in the background, found again by a file that names it. The file may be in /tmp,
-//! so no link in its place is followed, and another user's file is not believed.
+//! so no link is followed, and another user's file is refused.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,18 +14,18 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, Uid, geteuid, pipe, setsid};
 
-/// Runs the same command again in a session of its own, shows what it says, and returns once it is up.
+/// Runs the same command again in a session of its own, shows its output, and returns once it is up.
 pub(crate) fn in_background() -> Result<ExitCode> {
-    let (ours, theirs) = pipe()?;
+    let (output, input) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
-    // Its output goes through this process: were it ours, a pipe behind us would stay open as long as the demo.
+    // Its output goes through this process: if it inherited ours, a pipe there would stay open as long as the demo.
     command.args(std::env::args_os().skip(1)).arg("--in-background");
-    command.stdin(Stdio::null()).stdout(theirs.try_clone()?).stderr(theirs);
+    command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     // Ctrl-C at the terminal is not for it.
     own_session(&mut command);
     let mut child = command.spawn().context("cannot start the demo in the background")?;
     drop(command);
-    for line in BufReader::new(File::from(ours)).lines() {
+    for line in BufReader::new(File::from(output)).lines() {
         match line? {
             line if line == READY => {
                 let (file, pid) = (record(), Pid::from_raw(i32::try_from(child.id())?));
@@ -48,7 +48,7 @@ pub(crate) fn in_background() -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says that the demo is up, and waits until it is told to end.
+/// Reports that the demo is up, and waits for a signal.
 pub(crate) fn hold() -> Result<()> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -80,7 +80,7 @@ pub(crate) fn down() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The line by which the demo says that it is up; it is not shown.
+/// The line that reports that the demo is up; it is not shown.
 const READY: &str = "@up";
 
 /// The longest process id, in bytes.
@@ -139,22 +139,22 @@ mod tests {
     fn record_is_written_through_no_link_and_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let (file, outside) = (directory.path().join("demo.pid"), directory.path().join("outside"));
-        fs::write(&outside, "theirs").unwrap();
+        fs::write(&outside, "kept").unwrap();
         for to in [&outside, &directory.path().join("nothing")] {
             symlink(to, &file).unwrap();
-            assert!(read(&file, geteuid()).is_err(), "a link is not believed");
+            assert!(read(&file, geteuid()).is_err(), "a link is refused");
             write(&file, Pid::from_raw(4711)).unwrap();
             assert_eq!(file.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
             assert_eq!(read(&file, geteuid()).unwrap(), Some(Pid::from_raw(4711)));
             fs::remove_file(&file).unwrap();
         }
-        assert_eq!(fs::read_to_string(&outside).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "kept");
         assert!(!directory.path().join("nothing").exists());
         assert_eq!(read(&file, geteuid()).unwrap(), None);
     }
 
     #[test]
-    fn record_of_another_user_or_of_no_process_is_not_believed() {
+    fn record_of_another_user_or_of_no_process_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("demo.pid");
         write(&file, Pid::from_raw(4711)).unwrap();

@@ -1,6 +1,5 @@
-//! The demo's cluster: a real API server on a node of its own, the agents watching it, and the controller manager attaching
-//! VNICs through the emulated OCI API because somebody applied a VnicProfile. All that a person would do here is done, and
-//! shown, with kubectl.
+//! The demo's cluster: a real API server on a node of its own, the agents that watch it, and the controller, which attaches
+//! VNICs through the emulated OCI API for a VnicProfile. The user's part is done, and shown, with kubectl.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -31,11 +30,11 @@ const SECRETS: &str = "/run/demo-service-account";
 const LOG: &str = "/run/oke-node-controller.log";
 const SEEN: &str = "/var/lib/vcn-native/nativepodnetwork-seen.json";
 const DOCUMENT: &str = "/var/lib/vcn-native/nativepodnetwork.json";
-/// Far beyond what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Far more than any step needs.
+const DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
 
-/// A cluster that runs. What it consists of ends with it.
+/// A running cluster. Its programs end with it.
 pub(crate) struct Cluster {
     controller: Option<Child>,
     kubectl: PathBuf,
@@ -63,7 +62,7 @@ pub(crate) fn set_up(
     };
     let kubectl = assets.program("kubectl");
     if !kubectl.is_file() {
-        report.line(&format!("left out: {} is missing, which shows what is in it", kubectl.display()));
+        report.line(&format!("left out: {} is missing", kubectl.display()));
         return Ok(None);
     }
     let started = Instant::now();
@@ -81,7 +80,7 @@ pub(crate) fn set_up(
 }
 
 impl Cluster {
-    /// What OKE and the operator put into it.
+    /// Applies what OKE and the operator would.
     fn fill(&self, vcn: &Vcn) -> Result<()> {
         let definition = std::fs::read_to_string(ApiServer::native_pod_networks()).context("read OKE's definition")?;
         self.apply(&definition)?;
@@ -107,7 +106,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts agents anew, which now find an API server, and takes away the documents that they read before.
+    /// Restarts the agents, which now find an API server, and removes the documents that they read before.
     pub(crate) fn join(
         &self,
         nodes: &[Arc<Node>],
@@ -129,7 +128,7 @@ impl Cluster {
                 node.run(|| Path::new(SEEN).exists()).unwrap_or(false)
             })?;
             agent.wait_ready(node)?;
-            let what = format!("{}: agent anew, in the cluster", node.name());
+            let what = format!("{}: agent restarted, in the cluster", node.name());
             report.row(&what, "NativePodNetwork watched", started.elapsed());
             joined.push(agent);
         }
@@ -168,7 +167,7 @@ impl Cluster {
             .env("OCI_ENDPOINT", &endpoint)
             .env("OCI_AUTH_ENDPOINT", &endpoint)
             .env("POLL_SECONDS", "1")
-            // Who is alone does not lose it because the machine is busy.
+            // A single controller must not lose it because the machine is busy.
             .env("LEASE_SECONDS", "120")
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -214,7 +213,7 @@ impl Cluster {
 
     fn apply(&self, manifest: &str) -> Result<()> {
         let command = self.command(&["apply", "--server-side", "-f", "-"]);
-        said(&command.output_of_input(manifest.as_bytes())?).map(drop).context("kubectl apply")
+        output_of(&command.output_of_input(manifest.as_bytes())?).map(drop).context("kubectl apply")
     }
 
     fn show(&self, arguments: &[&str], report: &mut Report) -> Result<()> {
@@ -224,7 +223,7 @@ impl Cluster {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        said(&self.command(arguments).output()?).with_context(|| format!("kubectl {}", arguments.join(" ")))
+        output_of(&self.command(arguments).output()?).with_context(|| format!("kubectl {}", arguments.join(" ")))
     }
 
     fn command(&self, arguments: &[&str]) -> sandbox::Command {
@@ -269,7 +268,7 @@ pub(crate) fn workers<'a>(vcn: &'a Vcn, control_plane: &'a Node) -> impl Iterato
     vcn.nodes().filter(|node| node.name() != control_plane.name())
 }
 
-fn said(output: &std::process::Output) -> Result<String> {
+fn output_of(output: &std::process::Output) -> Result<String> {
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
@@ -277,12 +276,12 @@ fn said(output: &std::process::Output) -> Result<String> {
 }
 
 fn until(otherwise: &str, condition: impl Fn() -> bool) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + DEADLINE;
     while !condition() {
         if Instant::now() > deadline {
-            bail!("{otherwise} after {} s", PATIENCE.as_secs());
+            bail!("{otherwise} after {} s", DEADLINE.as_secs());
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL);
     }
     Ok(())
 }

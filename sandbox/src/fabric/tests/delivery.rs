@@ -92,7 +92,7 @@ fn a_packet_whose_hops_ran_out_is_dropped() {
 fn a_packet_to_nobody_is_dropped() {
     let nobody = Ipv4Addr::new(8, 8, 8, 8);
     let frame = ping(Pair { from: (A.1, A_IP), to: (ROUTER.0, nobody) });
-    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NobodyHas(nobody.into()));
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(nobody.into()));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_vnic_that_was_unplugged_is_nobody() {
     let mut fabric = fabric();
     fabric.detach(B.0);
     let frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
-    assert_eq!(dropped(&mut fabric, A.0, &frame).1, DropReason::NobodyHas(B_IP.into()));
+    assert_eq!(dropped(&mut fabric, A.0, &frame).1, DropReason::NoHolder(B_IP.into()));
     assert_eq!(dropped(&mut fabric, B.0, &frame), ("wire 2".into(), DropReason::NoVnic(None)));
 }
 

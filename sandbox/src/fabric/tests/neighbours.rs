@@ -23,7 +23,7 @@ fn arp_finds_a_vnic_of_the_same_subnet_by_its_own_mac() {
 #[test]
 fn arp_finds_nobody_in_another_subnet() {
     let frame = frame::arp_request((A.1, A_IP), POD_IP);
-    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NobodyHas(POD_IP.into()));
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(POD_IP.into()));
 }
 
 #[test]
@@ -99,5 +99,5 @@ fn routers_are_announced_to_primary_vnics_with_ipv6() {
 fn what_nobody_has_is_reported() {
     let nobody = Ipv4Addr::new(10, 0, 0, 99);
     let frame = frame::arp_request((A.1, A_IP), nobody);
-    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NobodyHas(IpAddr::V4(nobody)));
+    assert_eq!(dropped(&mut fabric(), A.0, &frame).1, DropReason::NoHolder(IpAddr::V4(nobody)));
 }

@@ -51,5 +51,5 @@ fn the_services_find_everybody_behind_one_router() {
 #[test]
 fn the_services_cannot_reach_a_pod_address() {
     let frame = ping(Pair { from: (SERVICES.1, SERVICES_V4), to: (ROUTER.0, POD_IP) });
-    assert_eq!(dropped(&mut fabric(), SERVICES.0, &frame).1, DropReason::NobodyHas(POD_IP.into()));
+    assert_eq!(dropped(&mut fabric(), SERVICES.0, &frame).1, DropReason::NoHolder(POD_IP.into()));
 }

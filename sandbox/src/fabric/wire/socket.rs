@@ -1,6 +1,6 @@
 //! The packet socket: every frame that arrives on any link of the fabric's namespace, with its 802.1Q tag.
 //!
-//! The kernel strips the tag from a received frame and reports it beside (`PACKET_AUXDATA`); a frame that is sent
+//! The kernel strips the tag from a received frame and reports it separately (`PACKET_AUXDATA`); a frame that is sent
 //! carries it inline. Both are handled here, so that the fabric sees frames without tags.
 
 use std::io;
@@ -18,7 +18,7 @@ use crate::fabric::Port;
 
 /// Larger than any frame: the longest that a link with MTU 9000 sends is 9018 bytes.
 const FRAME: usize = 65_600;
-/// What may wait while the thread is busy. Granted to root only; the default serves as well, with more losses.
+/// The queue while the thread is busy. Granted to root only; the default works as well, with more losses.
 const QUEUE: usize = 8 << 20;
 
 const ETHERTYPE_AT: usize = 12;

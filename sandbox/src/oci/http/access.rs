@@ -1,4 +1,4 @@
-//! Who may call: users' keys, session tokens, service accounts.
+//! The accepted credentials: users' keys, session tokens, service accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

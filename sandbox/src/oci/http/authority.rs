@@ -28,15 +28,15 @@ use crate::network::identity::{COMPARTMENT, TENANCY};
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
-    /// One for all instances: making one takes 100 ms.
+    /// One for all instances: creating one takes 100 ms.
     leaf_key: KeyPair,
-    /// By instance OCID, since somebody asked for it.
+    /// By instance OCID, from the first request on.
     leaves: Mutex<BTreeMap<String, String>>,
 }
 
 /// The place of the subject in a certificate's TBSCertificate (RFC 5280, 4.1).
 const SUBJECT: usize = 5;
-/// What a PKCS#8 document of an RSA key has before the PKCS#1 document within.
+/// The bytes of an RSA key's PKCS#8 document before the PKCS#1 document within.
 const PKCS8_HEADER: usize = 26;
 
 impl Authority {
@@ -55,7 +55,7 @@ impl Authority {
         self.certificate_pem.clone()
     }
 
-    /// What the metadata service has below `identity/` for an instance.
+    /// The metadata service's documents below `identity/` for an instance.
     pub(crate) fn identity(&self, instance: &str) -> Result<Value> {
         let certificate = match self.leaves().get(instance) {
             Some(certificate) => certificate.clone(),
@@ -69,7 +69,7 @@ impl Authority {
         }))
     }
 
-    /// The instance and the tenancy of a certificate (base64 of DER), if it is of this authority and good now, with its
+    /// The instance and the tenancy of a certificate (base64 of DER), if this authority signed it and it is valid now, with its
     /// public key.
     pub(crate) fn examine(&self, certificate: &str) -> Option<Examined> {
         let der = STANDARD.decode(certificate).ok()?;
@@ -170,7 +170,7 @@ pub(crate) fn user_key() -> Result<UserKey> {
     Ok(UserKey { pem: key.serialize_pem(), public_key: key.subject_public_key_info() })
 }
 
-/// What of a certificate is signed, with another subject: rcgen takes each type of attribute once, and a real subject has four OUs.
+/// The signed part of a certificate, with another subject: rcgen takes each type of attribute once, and a real subject has four OUs.
 fn with_subject(certificate: &[u8], subject: &str) -> der::Result<Vec<u8>> {
     let tbs = Vec::<Any>::from_der(certificate)?.into_iter().next().unwrap_or_else(Any::null).to_der()?;
     let mut parts = Vec::<Any>::from_der(&tbs)?;

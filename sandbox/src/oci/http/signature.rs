@@ -14,7 +14,7 @@ use hyper::Method;
 
 use crate::oci::emulator::{Outcome, Refusal, Request, refuse};
 
-/// What the `authorization` header says.
+/// The `authorization` header.
 pub(super) struct Signature<'a> {
     pub(super) key_id: &'a str,
     /// In lower case.
@@ -45,10 +45,10 @@ impl<'a> Signature<'a> {
         Ok(Self { key_id: field("keyId").ok_or_else(bad)?, headers, signature })
     }
 
-    /// Checks it against the key that its name stands for (SPKI). `host_too`: the federation service wants no host.
+    /// Checks it against a public key (SPKI). `host_too`: the federation service wants no host.
     pub(super) fn check(&self, request: &Request, public_key: &[u8], skew: Duration, host_too: bool) -> Outcome<()> {
         let with_body = matches!(request.method, Method::POST | Method::PUT | Method::PATCH);
-        // What runs in a browser may not set `date`: the SDK for TypeScript signs `x-date`.
+        // A browser does not let a script set `date`: the SDK for TypeScript signs `x-date`.
         let is_signed = |name: &str| self.headers.iter().any(|own| own == name);
         let dated = if is_signed("x-date") { "x-date" } else { "date" };
         let mut required = vec![dated, "(request-target)"];
@@ -56,7 +56,7 @@ impl<'a> Signature<'a> {
         if with_body {
             required.extend(["content-length", "content-type", "x-content-sha256"]);
             if request.header("x-content-sha256") != Some(&STANDARD.encode(digest(&SHA256, &request.body))) {
-                return Err(not_authenticated("x-content-sha256 is not the body's"));
+                return Err(not_authenticated("x-content-sha256 does not match the body"));
             }
         }
         if let Some(missing) = required.iter().find(|name| !is_signed(name)) {
@@ -66,12 +66,12 @@ impl<'a> Signature<'a> {
         let date = date.ok_or_else(|| not_authenticated("no date"))?;
         let now = SystemTime::now();
         if now.duration_since(date).or_else(|_| date.duration_since(now)).unwrap_or_default() > skew {
-            return Err(not_authenticated("the date is too far from ours"));
+            return Err(not_authenticated("the date is too far from the service's clock"));
         }
         let message = self.message(request)?;
         UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, public_key)
             .verify(message.as_bytes(), &self.signature)
-            .map_err(|_| not_authenticated("the signature does not fit"))
+            .map_err(|_| not_authenticated("the signature does not match"))
     }
 
     fn message(&self, request: &Request) -> Outcome<String> {

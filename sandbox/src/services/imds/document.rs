@@ -6,10 +6,10 @@ use vcn::MachineKind;
 use crate::network::Instance;
 use crate::network::Vnic;
 
-/// When every instance was made, in milliseconds: fixed, so that documents are the same in every run.
+/// When every instance was created, in milliseconds: fixed, so that documents are the same in every run.
 const TIME_CREATED: u64 = 1_767_225_600_000;
 
-/// Everything of one instance, as one tree: a request names a place in it.
+/// All documents of one instance as one tree: a request names a place in it.
 pub(super) fn tree(instance: &Instance) -> Value {
     let mut tree = json!({
         "instance": instance_document(instance),
@@ -37,7 +37,7 @@ fn instance_document(instance: &Instance) -> Value {
         "id": instance.id,
         "image": "ocid1.image.oc1.iad.aaaaaaaasandbox",
         "metadata": instance.metadata,
-        // The short key, as older regions really have it: whoever needs the long name takes the canonical one.
+        // The short key, as older regions really have it: the canonical one has the long name.
         "region": "iad",
         "canonicalRegionName": "us-ashburn-1",
         "ociAdName": "iad-ad-1",
@@ -80,7 +80,7 @@ fn vnic_document(kind: MachineKind, vnic: &Vnic) -> Value {
     if kind == MachineKind::BareMetal {
         set("nicIndex", json!(vnic.nic_index));
     }
-    // All that the VNIC has. OCI promises no order; this one is of no help to who takes the first for the VNIC's own.
+    // All of the VNIC's. OCI promises no order; in this one, the VNIC's own address is the last.
     let addresses = vnic.secondary.ipv6.iter().flatten().rev().chain(&vnic.address.ipv6).collect::<Vec<_>>();
     if let (false, Some(router), Some(block)) = (addresses.is_empty(), vnic.subnet.router_v6(), vnic.subnet.ipv6()) {
         set("ipv6Addresses", json!(addresses));

@@ -1,4 +1,4 @@
-//! What the metadata service does wrong when told to.
+//! Faults that tests inject into the metadata service.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use vcn::Ocid;
 /// A fault of one node's metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Its kind.
     pub kind: FaultKind,
-    /// For how many requests; for ever when `None`.
+    /// The number of requests that it hits; all when `None`.
     pub requests: Option<u32>,
 }
 
@@ -18,16 +18,16 @@ pub struct Fault {
 pub enum FaultKind {
     /// Answers with this status: 404, 429 and 500 occur in practice.
     Status(u16),
-    /// Answers rightly, but later.
+    /// Answers correctly, but later.
     Delay(Duration),
-    /// Answers rightly, but for this VNIC, which is in no list.
+    /// Answers correctly, but leaves this VNIC out.
     Without(Ocid),
-    /// Answers 200 with something that is no JSON.
+    /// Answers 200 with a body that is no JSON.
     Garbage,
 }
 
 impl Fault {
-    /// A fault that lasts until it is taken back.
+    /// A fault that lasts until it is removed.
     #[must_use]
     pub const fn lasting(kind: FaultKind) -> Self {
         Self { kind, requests: None }
@@ -39,7 +39,7 @@ impl Fault {
         Self { kind, requests: Some(requests) }
     }
 
-    /// Uses the fault once: what to do now, and what is left of it.
+    /// Uses the fault once: its kind, and the rest of it.
     pub(crate) fn spend(self) -> (Option<FaultKind>, Option<Self>) {
         match self.requests {
             None => (Some(self.kind.clone()), Some(self)),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_of_two_requests_is_over_after_two() {
+    fn a_fault_of_two_requests_ends_after_two() {
         let mut fault = Some(Fault::of_next(2, FaultKind::Garbage));
         let mut hits = 0;
         while let Some(current) = fault {

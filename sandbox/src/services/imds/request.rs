@@ -1,4 +1,4 @@
-//! One request to the metadata service: who asks, may they, what do they get. Pure but for the inventory.
+//! One request to the metadata service: caller, permission, answer. Pure but for the inventory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::document;
 use super::fault::FaultKind;
 use crate::network::Inventory;
 
-/// What to send back, and after which pause.
+/// An answer, and the delay before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -43,7 +43,7 @@ pub(crate) fn answer(
     match fault {
         Some(FaultKind::Status(status)) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return plain(status, "a fault of the sandbox's making");
+            return plain(status, "injected fault");
         }
         Some(FaultKind::Garbage) => {
             return with_type(StatusCode::OK, "application/json", "{\"vnicId\": \"ocid1.vn".into());
@@ -73,7 +73,7 @@ pub(crate) fn answer(
     answer
 }
 
-/// Certificates are made when somebody asks for them.
+/// Certificates are created on the first request.
 fn add_identity(inventory: &Inventory, name: &str, tree: Option<&mut Value>) {
     let id = inventory.lock().get(name).map(|instance| instance.id.clone());
     let identity = inventory.authority().zip(id).and_then(|(authority, id)| authority.identity(id.as_str()).ok());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_gets_nothing() {
+    fn an_unknown_source_gets_404() {
         let answer = answer(
             &Inventory::default(),
             IpAddr::from([10, 0, 0, 9]),

@@ -1,4 +1,4 @@
-//! A request that is signed well, and every way to tamper with it.
+//! A correctly signed request, and every way to tamper with it.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use rcgen::{KeyPair, PKCS_RSA_SHA256, PublicKeyData, SigningKey};
@@ -52,7 +52,7 @@ fn check(request: &Request, key: &KeyPair) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_signed_may_not_change() {
+fn a_signed_part_may_not_change() {
     let key = KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap();
     let now = SystemTime::now();
     let good = || post(&key, ALL, now);
