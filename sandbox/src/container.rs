@@ -9,6 +9,8 @@
 //!
 //! Not emulated: cgroups (resources), SELinux, AppArmor.
 
+mod changes;
+mod image;
 mod manifest;
 mod privileges;
 mod root;
@@ -16,16 +18,17 @@ mod seccomp;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::{During, Error, Result};
+pub use image::Image;
 use manifest::Which;
 use privileges::Privileges;
 use root::Root;
@@ -70,12 +73,6 @@ pub struct Volume {
     pub read_only: bool,
     /// Whether the kubelet makes it where it is missing.
     create: bool,
-}
-
-/// The image's files: where the container sees each, and where it is really.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
-    files: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// Everything that a process does to itself between fork and exec, or a thread, to be in a container.
@@ -153,68 +150,6 @@ impl Container {
         &self.volumes
     }
 
-    /// The same without a capability, to see what breaks.
-    #[must_use]
-    pub fn without_capability(mut self, name: &str) -> Self {
-        self.capabilities.retain(|capability| capability != name);
-        self
-    }
-
-    /// The same without a volume, to see what breaks.
-    #[must_use]
-    pub fn without_volume(mut self, host: &Path) -> Self {
-        self.volumes.retain(|volume| volume.host != host);
-        self
-    }
-
-    /// The same on a node that keeps a volume's directory elsewhere: for tests that have no files of a node's own.
-    #[must_use]
-    pub fn with_volume_at(mut self, host: &Path, elsewhere: &Path) -> Self {
-        for volume in self.volumes.iter_mut().filter(|volume| volume.host == host) {
-            elsewhere.clone_into(&mut volume.host);
-        }
-        self
-    }
-
-    /// The same with one more volume, writable, as an operator may add to the manifest.
-    #[must_use]
-    pub fn with_volume(mut self, host: &Path, mounted: &Path) -> Self {
-        let (host, mounted) = (host.to_owned(), mounted.to_owned());
-        self.volumes.push(Volume { host, mounted, read_only: false, create: true });
-        self
-    }
-
-    /// The same in a cluster that has one of its ConfigMaps: a directory as the kubelet makes it of that.
-    #[must_use]
-    pub fn with_config_map(mut self, name: &str, directory: &Path) -> Self {
-        let volume = |mounted: &PathBuf| {
-            let (host, mounted) = (directory.to_owned(), mounted.clone());
-            Volume { host, mounted, read_only: true, create: false }
-        };
-        self.volumes.extend(self.config_maps.get(name).map(volume));
-        self
-    }
-
-    /// The same in a cluster: a directory with its service account's token, as the kubelet makes it, and where the API
-    /// server is. Without this there is none.
-    #[must_use]
-    pub fn with_api_server(mut self, service_account: &Path, host: &str, port: &str) -> Self {
-        if let Some(mounted) = self.service_account.clone() {
-            let host = service_account.to_owned();
-            self.volumes.push(Volume { host, mounted, read_only: true, create: false });
-        }
-        let variables = [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port)];
-        self.environment.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        self
-    }
-
-    /// The same with another program, such as `kubectl exec` runs in it.
-    #[must_use]
-    pub fn running<const N: usize>(mut self, words: [&str; N]) -> Self {
-        self.command = words.map(str::to_owned).to_vec();
-        self
-    }
-
     /// The container's command, ready to be started on the machine that this thread sees.
     ///
     /// # Errors
@@ -244,8 +179,8 @@ impl Container {
         std::thread::scope(|scope| {
             let contained = || confinement.apply().map(|()| work());
             let thread = std::thread::Builder::new().name("container".to_owned()).spawn_scoped(scope, contained);
-            let done = thread.during(|| "start a thread".to_owned())?.join();
-            done.unwrap_or_else(|panic| resume_unwind(panic)).during(|| "enter a container".to_owned())
+            let done = thread.during(|| "start a thread")?.join();
+            done.unwrap_or_else(|panic| resume_unwind(panic)).during(|| "enter a container")
         })
     }
 
@@ -273,7 +208,7 @@ impl Container {
         for (inside, file) in &image.files {
             root.file(file, inside)?;
         }
-        if image.is_dynamic().during(|| "look at the image's programs".to_owned())? {
+        if image.is_dynamic().during(|| "look at the image's programs")? {
             root.libraries()?;
         }
         for volume in &self.volumes {
@@ -299,39 +234,6 @@ impl Volume {
         }
     }
 }
-
-impl Image {
-    /// The one that we ship, of a directory with our programs.
-    #[must_use]
-    pub fn of_programs(bin_dir: &Path) -> Self {
-        Self::default()
-            .file("/usr/local/bin/oke-node-agent", bin_dir.join("oke-node-agent"))
-            .file("/usr/local/bin/oke-cni-installer", bin_dir.join("oke-cni-installer"))
-            .file("/usr/libexec/vcn-native/vcn-native", bin_dir.join("vcn-native"))
-    }
-
-    /// With one file or directory more, or another one.
-    #[must_use]
-    pub fn file(mut self, inside: impl Into<PathBuf>, file: impl Into<PathBuf>) -> Self {
-        self.files.insert(inside.into(), file.into());
-        self
-    }
-
-    /// Whether a program needs the machine's libraries. Those that are shipped do not; those of a test run do.
-    fn is_dynamic(&self) -> io::Result<bool> {
-        for file in self.files.values().filter(|file| file.is_file()) {
-            // The loader's name stands in the first page.
-            let mut head = Vec::with_capacity(4096);
-            fs::File::open(file)?.take(4096).read_to_end(&mut head)?;
-            if head.windows(LOADER.len()).any(|window| window == LOADER) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-const LOADER: &[u8] = b"/ld-linux";
 
 impl Confinement {
     /// Moves the calling thread into the container: between fork and exec the only one, so the whole process. Only system

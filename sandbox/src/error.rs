@@ -1,7 +1,5 @@
 //! What can go wrong while a sandbox is built or used.
 
-use std::io;
-
 use thiserror::Error;
 use vcn::Family;
 
@@ -11,23 +9,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A failed operation.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A system call failed.
+    /// A system call, or a change of the kernel's network configuration, failed.
     #[error("cannot {operation}")]
     System {
-        /// What was being done, and to what.
+        /// The operation and its subject.
         operation: String,
         /// The kernel's error.
         #[source]
-        source: io::Error,
-    },
-    /// The kernel's network configuration refused.
-    #[error("{doing}")]
-    Netlink {
-        /// On whose behalf.
-        doing: String,
-        /// What exactly failed.
-        #[source]
-        source: netlink::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No node has that name.
     #[error("no node is named {0:?}")]
@@ -83,26 +72,14 @@ pub enum Error {
     Panicked(&'static str),
 }
 
-/// Names the operation that a system call was part of.
+/// Names the operation that failed.
 pub(crate) trait During<T> {
     /// Adds the operation to the error.
-    fn during(self, operation: impl FnOnce() -> String) -> Result<T>;
+    fn during<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
-    fn during(self, operation: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::System { operation: operation(), source: source.into() })
-    }
-}
-
-/// Names on whose behalf the network configuration was changed.
-pub(crate) trait For<T> {
-    /// Adds it to the error.
-    fn on_behalf(self, doing: impl FnOnce() -> String) -> Result<T>;
-}
-
-impl<T> For<T> for netlink::Result<T> {
-    fn on_behalf(self, doing: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|source| Error::Netlink { doing: doing(), source })
+impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> During<T> for std::result::Result<T, E> {
+    fn during<S: Into<String>>(self, operation: impl FnOnce() -> S) -> Result<T> {
+        self.map_err(|source| Error::System { operation: operation().into(), source: source.into() })
     }
 }

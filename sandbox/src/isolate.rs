@@ -7,7 +7,6 @@
 //! ```
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -45,15 +44,15 @@ pub fn isolate() -> Result<Isolated> {
         become_root()?;
     }
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID)
-        .during(|| "make namespaces".to_owned())?;
+        .during(|| "make namespaces")?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-        .during(|| "make mounts private".to_owned())?;
+        .during(|| "make mounts private")?;
     // From here on signals are waited for, so that none is lost; the worker gets the mask back.
     let mask = SigSet::all().thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK);
-    let mask = mask.during(|| "block signals".to_owned())?;
+    let mask = mask.during(|| "block signals")?;
     descend()?;
     descend()?;
-    mask.thread_set_mask().during(|| "restore signals".to_owned())?;
+    mask.thread_set_mask().during(|| "restore signals")?;
     // The machine's /proc is still in place: it shows the number as seen from outside.
     let outer_pid = fs::read_link("/proc/self").ok().and_then(|pid| pid.to_str()?.parse().ok()).unwrap_or(0);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -77,7 +76,7 @@ fn become_root() -> Result<()> {
 
 /// Forks: the parent supervises and never returns, the child goes on and dies with the parent.
 fn descend() -> Result<()> {
-    let (watch, hold) = pipe().during(|| "make a pipe".to_owned())?;
+    let (watch, hold) = pipe().during(|| "make a pipe")?;
     match fork_once()? {
         ForkResult::Parent { child } => {
             drop(watch);
@@ -85,12 +84,12 @@ fn descend() -> Result<()> {
         }
         ForkResult::Child => {
             drop(hold);
-            prctl::set_pdeathsig(Signal::SIGKILL).during(|| "die with the parent".to_owned())?;
+            prctl::set_pdeathsig(Signal::SIGKILL).during(|| "die with the parent")?;
             // The parent may have died before that was set: then the pipe is closed.
             let mut fds = [PollFd::new(watch.as_fd(), PollFlags::empty())];
             match poll(&mut fds, PollTimeout::ZERO) {
                 Ok(0) => Ok(()),
-                _ => Err(Error::System { operation: "outlive the parent".into(), source: io::Error::other("it died") }),
+                _ => Err(Error::Invalid("the parent process died".to_owned())),
             }
         }
     }
@@ -99,7 +98,7 @@ fn descend() -> Result<()> {
 #[expect(unsafe_code, reason = "a PID namespace is entered by its first child only")]
 fn fork_once() -> Result<ForkResult> {
     // SAFETY: the process has one thread (checked by `isolate`), so the child may do what the parent may.
-    unsafe { fork() }.during(|| "fork".to_owned())
+    unsafe { fork() }.during(|| "fork")
 }
 
 /// Waits for the child, passes signals on to it, reaps orphans, and ends as it ended.

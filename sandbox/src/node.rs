@@ -17,7 +17,7 @@ use netlink::Netns;
 use vcn::{Family, MachineKind, Ocid};
 
 use crate::container::{Container, Image};
-use crate::error::{Error, Result};
+use crate::error::{During, Result};
 use crate::network::{Inventory, Vnic};
 use crate::services::Fault;
 use namespaces::Namespaces;
@@ -52,8 +52,7 @@ impl Node {
             filesystem::prepare(name, addresses)?;
             sysctls::reset()
         })?;
-        pod::raise_loopback(namespaces.net())
-            .map_err(|source| Error::Netlink { doing: format!("cannot raise the loopback link of {name}"), source })?;
+        pod::raise_loopback(namespaces.net()).during(|| format!("raise the loopback link of {name}"))?;
         Ok(Self { name: name.to_owned(), id, kind, namespaces, spawner, inventory })
     }
 

@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 use vcn::{Family, Mtu, TableId};
 
-use crate::error::{During, Error, For, Result};
+use crate::error::{During, Error, Result};
 use crate::fabric::{BOOT_DISK_V4, SERVICES_V4, SERVICES_V6};
 use crate::network::Inventory;
 use crate::node::everywhere;
@@ -55,19 +55,19 @@ struct Sockets {
 impl Services {
     /// Makes the namespace. [`Services::start`] comes after its link was plugged into the fabric.
     pub(crate) fn namespace() -> Result<Netns> {
-        let netns = Netns::create().on_behalf(|| "cannot make the services' namespace".to_owned())?;
+        let netns = Netns::create().during(|| "make the services' namespace")?;
         netns
             .run(|| {
                 // Usable at once: the fabric lets no VNIC have these addresses.
                 let _ = Sysctls::default().write(&["net", "ipv6", "conf", "default", "accept_dad"], "0");
             })
-            .on_behalf(|| "cannot enter the services' namespace".to_owned())?;
+            .during(|| "enter the services' namespace")?;
         Ok(netns)
     }
 
     /// Configures the namespace and starts serving. On success, all ports are open.
     pub(crate) fn start(netns: Netns, inventory: Inventory) -> Result<Self> {
-        configure(&netns).on_behalf(|| "cannot configure the services' namespace".to_owned())?;
+        configure(&netns).during(|| "configure the services' namespace")?;
         let netns = Arc::new(netns);
         let inside = Arc::clone(&netns);
         let (stop, stopped) = oneshot::channel();
@@ -95,11 +95,8 @@ impl Services {
                 tracing::error!(%error, "the sandbox's services ended");
             }
         });
-        let thread = thread.during(|| "start the services' thread".to_owned())?;
-        ready
-            .recv()
-            .map_err(|_| Error::Panicked("the services' thread"))?
-            .during(|| "open the services' ports".into())?;
+        let thread = thread.during(|| "start the services' thread")?;
+        ready.recv().map_err(|_| Error::Panicked("the services' thread"))?.during(|| "open the services' ports")?;
         Ok(Self { stop: Some(stop), thread: Some(thread), netns })
     }
 

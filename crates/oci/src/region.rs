@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 use crate::region::endpoint::Endpoint;
-use table::REALMS;
+use table::regions;
 
 /// A region and its realm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +43,8 @@ impl RegionName {
     /// When it cannot be part of a host name, or has the form of a key and is unknown.
     pub fn new(text: &str) -> Result<Self, Error> {
         let text = text.trim().to_lowercase();
-        let regions = REALMS.iter().flat_map(|realm| realm.regions);
-        if let Some((_, name)) = regions.clone().find(|(key, _)| *key == text) {
-            return Ok(Self((*name).to_owned()));
+        if let Some((.., name)) = regions().find(|(_, key, _)| *key == text) {
+            return Ok(Self(name.to_owned()));
         }
         if is_host_name(&text) && text.contains('-') && !text.contains('.') {
             return Ok(Self(text));
@@ -56,8 +55,7 @@ impl RegionName {
     /// Its realm, where the region is known. An unknown region may be new, and in any realm.
     #[must_use]
     pub fn realm(&self) -> Option<RealmDomain> {
-        let has = |realm: &&table::Realm| realm.regions.iter().any(|(_, name)| *name == self.0);
-        REALMS.iter().find(has).map(|realm| RealmDomain(realm.domain.to_owned()))
+        regions().find(|(.., name)| *name == self.0).map(|(domain, ..)| RealmDomain(domain.to_owned()))
     }
 }
 

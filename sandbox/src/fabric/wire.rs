@@ -22,7 +22,7 @@ use netlink::{LinkKind, Netns, NewLink, Peer, Socket, Sysctls};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vcn::{IfName, MacAddr, Mtu};
 
-use crate::error::{During, Error, For, Result};
+use crate::error::{During, Error, Result};
 use crate::fabric::{Dropped, Fabric, Port, VnicPort};
 use socket::{Frames, PacketSocket};
 
@@ -65,18 +65,18 @@ pub(crate) struct Switch {
 impl Switch {
     /// Makes the fabric's namespace, connects the services' namespace to it by link `svc0`, and starts the thread.
     pub(crate) fn start(services: &Netns) -> Result<Self> {
-        let netns = Netns::create().on_behalf(|| "cannot make the fabric's namespace".to_owned())?;
+        let netns = Netns::create().during(|| "make the fabric's namespace")?;
         let prepared = netns.run(|| -> Result<(Socket, PacketSocket)> {
             // The far ends must be silent: no router solicitations, no duplicate address detection of their own.
             for conf in ["all", "default"] {
                 let _ = Sysctls::default().write(&["net", "ipv6", "conf", conf, "disable_ipv6"], "1");
             }
-            let netlink = Socket::open().on_behalf(|| "cannot manage the fabric's links".to_owned())?;
+            let netlink = Socket::open().during(|| "manage the fabric's links")?;
             Ok((netlink, PacketSocket::open()?))
         });
-        let (netlink, packets) = prepared.on_behalf(|| "cannot enter the fabric's namespace".to_owned())??;
+        let (netlink, packets) = prepared.during(|| "enter the fabric's namespace")??;
         let services_port = Port { wire: SERVICES_WIRE, tag: None };
-        let (stop, stopped) = UnixStream::pair().during(|| "make a socket pair".to_owned())?;
+        let (stop, stopped) = UnixStream::pair().during(|| "make a socket pair")?;
         let mut switch = Self {
             netlink: Mutex::new(netlink),
             packets: Arc::new(packets),
@@ -95,7 +95,7 @@ impl Switch {
             epoch: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("sandbox-fabric".to_owned()).spawn(move || carrier.run());
-        switch.thread = Some(thread.during(|| "start the fabric's thread".to_owned())?);
+        switch.thread = Some(thread.during(|| "start the fabric's thread")?);
         Ok(switch)
     }
 
@@ -108,7 +108,7 @@ impl Switch {
 
     /// Unplugs a wire: both ends vanish, wherever the node's end is by now.
     pub(crate) fn disconnect(&self, wire: u32) -> Result<()> {
-        lock(&self.netlink).delete_link(wire).on_behalf(|| format!("cannot unplug wire {wire}"))
+        lock(&self.netlink).delete_link(wire).during(|| format!("unplug wire {wire}"))
     }
 
     /// Lets a VNIC use a port.
@@ -141,7 +141,7 @@ impl Switch {
         link.index = Some(wire);
         link.mtu = Some(Mtu::VCN);
         link.up = true;
-        lock(&self.netlink).add_link(&link).on_behalf(|| format!("cannot plug in {}", end.name))?;
+        lock(&self.netlink).add_link(&link).during(|| format!("plug in {}", end.name))?;
         offload::disable(end.netns, end.name)
     }
 }

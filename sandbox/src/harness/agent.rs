@@ -78,7 +78,7 @@ impl Agent {
             if node.run(|| conflist.exists())? {
                 return Ok(self.started.elapsed());
             }
-            let ended = self.child.try_wait().during(|| "wait for the agent".to_owned())?;
+            let ended = self.child.try_wait().during(|| "wait for the agent")?;
             if ended.is_some() || self.started.elapsed() > READY_WITHIN {
                 let log = node.run(|| fs::read_to_string(LOG))?.unwrap_or_default();
                 let how = ended.map_or_else(|| "is not ready in time".to_owned(), |status| format!("ended: {status}"));
@@ -125,8 +125,8 @@ impl Agent {
     pub fn stop(mut self) -> Result<Duration> {
         let started = Instant::now();
         let pid = i32::try_from(self.child.id()).map_err(|_| Error::Invalid("an impossible process number".into()))?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM).during(|| "stop the agent".to_owned())?;
-        let status = self.child.wait().during(|| "wait for the agent".to_owned())?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).during(|| "stop the agent")?;
+        let status = self.child.wait().during(|| "wait for the agent")?;
         match status.success() {
             true => Ok(started.elapsed()),
             false => Err(Error::Invalid(format!("the agent ended by SIGTERM with {status}"))),

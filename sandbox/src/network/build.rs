@@ -9,7 +9,7 @@ use vcn::MachineKind;
 use super::addresses::Addresses;
 use super::{PhysicalPort, Vcn};
 use crate::Subnet;
-use crate::error::{Error, For, Result};
+use crate::error::{During, Error, Result};
 use crate::fabric::wire::WireEnd;
 use crate::network::Instance;
 use crate::network::Vnic;
@@ -100,7 +100,7 @@ impl Vcn {
         self.inventory.lock().insert(name.clone(), instance);
         let primary = self.attach(&name, primary)?;
         let node = self.node(&name)?;
-        boot_primary(node.netns(), &primary).on_behalf(|| format!("cannot boot {name}"))?;
+        boot_primary(node.netns(), &primary).during(|| format!("boot {name}"))?;
         self.announce_router(&node, &primary)?;
         for vnic in vnics {
             self.attach_vnic(&name, &vnic)?;
@@ -118,7 +118,7 @@ impl Vcn {
         loop {
             self.wiring()?.switch.advertise(primary.port);
             let taken = has_ipv6_default(node.netns());
-            if taken.on_behalf(|| format!("cannot see the routes of {}", node.name()))? {
+            if taken.during(|| format!("see the routes of {}", node.name()))? {
                 return Ok(());
             }
             if Instant::now() >= deadline {

@@ -3,7 +3,7 @@
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket, nft};
 use vcn::{IfName, VlanTag};
 
-use crate::error::{Error, For, Result};
+use crate::error::{During, Error, Result};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +20,14 @@ impl Capabilities {
     /// # Errors
     /// When not even a namespace or a veth pair can be made.
     pub fn probe() -> Result<Self> {
-        let netns = Netns::create().on_behalf(|| "cannot make a namespace to try VLANs in".to_owned())?;
-        let mut socket = Socket::open_in(&netns).on_behalf(|| "cannot manage links to try VLANs".to_owned())?;
+        let netns = Netns::create().during(|| "make a namespace to try VLANs in")?;
+        let mut socket = Socket::open_in(&netns).during(|| "manage links to try VLANs")?;
         let name = |text: &str| IfName::new(text).map_err(|error| Error::Invalid(error.to_string()));
         let peer = Peer { name: name("b")?, mac: None, mtu: None, netns: None };
         let mut parent = NewLink::new(name("a")?, LinkKind::Veth(peer));
         parent.up = true;
         parent.index = Some(PARENT);
-        socket.add_link(&parent).on_behalf(|| "cannot make a link to try VLANs on".to_owned())?;
+        socket.add_link(&parent).during(|| "make a link to try VLANs on")?;
         let tag = VlanTag::new(1).map_err(|error| Error::Invalid(error.to_string()))?;
         let vlan = socket.add_link(&NewLink::new(name("a.1")?, LinkKind::Vlan { parent: PARENT, tag })).is_ok();
         let nft = nft::Socket::open_in(&netns)

@@ -32,7 +32,7 @@ impl Spawner {
         let thread = std::thread::Builder::new()
             .name("sandbox-spawner".to_owned())
             .spawn(move || queue.into_iter().for_each(|job| job()))
-            .during(|| "start the spawning thread".to_owned())?;
+            .during(|| "start the spawning thread")?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)) })
     }
 

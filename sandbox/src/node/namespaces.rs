@@ -14,7 +14,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use crate::error::{During, Error, For, Result};
+use crate::error::{During, Error, Result};
 
 /// The three.
 #[derive(Clone, Debug)]
@@ -31,13 +31,13 @@ impl Namespaces {
         on_own_thread(|| {
             // CLONE_FS: a thread that shares its root and working directory cannot change its mount namespace.
             let all = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS;
-            unshare(CloneFlags::CLONE_FS | all).during(|| "make a node's namespaces".to_owned())?;
+            unshare(CloneFlags::CLONE_FS | all).during(|| "make a node's namespaces")?;
             mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
-                .during(|| "make a node's mounts private".to_owned())?;
+                .during(|| "make a node's mounts private")?;
             prepare()?;
-            let net = Netns::current().on_behalf(|| "cannot hold a node's network namespace".to_owned())?;
-            let mount = File::open("/proc/thread-self/ns/mnt").during(|| "hold a node's mount namespace".to_owned())?;
-            let uts = File::open("/proc/thread-self/ns/uts").during(|| "hold a node's UTS namespace".to_owned())?;
+            let net = Netns::current().during(|| "hold a node's network namespace")?;
+            let mount = File::open("/proc/thread-self/ns/mnt").during(|| "hold a node's mount namespace")?;
+            let uts = File::open("/proc/thread-self/ns/uts").during(|| "hold a node's UTS namespace")?;
             Ok(Self { net: Arc::new(net), mount: Arc::new(mount.into()), uts: Arc::new(uts.into()) })
         })
     }
@@ -60,8 +60,8 @@ impl Namespaces {
     /// Runs a closure inside, on a thread that ends with it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         on_own_thread(|| {
-            unshare(CloneFlags::CLONE_FS).during(|| "leave the shared working directory".to_owned())?;
-            self.enter().during(|| "enter a node's namespaces".to_owned())?;
+            unshare(CloneFlags::CLONE_FS).during(|| "leave the shared working directory")?;
+            self.enter().during(|| "enter a node's namespaces")?;
             Ok(work())
         })
     }
@@ -100,7 +100,7 @@ pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T> + Send) ->
         let thread = thread::Builder::new()
             .name("sandbox-scratch".to_owned())
             .spawn_scoped(scope, work)
-            .during(|| "start a thread".to_owned())?;
+            .during(|| "start a thread")?;
         thread.join().unwrap_or(Err(Error::Panicked("work inside a namespace")))
     })
 }

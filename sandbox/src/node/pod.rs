@@ -8,7 +8,7 @@ use netlink::{LinkChange, Netns, Socket};
 use nix::sched::{CloneFlags, unshare};
 use vcn::IfName;
 
-use crate::error::{During, Error, For, Result};
+use crate::error::{During, Error, Result};
 use crate::node::Namespaces;
 use crate::node::sysctls;
 use crate::node::{Command, Spawner};
@@ -29,11 +29,11 @@ impl Pod {
         }
         let path = Path::new("/run/netns").join(name);
         let net = node.run(|| -> Result<Netns> {
-            unshare(CloneFlags::CLONE_NEWNET).during(|| "make a pod's namespace".to_owned())?;
+            unshare(CloneFlags::CLONE_NEWNET).during(|| "make a pod's namespace")?;
             sysctls::reset()?;
-            let net = Netns::current().on_behalf(|| format!("cannot hold pod {name}"))?;
-            raise_loopback(&net).on_behalf(|| format!("cannot raise the loopback link of pod {name}"))?;
-            net.bind_to(&path).on_behalf(|| format!("cannot show pod {name}"))?;
+            let net = Netns::current().during(|| format!("hold pod {name}"))?;
+            raise_loopback(&net).during(|| format!("raise the loopback link of pod {name}"))?;
+            net.bind_to(&path).during(|| format!("show pod {name}"))?;
             Ok(net)
         })??;
         Ok(Self { name: name.to_owned(), path, namespaces: node.with_net(Arc::new(net)), spawner })
@@ -77,7 +77,7 @@ impl Pod {
     /// When the path is gone already.
     pub fn remove(self) -> Result<()> {
         let Self { name, path, namespaces, .. } = self;
-        namespaces.run(|| Netns::unbind(&path))?.on_behalf(|| format!("cannot remove pod {name}"))
+        namespaces.run(|| Netns::unbind(&path))?.during(|| format!("remove pod {name}"))
     }
 }
 

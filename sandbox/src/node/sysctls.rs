@@ -3,7 +3,7 @@
 
 use netlink::Sysctls;
 
-use crate::error::{For, Result};
+use crate::error::{During, Result};
 
 /// What `ipv4_devconf` and `ipv4_devconf_dflt` are compiled with (net/ipv4/devinet.c); all others are 0.
 const SET: [&str; 5] =
@@ -19,7 +19,7 @@ pub(crate) fn reset() -> Result<()> {
         match sysctls.write(&["net", "ipv4", "conf", conf, setting], value) {
             // Older kernels lack some.
             Err(error) if error.is_not_found() => Ok(()),
-            result => result.map(drop).on_behalf(|| "cannot give a node a fresh kernel's settings".to_owned()),
+            result => result.map(drop).during(|| "give a node a fresh kernel's settings"),
         }
     };
     for conf in ["all", "default"] {

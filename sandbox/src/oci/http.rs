@@ -58,7 +58,7 @@ impl Server {
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
-        let opening = || "open the OCI API's ports".to_owned();
+        let opening = || "open the OCI API's ports";
         let core = listen(0).during(opening)?;
         let muxed = listen(access.emulator.settings().proxymux_port).during(opening)?;
         let in_nodes = access.emulator.vcn().services()?.listen().during(opening)?;
@@ -88,7 +88,7 @@ impl Server {
                 tracing::error!(%error, "the sandbox's OCI API ended");
             }
         });
-        let thread = thread.during(|| "start the OCI API's thread".to_owned())?;
+        let thread = thread.during(|| "start the OCI API's thread")?;
         let in_nodes = SocketAddr::from((SERVICES_V4, port));
         Ok(Self { loopback, in_nodes, proxymux, stop: Some(stop), thread: Some(thread) })
     }

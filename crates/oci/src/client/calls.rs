@@ -7,7 +7,8 @@ use vcn::{Family, Ocid};
 
 use crate::address::{CreateAddress, CreateAddresses, IpObject, WorkRequest, names};
 use crate::attachment::{AttachVnic, VnicAttachment};
-use crate::client::{Call, Oci};
+use crate::client::Oci;
+use crate::client::call::Call;
 use crate::cloud::{Cloud, CloudView};
 use crate::error::Error;
 use crate::instance::{Instance, Shape};

@@ -8,7 +8,7 @@ use netlink::Netns;
 use nix::errno::Errno;
 use vcn::IfName;
 
-use crate::error::{During, For, Result};
+use crate::error::{During, Result};
 
 /// `ETHTOOL_STXCSUM` (linux/ethtool.h).
 const SET_TX_CHECKSUM: u32 = 0x17;
@@ -29,10 +29,7 @@ pub(super) fn disable(netns: &Netns, name: &IfName) -> Result<()> {
         set(&socket, name, EthtoolValue { command: SET_TX_CHECKSUM, data: 0 })?;
         set(&socket, name, EthtoolValue { command: SET_TSO, data: 0 })
     };
-    netns
-        .run(disable)
-        .on_behalf(|| format!("cannot reach {name}"))?
-        .during(|| format!("switch the offloads of {name} off"))
+    netns.run(disable).during(|| format!("reach {name}"))?.during(|| format!("switch the offloads of {name} off"))
 }
 
 fn errno(error: std::io::Error) -> Errno {

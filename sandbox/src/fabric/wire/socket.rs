@@ -43,7 +43,7 @@ pub(super) struct PacketSocket(OwnedFd);
 impl PacketSocket {
     /// Opens it in the calling thread's namespace; links made later are heard as well.
     pub(super) fn open() -> Result<Self> {
-        let operation = || "open the fabric's packet socket".to_owned();
+        let operation = || "open the fabric's packet socket";
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).during(operation)?;
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &QUEUE).or_else(|_| setsockopt(&fd, sockopt::RcvBuf, &QUEUE));

@@ -1,0 +1,91 @@
+//! One call: its parts, its effect when repeated, its answer.
+
+use std::time::Duration;
+
+use hyper::Method;
+use serde::de::DeserializeOwned;
+
+use super::request_id::RequestId;
+use super::retry::Repeat;
+use super::transport::Answer;
+use crate::error::{Error, Failure, Refusal, beginning};
+use crate::retry_token::RetryToken;
+use crate::tagged::Etag;
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    /// Oracle's name of it.
+    pub(crate) operation: &'static str,
+    /// Its subject, for messages.
+    pub(crate) subject: &'a str,
+    pub(crate) method: Method,
+    /// Below the version, for example `/vnics/ocid1…`.
+    pub(crate) path: String,
+    pub(crate) query: Vec<(&'static str, String)>,
+    /// JSON. Required for POST and PUT.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) retry_token: Option<&'a RetryToken>,
+    pub(crate) if_match: Option<&'a Etag>,
+}
+
+impl Call<'_> {
+    pub(super) fn repeat(&self) -> Repeat {
+        // A PUT or a DELETE done twice is the same as done once. A POST creates an object each time, unless a token names it.
+        if self.method == Method::POST && self.retry_token.is_none() { Repeat::Doubles } else { Repeat::Harmless }
+    }
+
+    pub(super) fn failed(&self, attempts: u32, request_id: &RequestId, source: Failure) -> Error {
+        Error::Call {
+            operation: self.operation,
+            subject: self.subject.to_owned(),
+            attempts,
+            request_id: request_id.clone(),
+            outcome_unknown: source.may_have_been_done() && self.method != Method::GET,
+            source: Box::new(source),
+        }
+    }
+}
+
+pub(super) fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| Failure::Unreadable { beginning: beginning(&answer.body), source: error.into() })
+}
+
+/// Reads a refusal. A proxy in between may answer with anything.
+pub(super) fn refusal(answer: &Answer) -> Refusal {
+    #[derive(serde::Deserialize)]
+    struct Complaint {
+        code: String,
+        message: Option<String>,
+    }
+    let complaint = serde_json::from_slice::<Complaint>(&answer.body);
+    let (code, message) = match complaint {
+        Ok(complaint) => (complaint.code, complaint.message.unwrap_or_default()),
+        Err(_) => (String::new(), beginning(&answer.body)),
+    };
+    Refusal { status: answer.status.as_u16(), code, message, retry_after: retry_after(answer) }
+}
+
+/// In seconds; the other form of the header, a date, needs two clocks that agree.
+pub(super) fn retry_after(answer: &Answer) -> Option<Duration> {
+    answer.header("retry-after")?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// `?a=b&c=d`; all but unreserved characters are escaped, so that every URL parser and the signature check agree.
+pub(super) fn query(parameters: &[(&'static str, String)]) -> String {
+    let mut text = String::new();
+    for (index, (name, value)) in parameters.iter().enumerate() {
+        text.push(if index == 0 { '?' } else { '&' });
+        text.push_str(name);
+        text.push('=');
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                text.push(byte.into());
+            } else {
+                text.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    text
+}
