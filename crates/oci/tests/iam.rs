@@ -42,7 +42,7 @@ fn column(number: usize) -> Words<'static> {
 }
 
 #[test]
-fn every_call_of_the_client_has_its_row_and_no_other_has() {
+fn every_call_of_the_client_has_one_row() {
     let functions: Words<'_> =
         CLOUD.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next()).collect();
     assert!(functions.len() >= 14, "{functions:?}");
@@ -50,7 +50,7 @@ fn every_call_of_the_client_has_its_row_and_no_other_has() {
 }
 
 #[test]
-fn every_operation_of_the_api_has_its_row_and_no_other_has() {
+fn every_operation_of_the_api_has_one_row() {
     // Operations are the quoted words in CamelCase that begin with what is done.
     let quoted = CALLS.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
     let begins = ["Get", "List", "Create", "Delete", "Update", "Attach", "Detach", "Bulk"];

@@ -51,12 +51,12 @@ fn an_address_is_the_vnics_as_long_as_its_object_lives() {
 fn a_retry_token_makes_one_address() {
     by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
-        let wish = || json!({ "family": "IPv4", "retryToken": "one", "body": { "vnicId": vnic } });
-        let first = client.call("createAddress", wish()).unwrap().value;
-        assert_eq!(client.call("createAddress", wish()).unwrap().value["id"], first["id"]);
+        let request = || json!({ "family": "IPv4", "retryToken": "one", "body": { "vnicId": vnic } });
+        let first = client.call("createAddress", request()).unwrap().value;
+        assert_eq!(client.call("createAddress", request()).unwrap().value["id"], first["id"]);
         assert_eq!(addresses(client, "IPv4", &vnic).len(), 2);
         client.call("deleteAddress", json!({ "family": "IPv4", "id": first["id"] })).unwrap();
-        client.call("createAddress", wish()).unwrap_err().expect(409, "InvalidatedRetryToken");
+        client.call("createAddress", request()).unwrap_err().expect(409, "InvalidatedRetryToken");
     });
 }
 
@@ -65,8 +65,8 @@ fn a_block_is_one_object() {
     by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         for (family, prefix) in [("IPv4", 28), ("IPv6", 120)] {
-            let wish = json!({ "family": family, "body": { "vnicId": vnic, "cidrPrefixLength": prefix } });
-            let block = client.call("createAddress", wish).unwrap().value;
+            let request = json!({ "family": family, "body": { "vnicId": vnic, "cidrPrefixLength": prefix } });
+            let block = client.call("createAddress", request).unwrap().value;
             assert_eq!(block["cidrPrefixLength"], prefix);
             let first: IpAddr = text(&block, "ipAddress").parse().unwrap();
             let node = scene.vcn.node("node-a").unwrap();
@@ -80,17 +80,21 @@ fn a_block_is_one_object() {
 }
 
 #[test]
-fn many_addresses_come_and_go_at_once_and_later() {
+fn bulk_requests_create_and_delete_addresses_later() {
     by_each(|scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         for family in ["IPv4", "IPv6"] {
             let items: Vec<_> = (0..5).map(|number| json!({ "displayName": format!("pod-{number}") })).collect();
-            let wish =
+            let request =
                 json!({ "family": family, "vnicId": vnic, "items": items, "retryToken": format!("bulk-{family}") });
-            let work = client.call("bulkCreateAddresses", wish.clone()).unwrap().value;
+            let work = client.call("bulkCreateAddresses", request.clone()).unwrap().value;
             assert!(work.as_str().is_some_and(|work| work.starts_with("ocid1.")), "{work}");
             wait_for("they are there", || addresses(client, family, &vnic).len() == 6);
-            assert_eq!(client.call("bulkCreateAddresses", wish).unwrap().value, work, "the same token, the same work");
+            assert_eq!(
+                client.call("bulkCreateAddresses", request).unwrap().value,
+                work,
+                "the same token, the same work"
+            );
             let made: Vec<_> = addresses(client, family, &vnic)
                 .into_iter()
                 .filter(|address| address["displayName"].as_str().is_some_and(|name| name.starts_with("pod-")))
@@ -106,20 +110,20 @@ fn many_addresses_come_and_go_at_once_and_later() {
 }
 
 #[test]
-fn a_vnic_has_so_many_addresses_and_no_more() {
+fn a_vnic_has_a_limit_of_addresses() {
     let few = || Scene::with(OciSettings { addresses_per_vnic: 2, ..OciSettings::default() });
     by_each_in(few, |scene, client| {
         let vnic = text(&scene.attached(client, "a"), "vnicId");
-        let wish = || json!({ "family": "IPv4", "body": { "vnicId": vnic } });
-        client.call("createAddress", wish()).unwrap();
-        client.call("createAddress", wish()).unwrap();
-        client.call("createAddress", wish()).unwrap_err().expect(400, "LimitExceeded");
+        let request = || json!({ "family": "IPv4", "body": { "vnicId": vnic } });
+        client.call("createAddress", request()).unwrap();
+        client.call("createAddress", request()).unwrap();
+        client.call("createAddress", request()).unwrap_err().expect(400, "LimitExceeded");
         client.call("createAddress", json!({ "family": "IPv6", "body": { "vnicId": vnic } })).unwrap();
     });
 }
 
 #[test]
-fn where_a_subnet_has_two_ipv6_blocks_an_address_must_say_of_which_it_is() {
+fn an_address_must_name_its_block_in_a_subnet_of_two() {
     by_each(|scene, client| {
         let vnic = text(&scene.attached_to_two(client), "vnicId");
         let second = "2603:c020:0:5::/64";

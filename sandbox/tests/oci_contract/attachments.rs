@@ -9,10 +9,10 @@ use crate::client::text;
 use crate::scene::{SOON, Scene, by_each, by_each_in, wait_for, wait_for_state};
 
 #[test]
-fn an_attached_vnic_is_a_link_of_the_node_and_a_detached_one_is_gone() {
+fn an_attached_vnic_is_a_link_until_it_is_detached() {
     by_each(|scene, client| {
         let before = scene.links();
-        let reply = client.call("attachVnic", json!({ "body": scene.wish("storage") })).unwrap();
+        let reply = client.call("attachVnic", json!({ "body": scene.request("storage") })).unwrap();
         assert_eq!(reply.value["lifecycleState"], "ATTACHING");
         assert!(reply.value["vnicId"].is_null() && reply.value["vlanTag"].is_null(), "known later: {}", reply.value);
         let id = text(&reply.value, "id");
@@ -63,13 +63,13 @@ fn a_list_holds_all_pages_the_primary_vnic_and_records_of_detached_ones() {
 fn an_instance_takes_one_attachment_at_a_time() {
     let slow = || Scene::with(OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() });
     by_each_in(slow, |scene, client| {
-        let first = client.call("attachVnic", json!({ "body": scene.wish("a") })).unwrap().value;
-        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "Conflict");
+        let first = client.call("attachVnic", json!({ "body": scene.request("a") })).unwrap().value;
+        client.call("attachVnic", json!({ "body": scene.request("b") })).unwrap_err().expect(409, "Conflict");
         client.call("detachVnic", json!({ "id": first["id"] })).unwrap_err().expect(409, "Conflict");
     });
     by_each(|scene, client| {
         scene.attached(client, "a");
-        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap();
+        client.call("attachVnic", json!({ "body": scene.request("b") })).unwrap();
     });
 }
 
@@ -79,18 +79,18 @@ fn the_shape_limits_the_vnics() {
         for name in ["a", "b", "c"] {
             scene.attached(client, name);
         }
-        client.call("attachVnic", json!({ "body": scene.wish("d") })).unwrap_err().expect(400, "LimitExceeded");
+        client.call("attachVnic", json!({ "body": scene.request("d") })).unwrap_err().expect(400, "LimitExceeded");
     });
 }
 
 #[test]
 fn a_retry_token_makes_one_vnic_until_that_is_gone() {
     by_each(|scene, client| {
-        let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
-        let first = client.call("attachVnic", wish()).unwrap().value;
-        let again = client.call("attachVnic", wish()).unwrap().value;
+        let request = || json!({ "body": scene.request("once"), "retryToken": "once" });
+        let first = client.call("attachVnic", request()).unwrap().value;
+        let again = client.call("attachVnic", request()).unwrap().value;
         assert_eq!(first["id"], again["id"]);
-        let other = json!({ "body": scene.wish("other"), "retryToken": "once" });
+        let other = json!({ "body": scene.request("other"), "retryToken": "once" });
         client.call("attachVnic", other).unwrap_err().expect(400, "InvalidParameter");
 
         let id = text(&first, "id");
@@ -98,7 +98,7 @@ fn a_retry_token_makes_one_vnic_until_that_is_gone() {
         assert_eq!(scene.attachments(client).len(), 2);
         client.call("detachVnic", json!({ "id": id })).unwrap();
         wait_for_state(client, &id, "DETACHED");
-        client.call("attachVnic", wish()).unwrap_err().expect(409, "InvalidatedRetryToken");
+        client.call("attachVnic", request()).unwrap_err().expect(409, "InvalidatedRetryToken");
     });
 }
 
@@ -106,10 +106,10 @@ fn a_retry_token_makes_one_vnic_until_that_is_gone() {
 fn a_retry_token_is_forgotten_after_its_time() {
     let hurried = || Scene::with(OciSettings { retry_token_life: Duration::from_millis(1), ..OciSettings::default() });
     by_each_in(hurried, |scene, client| {
-        let wish = || json!({ "body": scene.wish("once"), "retryToken": "once" });
-        let first = client.call("attachVnic", wish()).unwrap().value;
+        let request = || json!({ "body": scene.request("once"), "retryToken": "once" });
+        let first = client.call("attachVnic", request()).unwrap().value;
         wait_for_state(client, &text(&first, "id"), "ATTACHED");
-        let second = client.call("attachVnic", wish()).unwrap().value;
+        let second = client.call("attachVnic", request()).unwrap().value;
         assert_ne!(first["id"], second["id"], "the same request, and another VNIC");
     });
 }
@@ -144,9 +144,9 @@ fn the_primary_vnic_cannot_be_detached() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_forbidden_look_the_same() {
+fn absent_and_forbidden_resources_look_the_same() {
     by_each(|scene, client| {
-        let unknown = json!({ "id": "ocid1.vnic.oc1.iad.nobody" });
+        let unknown = json!({ "id": "ocid1.vnic.oc1.iad.unknown" });
         client.call("getVnic", unknown).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
         let vnic = text(&scene.attached(client, "a"), "vnicId");
         scene.api.forbid(&[Operation::GetVnic]);
@@ -154,9 +154,9 @@ fn what_is_not_there_and_what_is_forbidden_look_the_same() {
         scene.api.forbid(&[]);
         client.call("getVnic", json!({ "id": vnic })).unwrap();
 
-        let mut wish = scene.wish("b");
-        wish["createVnicDetails"]["subnetId"] = "ocid1.subnet.oc1.iad.nobody".into();
-        let refused = client.call("attachVnic", json!({ "body": wish })).unwrap_err();
+        let mut request = scene.request("b");
+        request["createVnicDetails"]["subnetId"] = "ocid1.subnet.oc1.iad.unknown".into();
+        let refused = client.call("attachVnic", json!({ "body": request })).unwrap_err();
         refused.expect(400, "RelatedResourceNotAuthorizedOrNotFound");
         let elsewhere = json!({ "compartmentId": "ocid1.compartment.oc1..other", "instanceId": scene.instance() });
         client.call("listVnicAttachments", elsewhere).unwrap_err().expect(404, "NotAuthorizedOrNotFound");
@@ -166,34 +166,34 @@ fn what_is_not_there_and_what_is_forbidden_look_the_same() {
 #[test]
 fn a_given_address_is_given_once() {
     by_each(|scene, client| {
-        let mut wish = scene.wish("a");
-        wish["createVnicDetails"]["privateIp"] = "10.0.32.77".into();
-        let id = text(&client.call("attachVnic", json!({ "body": wish })).unwrap().value, "id");
+        let mut request = scene.request("a");
+        request["createVnicDetails"]["privateIp"] = "10.0.32.77".into();
+        let id = text(&client.call("attachVnic", json!({ "body": request })).unwrap().value, "id");
         let vnic = text(&wait_for_state(client, &id, "ATTACHED").value, "vnicId");
         assert_eq!(client.call("getVnic", json!({ "id": vnic })).unwrap().value["privateIp"], "10.0.32.77");
-        client.call("attachVnic", json!({ "body": wish })).unwrap_err().expect(409, "Conflict");
-        wish["createVnicDetails"]["privateIp"] = "10.9.9.9".into();
-        client.call("attachVnic", json!({ "body": wish })).unwrap_err().expect(400, "InvalidParameter");
+        client.call("attachVnic", json!({ "body": request })).unwrap_err().expect(409, "Conflict");
+        request["createVnicDetails"]["privateIp"] = "10.9.9.9".into();
+        client.call("attachVnic", json!({ "body": request })).unwrap_err().expect(400, "InvalidParameter");
     });
 }
 
 #[test]
 fn an_attach_takes_its_ipv6_address_from_the_block_that_it_names() {
     by_each(|scene, client| {
-        let wish = |pair: Value| {
-            let mut wish = scene.wish("two");
-            wish["createVnicDetails"]["subnetId"] = json!(scene.vcn.subnet("two").unwrap().id);
-            wish["createVnicDetails"]["ipv6AddressIpv6SubnetCidrPairDetails"] = json!([pair]);
-            json!({ "body": wish })
+        let request = |pair: Value| {
+            let mut request = scene.request("two");
+            request["createVnicDetails"]["subnetId"] = json!(scene.vcn.subnet("two").unwrap().id);
+            request["createVnicDetails"]["ipv6AddressIpv6SubnetCidrPairDetails"] = json!([pair]);
+            json!({ "body": request })
         };
         let second = "2603:c020:0:5::/64";
         for refused in [
             json!({ "ipv6SubnetCidr": "2603:c020:0:6::/64" }),
             json!({ "ipv6SubnetCidr": second, "ipv6Address": "2603:c020:0:4::9" }),
         ] {
-            client.call("attachVnic", wish(refused)).unwrap_err().expect(400, "InvalidParameter");
+            client.call("attachVnic", request(refused)).unwrap_err().expect(400, "InvalidParameter");
         }
-        let reply = client.call("attachVnic", wish(json!({ "ipv6SubnetCidr": second }))).unwrap().value;
+        let reply = client.call("attachVnic", request(json!({ "ipv6SubnetCidr": second }))).unwrap().value;
         let attached = wait_for_state(client, &text(&reply, "id"), "ATTACHED").value;
         let vnic = client.call("getVnic", json!({ "id": attached["vnicId"] })).unwrap().value;
         let address = vnic["ipv6Addresses"][0].as_str().unwrap_or_default().to_owned();
@@ -202,7 +202,7 @@ fn an_attach_takes_its_ipv6_address_from_the_block_that_it_names() {
 }
 
 #[test]
-fn what_happens_behind_the_api_is_seen() {
+fn a_change_past_the_api_is_seen() {
     by_each(|scene, client| {
         let plugged = scene.vcn.attach_vnic("node-a", &sandbox::VnicSpec::for_pods("pods", 3)).unwrap();
         let seen: Vec<Value> = scene.attachments(client);
@@ -219,7 +219,7 @@ fn a_terminated_instance_takes_nothing() {
     by_each(|scene, client| {
         scene.attached(client, "a");
         scene.api.set_instance_state("node-a", "TERMINATED").unwrap();
-        client.call("attachVnic", json!({ "body": scene.wish("b") })).unwrap_err().expect(409, "IncorrectState");
+        client.call("attachVnic", json!({ "body": scene.request("b") })).unwrap_err().expect(409, "IncorrectState");
         let instance = client.call("getInstance", json!({ "id": scene.instance() })).unwrap().value;
         assert_eq!(instance["lifecycleState"], "TERMINATED");
         wait_for("its VNICs are gone", || scene.links() == ["lo", "ens3"]);
@@ -227,7 +227,7 @@ fn a_terminated_instance_takes_nothing() {
 }
 
 #[test]
-fn faults_are_told_as_the_api_tells_them() {
+fn injected_faults_look_like_the_apis_errors() {
     by_each(|scene, client| {
         let id = scene.attachments(client)[0]["id"].clone();
         for (status, code) in [(429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable")] {
@@ -269,9 +269,9 @@ fn a_vnic_is_available_some_time_after_its_attachment_is() {
 #[test]
 fn a_subnet_that_allows_no_public_addresses_gives_none() {
     by_each(|scene, client| {
-        let mut wish = scene.wish("a");
-        wish["createVnicDetails"]["assignPublicIp"] = json!(true);
-        let refused = client.call("attachVnic", json!({ "body": wish })).unwrap_err();
+        let mut request = scene.request("a");
+        request["createVnicDetails"]["assignPublicIp"] = json!(true);
+        let refused = client.call("attachVnic", json!({ "body": request })).unwrap_err();
         refused.expect(400, "InvalidParameter");
     });
 }

@@ -1,14 +1,14 @@
-//! What a case sees of a client, whichever it is: operations by name, JSON in the API's own field names.
+//! A client as a case sees it: operations by name, JSON in the API's own field names.
 
 use serde_json::Value;
 
 /// A client of the API.
 pub(crate) trait Client {
-    /// Whose it is.
+    /// Its name.
     fn name(&self) -> &'static str;
 
     /// Makes a call, once.
-    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint>;
+    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Refusal>;
 }
 
 /// An answer.
@@ -20,13 +20,13 @@ pub(crate) struct Reply {
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) request_id: String,
 }
 
-impl Complaint {
+impl Refusal {
     /// Compares what must be, and that there is a request's number.
     #[track_caller]
     pub(crate) fn expect(&self, status: u16, code: &str) {

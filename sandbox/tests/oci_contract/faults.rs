@@ -1,9 +1,9 @@
-//! Our client in bad weather: what is lost, refused, late or revoked, and what the fabric makes of what it asked for.
+//! Our client under faults: lost, refused, late and revoked answers; and what the fabric makes of what the client created.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
+use crate::fixture::{configure, network, reaches, two_nodes, wait_for, wait_for_drop};
 use oci::{
     ApiKey, AttachVnic, AttachmentState, Attempt, Backoff, Budget, Cloud, CloudView, CreateAddress, CreateVnic,
     Endpoints, InstancePrincipal, Kind, Login, Observer, Oci, Options, Policy, Rates, RetryToken, Trust,
@@ -13,18 +13,18 @@ use sandbox::{ApiFault, ApiFaultKind, DropReason, NodeSpec, OciApi, OciSettings,
 use tempfile::TempDir;
 use vcn::{Family, Ocid, TableId};
 
-struct Weather {
+struct Setup {
     vcn: Arc<Vcn>,
     api: OciApi,
     oci: Oci,
-    seen: Arc<Seen>,
+    seen: Arc<Attempts>,
     folder: TempDir,
 }
 
 #[derive(Default)]
-struct Seen(Mutex<Vec<Attempt>>);
+struct Attempts(Mutex<Vec<Attempt>>);
 
-impl Observer for Seen {
+impl Observer for Attempts {
     fn attempted(&self, attempt: Attempt) {
         self.0.lock().unwrap().push(attempt);
     }
@@ -43,21 +43,21 @@ fn swift() -> Budget {
     Budget::new(Rates { most: 1000.0, least: 50.0, burst: 100.0 })
 }
 
-impl Weather {
+impl Setup {
     fn new(vcn: Vcn, settings: OciSettings, policy: Policy, budget: Budget) -> Self {
         let vcn = Arc::new(vcn);
         let api = OciApi::start(Arc::clone(&vcn), settings).unwrap();
         let folder = TempDir::new().unwrap();
         let config = api.write_user(folder.path()).unwrap();
         let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Attempts::default());
         let options =
             Options { policy, budget, observer: Some(Arc::clone(&seen) as Arc<dyn Observer>), ..Options::default() };
         let oci = Oci::new(&endpoints(&api.url()), login, options).unwrap();
         Self { vcn, api, oci, seen, folder }
     }
 
-    fn calm() -> Self {
+    fn plain() -> Self {
         Self::new(two_nodes(), OciSettings::default(), quick(), swift())
     }
 
@@ -65,8 +65,8 @@ impl Weather {
         self.vcn.node(node).unwrap().id().clone()
     }
 
-    fn wish(&self, node: &str) -> AttachVnic {
-        wish(&self.instance(node), &self.vcn.subnet("pods").unwrap().id)
+    fn request(&self, node: &str) -> AttachVnic {
+        request(&self.instance(node), &self.vcn.subnet("pods").unwrap().id)
     }
 
     async fn attached(&self, id: &Ocid) -> VnicAttachment {
@@ -78,7 +78,7 @@ fn endpoints(url: &str) -> Endpoints {
     Endpoints { core: url.parse().unwrap(), auth: url.parse().unwrap() }
 }
 
-fn wish(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
+fn request(instance: &Ocid, subnet: &Ocid) -> AttachVnic {
     let create_vnic_details = CreateVnic { subnet_id: Some(subnet.clone()), ..CreateVnic::default() };
     AttachVnic { instance_id: instance.clone(), create_vnic_details, display_name: None, nic_index: None }
 }
@@ -101,78 +101,78 @@ fn token(text: &str) -> RetryToken {
 
 #[tokio::test]
 async fn lost_answers_double_nothing() {
-    let weather = Weather::calm();
+    let setup = Setup::plain();
     for kind in [ApiFaultKind::LoseAnswer, ApiFaultKind::FailAfterwards, ApiFaultKind::LoseRequest] {
-        weather.api.inject(ApiFault::new(kind).of(Operation::AttachVnic).times(2));
+        setup.api.inject(ApiFault::new(kind).of(Operation::AttachVnic).times(2));
     }
-    let made = weather.oci.attach_vnic(&weather.wish("node-a"), &token("one")).await.unwrap().value;
-    weather.attached(&made.id).await;
-    let on_a = weather.api.attachments().into_iter().filter(|attachment| attachment.node == "node-a").count();
+    let made = setup.oci.attach_vnic(&setup.request("node-a"), &token("one")).await.unwrap().value;
+    setup.attached(&made.id).await;
+    let on_a = setup.api.attachments().into_iter().filter(|attachment| attachment.node == "node-a").count();
     assert_eq!(on_a, 3, "the primary VNIC, the one for pods, and one more");
-    let attempts = weather.seen.0.lock().unwrap().iter().filter(|attempt| attempt.operation == "AttachVnic").count();
+    let attempts = setup.seen.0.lock().unwrap().iter().filter(|attempt| attempt.operation == "AttachVnic").count();
     assert_eq!(attempts, 7);
 }
 
 #[tokio::test]
-async fn a_crashed_caller_asks_again_and_gets_the_same() {
-    let weather = Weather::calm();
-    let first = weather.oci.attach_vnic(&weather.wish("node-a"), &token("uid-1")).await.unwrap().value;
-    let again = weather.oci.clone().attach_vnic(&weather.wish("node-a"), &token("uid-1")).await.unwrap().value;
+async fn a_crashed_caller_retries_and_gets_the_same() {
+    let setup = Setup::plain();
+    let first = setup.oci.attach_vnic(&setup.request("node-a"), &token("uid-1")).await.unwrap().value;
+    let again = setup.oci.clone().attach_vnic(&setup.request("node-a"), &token("uid-1")).await.unwrap().value;
     assert_eq!(first.id, again.id);
 }
 
 #[tokio::test]
-async fn a_refused_call_says_what_it_was_about_and_its_number() {
-    let weather = Weather::calm();
-    let nobody: Ocid = "ocid1.vnic.oc1.iad.nobody".parse().unwrap();
-    let error = weather.oci.vnic(&nobody).await.unwrap_err();
+async fn a_refused_call_has_its_subject_and_number() {
+    let setup = Setup::plain();
+    let unknown: Ocid = "ocid1.vnic.oc1.iad.unknown".parse().unwrap();
+    let error = setup.oci.vnic(&unknown).await.unwrap_err();
     assert!(error.is_not_found_or_forbidden() && !error.is_retryable() && !error.outcome_unknown());
     let number = error.request_id().unwrap();
     assert!(number.ends_with("/SANDBOX"), "the service's own: {number}");
-    assert_eq!(error.to_string(), format!("GetVnic {nobody} (attempt 1, opc-request-id {number})"));
+    assert_eq!(error.to_string(), format!("GetVnic {unknown} (attempt 1, opc-request-id {number})"));
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, "status 404 NotAuthorizedOrNotFound: Authorization failed or requested resource not found.");
 }
 
 #[tokio::test]
-async fn a_busy_instance_is_told_at_once() {
+async fn a_busy_instance_is_reported_at_once() {
     let slow = OciSettings { attaching: Duration::from_secs(600), ..OciSettings::default() };
-    let weather = Weather::new(two_nodes(), slow, quick(), swift());
-    weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap();
-    let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("b")).await.unwrap_err();
+    let setup = Setup::new(two_nodes(), slow, quick(), swift());
+    setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap();
+    let error = setup.oci.attach_vnic(&setup.request("node-a"), &token("b")).await.unwrap_err();
     assert!(error.is_busy() && error.is_retryable() && !error.outcome_unknown(), "{error:?}");
     assert_eq!(error.code(), Some("Conflict"));
-    assert_eq!(weather.api.answered(Operation::AttachVnic, 409), 1, "the next attempt would come to the same");
-    weather.oci.attach_vnic(&weather.wish("node-b"), &token("c")).await.expect("another instance is not");
+    assert_eq!(setup.api.answered(Operation::AttachVnic, 409), 1, "the next attempt would come to the same");
+    setup.oci.attach_vnic(&setup.request("node-b"), &token("c")).await.expect("another instance is not");
 }
 
 #[tokio::test]
 async fn a_deadline_is_kept_and_the_outcome_is_unknown() {
     let policy = Policy { deadline: Duration::from_millis(400), timeout: Duration::from_millis(150), ..quick() };
-    let weather = Weather::new(two_nodes(), OciSettings::default(), policy, swift());
-    weather.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
+    let setup = Setup::new(two_nodes(), OciSettings::default(), policy, swift());
+    setup.api.inject(ApiFault::new(ApiFaultKind::Delay(Duration::from_secs(30))));
     let started = Instant::now();
-    let error = weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap_err();
+    let error = setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap_err();
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(error.outcome_unknown() && error.kind() == Kind::Unavailable, "{error:?}");
-    assert!(!error.request_id().unwrap().is_empty(), "ours, as nobody answered");
-    let reading = weather.oci.vnic(&weather.vcn.node("node-a").unwrap().vnics()[0].id.clone()).await.unwrap_err();
+    assert!(!error.request_id().unwrap().is_empty(), "the client's, as there was no answer");
+    let reading = setup.oci.vnic(&setup.vcn.node("node-a").unwrap().vnics()[0].id.clone()).await.unwrap_err();
     assert!(!reading.outcome_unknown(), "a read changes nothing");
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_as_not_sent() {
-    let weather = Weather::calm();
-    // Bound, and so nobody else's meanwhile; but nobody listens.
+async fn a_refused_connection_is_reported_as_not_sent() {
+    let setup = Setup::plain();
+    // Bound, so that no other program gets it; but nothing listens.
     let bound = tokio::net::TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let closed = bound.local_addr().unwrap();
     let folder = TempDir::new().unwrap();
-    let config = weather.api.write_user(folder.path()).unwrap();
+    let config = setup.api.write_user(folder.path()).unwrap();
     let login = Login::api_key(ApiKey::from_config_file(&config, "DEFAULT").unwrap());
     let options = Options { policy: Policy { attempts: 3, ..quick() }, budget: swift(), ..Options::default() };
     let oci = Oci::new(&endpoints(&format!("http://{closed}")), login, options).unwrap();
-    let error = oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap_err();
+    let error = oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap_err();
     assert!(error.is_retryable() && !error.outcome_unknown(), "{error:?}");
 }
 
@@ -180,21 +180,20 @@ async fn nobody_there_is_told_as_not_sent() {
 async fn the_budget_learns_from_429_and_obeys_retry_after() {
     let strict = OciSettings { per_second: Some(20.0), retry_after: Some(1), ..OciSettings::default() };
     let budget = Budget::new(Rates { most: 200.0, least: 2.0, burst: 50.0 });
-    let weather = Weather::new(two_nodes(), strict, quick(), budget);
-    let vnic = weather.vcn.node("node-a").unwrap().vnics()[0].id.clone();
+    let setup = Setup::new(two_nodes(), strict, quick(), budget);
+    let vnic = setup.vcn.node("node-a").unwrap().vnics()[0].id.clone();
     let calls: Vec<_> = (0..100)
         .map(|_| {
-            let (oci, vnic) = (weather.oci.clone(), vnic.clone());
+            let (oci, vnic) = (setup.oci.clone(), vnic.clone());
             tokio::spawn(async move { oci.vnic(&vnic).await })
         })
         .collect();
     for call in calls {
         call.await.unwrap().expect("answered in the end");
     }
-    let standing = weather.oci.budget().standing();
+    let standing = setup.oci.budget().standing();
     assert!(standing.rate < 110.0, "halved at least: {standing:?}");
-    let (good, refused) =
-        (weather.api.answered(Operation::GetVnic, 200), weather.api.answered(Operation::GetVnic, 429));
+    let (good, refused) = (setup.api.answered(Operation::GetVnic, 200), setup.api.answered(Operation::GetVnic, 429));
     println!("{good} answered, {refused} refused, {standing:?}");
     assert_eq!(good, 100);
     assert!(refused < 200, "it does not hammer: {refused}");
@@ -202,9 +201,9 @@ async fn the_budget_learns_from_429_and_obeys_retry_after() {
 
 #[tokio::test]
 async fn a_revoked_session_is_renewed_once_by_itself() {
-    let weather = Weather::calm();
-    let node = weather.vcn.node("node-a").unwrap();
-    let (url, api) = (weather.api.url_in_nodes(), &weather.api);
+    let setup = Setup::plain();
+    let node = setup.vcn.node("node-a").unwrap();
+    let (url, api) = (setup.api.url_in_nodes(), &setup.api);
     let vnic = node.vnics()[0].id.clone();
     let statuses = node
         .run(|| {
@@ -226,15 +225,15 @@ async fn a_revoked_session_is_renewed_once_by_itself() {
         })
         .unwrap();
     assert_eq!(statuses, [3, 1]);
-    assert_eq!(weather.api.answered(Operation::Federate, 200), 2);
+    assert_eq!(setup.api.answered(Operation::Federate, 200), 2);
 }
 
 #[tokio::test]
-async fn an_instance_that_cannot_log_in_says_why() {
-    let weather = Weather::calm();
-    weather.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
-    let node = weather.vcn.node("node-a").unwrap();
-    let (url, vnic) = (weather.api.url_in_nodes(), node.vnics()[0].id.clone());
+async fn an_instance_that_cannot_log_in_reports_why() {
+    let setup = Setup::plain();
+    setup.api.inject(ApiFault::refuse(401, "NotAuthenticated").of(Operation::Federate));
+    let node = setup.vcn.node("node-a").unwrap();
+    let (url, vnic) = (setup.api.url_in_nodes(), node.vnics()[0].id.clone());
     let story = node
         .run(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -255,33 +254,33 @@ async fn an_instance_that_cannot_log_in_says_why() {
 }
 
 #[tokio::test]
-async fn an_api_key_that_was_replaced_in_its_file_is_taken_up_when_the_old_one_is_refused() {
-    let weather = Weather::calm();
-    let vnic = weather.vcn.node("node-a").unwrap().vnics()[0].id.clone();
-    weather.oci.vnic(&vnic).await.unwrap();
-    weather.api.delete_keys();
-    let refused = weather.oci.vnic(&vnic).await.unwrap_err();
+async fn a_rotated_api_key_is_read_when_the_old_one_is_refused() {
+    let setup = Setup::plain();
+    let vnic = setup.vcn.node("node-a").unwrap().vnics()[0].id.clone();
+    setup.oci.vnic(&vnic).await.unwrap();
+    setup.api.delete_keys();
+    let refused = setup.oci.vnic(&vnic).await.unwrap_err();
     assert!(refused.is_login(), "{refused}");
-    assert_eq!(weather.api.answered(Operation::GetVnic, 401), 1, "the same key is not tried twice");
+    assert_eq!(setup.api.answered(Operation::GetVnic, 401), 1, "the same key is not tried twice");
     // Half of a rotation.
-    let key = weather.folder.path().join("oci_api_key.pem");
+    let key = setup.folder.path().join("oci_api_key.pem");
     std::fs::write(&key, "").unwrap();
-    assert!(weather.oci.vnic(&vnic).await.unwrap_err().is_login());
-    weather.api.write_user(weather.folder.path()).unwrap();
-    weather.oci.vnic(&vnic).await.unwrap();
-    weather.oci.vnic(&vnic).await.unwrap();
-    assert_eq!([200, 401].map(|status| weather.api.answered(Operation::GetVnic, status)), [3, 3]);
+    assert!(setup.oci.vnic(&vnic).await.unwrap_err().is_login());
+    setup.api.write_user(setup.folder.path()).unwrap();
+    setup.oci.vnic(&vnic).await.unwrap();
+    setup.oci.vnic(&vnic).await.unwrap();
+    assert_eq!([200, 401].map(|status| setup.api.answered(Operation::GetVnic, status)), [3, 3]);
 }
 
 #[tokio::test]
 async fn the_fabric_carries_an_address_as_long_as_its_object_lives() {
-    let weather = Weather::calm();
-    let made = weather.oci.attach_vnic(&weather.wish("node-a"), &token("a")).await.unwrap().value;
-    let vnic = weather.attached(&made.id).await.vnic_id.unwrap();
+    let setup = Setup::plain();
+    let made = setup.oci.attach_vnic(&setup.request("node-a"), &token("a")).await.unwrap().value;
+    let vnic = setup.attached(&made.id).await.vnic_id.unwrap();
     let create = CreateAddress { vnic_id: Some(vnic.clone()), ..CreateAddress::default() };
-    let object = weather.oci.create_address(Family::Ipv4, &create, &token("b")).await.unwrap().value;
+    let object = setup.oci.create_address(Family::Ipv4, &create, &token("b")).await.unwrap().value;
 
-    let (a, b) = (weather.vcn.node("node-a").unwrap(), weather.vcn.node("node-b").unwrap());
+    let (a, b) = (setup.vcn.node("node-a").unwrap(), setup.vcn.node("node-b").unwrap());
     let plugged = a.vnics().into_iter().find(|own| own.id == vnic).unwrap();
     // The agent's work, by hand: the address goes where the VNIC's own is.
     let mut moved = plugged.clone();
@@ -290,10 +289,10 @@ async fn the_fabric_carries_an_address_as_long_as_its_object_lives() {
     let peer = b.address(Family::Ipv4).unwrap();
     wait_for("it carries packets", || reaches((a.netns(), object.ip_address), (b.netns(), peer)));
 
-    weather.oci.delete_address(Family::Ipv4, &object.id).await.unwrap();
+    setup.oci.delete_address(Family::Ipv4, &object.id).await.unwrap();
     assert!(!reaches((a.netns(), object.ip_address), (b.netns(), peer)));
     wait_for_drop(
-        &weather.vcn,
+        &setup.vcn,
         &format!("node-a/{}", plugged.display_name),
         &DropReason::ForeignSource(object.ip_address),
     );
@@ -301,31 +300,31 @@ async fn the_fabric_carries_an_address_as_long_as_its_object_lives() {
 
 /// 20 instances, 10 VNICs each, a tenth of the answers 429, a twentieth 5xx, a fiftieth lost.
 #[tokio::test]
-async fn two_hundred_attachments_in_bad_weather_are_two_hundred() {
+async fn two_hundred_attachments_under_faults_are_two_hundred() {
     let mut builder = Vcn::builder().subnet(SubnetSpec::new("pods", network("10.0.0.0/20")));
     for number in 0..20 {
         builder = builder.node(NodeSpec::virtual_machine(&format!("node-{number}"), "pods").on_paper());
     }
     let settings = OciSettings { attaching: Duration::from_millis(20), ..OciSettings::default() };
-    let weather = Weather::new(builder.start().unwrap(), settings, Policy { attempts: 30, ..quick() }, swift());
-    let share = |kind, share| weather.api.inject(ApiFault::new(kind).share(share));
+    let setup = Setup::new(builder.start().unwrap(), settings, Policy { attempts: 30, ..quick() }, swift());
+    let share = |kind, share| setup.api.inject(ApiFault::new(kind).share(share));
     for (status, code, share) in [(429, "TooManyRequests", 0.10), (503, "ServiceUnavailable", 0.05)] {
-        weather.api.inject(ApiFault::refuse(status, code).share(share));
+        setup.api.inject(ApiFault::refuse(status, code).share(share));
     }
     share(ApiFaultKind::LoseAnswer, 0.02);
     share(ApiFaultKind::FailAfterwards, 0.02);
-    let subnet = weather.vcn.subnet("pods").unwrap().id.clone();
+    let subnet = setup.vcn.subnet("pods").unwrap().id.clone();
     let started = Instant::now();
     let instances: std::collections::BTreeSet<Ocid> =
-        weather.api.attachments().into_iter().map(|attachment| attachment.instance).collect();
+        setup.api.attachments().into_iter().map(|attachment| attachment.instance).collect();
     let tasks: Vec<_> = instances
         .into_iter()
         .map(|instance| {
-            let (oci, subnet) = (weather.oci.clone(), subnet.clone());
+            let (oci, subnet) = (setup.oci.clone(), subnet.clone());
             tokio::spawn(async move {
                 for number in 0..10 {
                     let token = RetryToken::derive(&[instance.as_str(), &number.to_string()]);
-                    let made = oci.attach_vnic(&wish(&instance, &subnet), &token).await.unwrap().value;
+                    let made = oci.attach_vnic(&request(&instance, &subnet), &token).await.unwrap().value;
                     attached(&oci, &made.id).await;
                 }
             })
@@ -335,6 +334,6 @@ async fn two_hundred_attachments_in_bad_weather_are_two_hundred() {
         task.await.unwrap();
     }
     println!("{:?} for 200 attachments", started.elapsed());
-    let secondary = weather.api.attachments().iter().filter(|attachment| !attachment.primary).count();
+    let secondary = setup.api.attachments().iter().filter(|attachment| !attachment.primary).count();
     assert_eq!(secondary, 200);
 }

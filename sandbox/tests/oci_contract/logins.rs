@@ -1,4 +1,4 @@
-//! Who may call, by each way of logging in, and who may not.
+//! Each way of logging in, and refused logins.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +8,9 @@ use sandbox::OciSettings;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::oracles::{Oracles, Sdk, driver, python};
-use crate::ours::Ours;
+use crate::our_client::OurClient;
 use crate::scene::{Scene, by_each_in};
+use crate::sdk_client::{Sdk, SdkClient, driver, python};
 
 /// A read, a write with a body, a list.
 fn works(scene: &Scene, client: &mut dyn Client) {
@@ -21,20 +21,20 @@ fn works(scene: &Scene, client: &mut dyn Client) {
 }
 
 fn each_by_config(scene: &Scene, config: &Path) -> [Box<dyn Client>; 3] {
-    let [python, go] = Sdk::ALL.map(|sdk| Box::new(Oracles::by_config(sdk, scene, config)));
-    [python, go, Box::new(Ours::by_config(&scene.api.url(), config))]
+    let [python, go] = Sdk::ALL.map(|sdk| Box::new(SdkClient::by_config(sdk, scene, config)));
+    [python, go, Box::new(OurClient::by_config(&scene.api.url(), config))]
 }
 
 #[test]
 fn an_instance_logs_in_by_its_certificate() {
     for sdk in Sdk::ALL {
         let scene = Scene::new();
-        works(&scene, &mut Oracles::by_instance(sdk, &scene));
+        works(&scene, &mut SdkClient::by_instance(sdk, &scene));
     }
     let scene = Scene::new();
     let url = scene.api.url_in_nodes();
     let node = scene.vcn.node("node-a").unwrap();
-    node.run(|| works(&scene, &mut Ours::by_instance(&url, oci::METADATA_URL))).unwrap();
+    node.run(|| works(&scene, &mut OurClient::by_instance(&url, oci::METADATA_URL))).unwrap();
 }
 
 #[test]
@@ -51,17 +51,17 @@ fn a_pod_logs_in_by_its_service_account() {
         let proxymux_port = if sdk == Sdk::Go { 12250 } else { 0 };
         let scene = Scene::with(OciSettings { page: 2, proxymux_port, ..OciSettings::default() });
         let (_, authority) = account(&scene);
-        works(&scene, &mut Oracles::by_workload(sdk, &scene, "a.service.account", &authority));
+        works(&scene, &mut SdkClient::by_workload(sdk, &scene, "a.service.account", &authority));
     }
     let scene = Scene::new();
     let (token, authority) = account(&scene);
     let workload =
         WorkloadIdentity::new("127.0.0.1").with_port(scene.api.proxymux().port()).with_files(&token, &authority);
-    works(&scene, &mut Ours::by_workload(&scene.api.url(), workload));
+    works(&scene, &mut OurClient::by_workload(&scene.api.url(), workload));
 }
 
 #[test]
-fn a_user_of_another_cloud_is_nobody_here() {
+fn a_user_of_another_cloud_is_refused() {
     let strangers = Scene::new();
     let config = strangers.api.write_user(strangers.folder.path()).unwrap();
     let scene = Scene::new();
@@ -100,7 +100,7 @@ fn a_user_logs_in_by_an_encrypted_key_and_its_pass_phrase() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_is_told() {
+fn a_wrong_clock_is_refused() {
     let hasty = || Scene::with(OciSettings { clock_skew: std::time::Duration::ZERO, ..OciSettings::default() });
     by_each_in(hasty, |scene, client| {
         let id = scene.vcn.node("node-a").unwrap().vnics()[0].id.to_string();
@@ -108,7 +108,7 @@ fn a_clock_that_is_wrong_is_told() {
     });
 }
 
-/// As `oke-sandbox up` says it to whoever stands before it.
+/// With what `oke-sandbox up` prints.
 #[test]
 fn the_sdk_works_on_a_node_of_the_sandbox_from_the_command_line() {
     let script = r#"

@@ -1,16 +1,16 @@
-//! The contract of the emulated OCI API: the same cases by Oracle's SDKs for Python and for Go, and by our client. What an
-//! SDK cannot use is our bug; where two clients see different things, one of them is wrong.
+//! The contract of the emulated OCI API: the same cases by Oracle's SDKs for Python and for Go, and by our client. A response
+//! that an SDK cannot use is a bug of the emulator; where two clients see different results, one of them is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod addresses;
 mod attachments;
 mod client;
 mod faults;
+#[path = "../sandbox/fixture.rs"]
+mod fixture;
 mod logins;
-mod oracles;
-mod ours;
+mod our_client;
 mod reads;
 mod regions;
 mod scene;
-#[path = "../sandbox/world.rs"]
-mod world;
+mod sdk_client;

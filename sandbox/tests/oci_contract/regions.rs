@@ -5,7 +5,7 @@ use std::process::Command;
 
 use oci::{Endpoints, Region, RegionName};
 
-use crate::oracles::python;
+use crate::sdk_client::python;
 
 /// By name and key.
 const LIST: &str = "

@@ -1,4 +1,4 @@
-//! A small VCN with its API, and who plays in it.
+//! A small VCN with its API, and the clients that play a case.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply, text};
-use crate::oracles::{Oracles, Sdk};
-use crate::ours::Ours;
+use crate::our_client::OurClient;
+use crate::sdk_client::{Sdk, SdkClient};
 
 /// Long enough for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
@@ -51,9 +51,9 @@ impl Scene {
 
     /// Attaches one where a subnet has two IPv6 blocks.
     pub(crate) fn attached_to_two(&self, client: &mut dyn Client) -> Value {
-        let mut wish = self.wish("two");
-        wish["createVnicDetails"]["subnetId"] = json!(self.vcn.subnet("two").unwrap().id);
-        let reply = client.call("attachVnic", json!({ "body": wish })).expect("accepted");
+        let mut request = self.request("two");
+        request["createVnicDetails"]["subnetId"] = json!(self.vcn.subnet("two").unwrap().id);
+        let reply = client.call("attachVnic", json!({ "body": request })).expect("accepted");
         wait_for_state(client, &text(&reply.value, "id"), "ATTACHED").value
     }
 
@@ -61,8 +61,8 @@ impl Scene {
         self.vcn.subnet("pods").unwrap().id.to_string()
     }
 
-    /// What attaches a VNIC of this name.
-    pub(crate) fn wish(&self, name: &str) -> Value {
+    /// A request to attach a VNIC of this name.
+    pub(crate) fn request(&self, name: &str) -> Value {
         json!({
             "instanceId": self.instance(),
             "createVnicDetails": {
@@ -78,7 +78,7 @@ impl Scene {
 
     /// Attaches a VNIC and waits until it is there; returns the attachment.
     pub(crate) fn attached(&self, client: &mut dyn Client, name: &str) -> Value {
-        let reply = client.call("attachVnic", json!({ "body": self.wish(name) })).expect("accepted");
+        let reply = client.call("attachVnic", json!({ "body": self.request(name) })).expect("accepted");
         wait_for_state(client, &text(&reply.value, "id"), "ATTACHED").value
     }
 
@@ -105,8 +105,8 @@ pub(crate) fn by_each_in(scene: impl Fn() -> Scene, case: impl Fn(&Scene, &mut d
         let scene = scene();
         let config = scene.api.write_user(scene.folder.path()).expect("a user");
         let mut client: Box<dyn Client> = match sdk {
-            Some(sdk) => Box::new(Oracles::by_config(sdk, &scene, &config)),
-            None => Box::new(Ours::by_config(&scene.api.url(), Path::new(&config))),
+            Some(sdk) => Box::new(SdkClient::by_config(sdk, &scene, &config)),
+            None => Box::new(OurClient::by_config(&scene.api.url(), Path::new(&config))),
         };
         println!("== by {}", client.name());
         case(&scene, client.as_mut());

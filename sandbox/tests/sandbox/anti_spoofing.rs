@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::world::{configure, network, reaches, socket, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
+use crate::fixture::{configure, network, reaches, socket, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{Address, LinkChange, Socket};
 use sandbox::DropReason;
 use vcn::{Family, MacAddr, TableId};

@@ -1,6 +1,6 @@
-//! Bare metal: several VNICs on one physical port, told apart by their tags.
+//! Bare metal: several VNICs on one physical port, distinguished by their tags.
 
-use crate::world::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
+use crate::fixture::{configure, reaches, two_nodes_of, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{LinkKind, NewLink, Socket};
 use sandbox::{Capabilities, DropReason, NodeSpec, Vcn, VnicSpec};
 use vcn::{Family, IfName, TableId, VlanTag};
@@ -66,9 +66,9 @@ fn a_tagged_vnic_answers_once_its_vlan_link_is_made() {
 }
 
 #[test]
-fn a_kernel_without_vlans_is_said_so() {
+fn a_kernel_without_vlans_is_reported() {
     let started = Vcn::builder()
-        .subnet(sandbox::SubnetSpec::new("nodes", crate::world::network("10.0.0.0/24")))
+        .subnet(sandbox::SubnetSpec::new("nodes", crate::fixture::network("10.0.0.0/24")))
         .node(NodeSpec::bare_metal("metal", "nodes"))
         .start();
     match (Capabilities::probe().unwrap().vlan, started) {

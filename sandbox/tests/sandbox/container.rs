@@ -1,10 +1,10 @@
-//! A program in a container can do what its manifest says, and nothing else: seen by a shell in the node agent's container.
+//! A program in a container can do what its manifest allows, and nothing else: shown by a shell in the node agent's container.
 //! Code that is called in it is in no other.
 
 use std::process::Output;
 use std::sync::Arc;
 
-use crate::world::two_nodes;
+use crate::fixture::two_nodes;
 use sandbox::{Container, Image, Node, Vcn};
 
 struct Cell {
@@ -88,10 +88,10 @@ fn without_a_capability_it_has_the_others() {
 fn it_sees_the_volumes_of_the_manifest_and_no_other_file_of_the_node() {
     let cell = Cell::new();
     cell.node.run(|| std::fs::write("/run/secret", "").unwrap()).unwrap();
-    cell.node.run(|| std::fs::write("/etc/cni/net.d/10-other.conflist", "theirs").unwrap()).unwrap();
+    cell.node.run(|| std::fs::write("/etc/cni/net.d/10-other.conflist", "foreign").unwrap()).unwrap();
     assert_eq!(cell.says("ls /run"), "vcn-native");
     assert_eq!(cell.says("ls /etc /etc/cni"), "/etc:\ncni\n\n/etc/cni:\nnet.d");
-    assert_eq!(cell.says("cat /etc/cni/net.d/10-other.conflist"), "theirs");
+    assert_eq!(cell.says("cat /etc/cni/net.d/10-other.conflist"), "foreign");
     assert_eq!(cell.says("ls /host/proc/sys"), "net");
     assert_eq!(cell.says("echo $$"), "1", "a process namespace of its own");
     assert_eq!(cell.says("ls -d /proc/[0-9]*"), "/proc/1", "when the shell looked, ls was not there yet");
@@ -119,7 +119,7 @@ fn kernel_settings_are_set_through_the_volume_and_not_through_proc() {
     cell.says(&format!("echo 2 >/host/proc/sys/{setting}"));
     let read = |at: String| std::fs::read_to_string(at).unwrap().trim().to_owned();
     assert_eq!(cell.node.run(|| read(format!("/proc/sys/{setting}"))).unwrap(), "2", "the node's own");
-    assert_ne!(read(format!("/proc/sys/{setting}")), "2", "and nobody else's");
+    assert_ne!(read(format!("/proc/sys/{setting}")), "2", "and no other");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn it_can_enter_no_namespace_mount_nothing_and_make_no_device() {
 }
 
 #[test]
-fn it_can_do_what_its_capabilities_are_for() {
+fn it_can_use_its_capabilities() {
     let cell = Cell::new();
     cell.says("ip rule add pref 4242 from 192.0.2.1 lookup 4242");
     let rules = cell.node.command("ip").args(["rule", "list", "pref", "4242"]).output().unwrap();
@@ -158,7 +158,7 @@ fn a_file_that_the_image_lacks_is_named() {
     assert!(error.contains("/no/such/place/"), "{error}");
 }
 
-/// What limits whoever's status and mounts these are.
+/// The limits of a process, from its status and mounts.
 fn limits(status: &str, mounts: &str) -> Vec<String> {
     let keys = ["Cap", "NoNewPrivs", "Seccomp:", "Uid", "Gid"];
     let privileges = status.lines().filter(|line| keys.iter().any(|key| line.starts_with(key))).map(str::to_owned);
@@ -172,7 +172,7 @@ fn limits(status: &str, mounts: &str) -> Vec<String> {
 }
 
 #[test]
-fn code_that_is_called_in_it_has_the_privileges_and_the_files_of_a_program_in_it() {
+fn called_code_has_the_privileges_and_files_of_a_program() {
     let cell = Cell::new();
     for container in [Container::node_agent().unwrap(), Container::uninstaller().unwrap()] {
         let cat = |file: &str| {
@@ -188,7 +188,7 @@ fn code_that_is_called_in_it_has_the_privileges_and_the_files_of_a_program_in_it
 }
 
 #[test]
-fn code_that_is_called_in_it_can_do_no_more_than_that_nor_can_what_it_starts() {
+fn called_code_and_its_children_have_no_more_privileges() {
     let cell = Cell::new();
     let container = Container::node_agent().unwrap();
     let add_rule = |priority: &str| {
@@ -208,7 +208,7 @@ fn code_that_is_called_in_it_can_do_no_more_than_that_nor_can_what_it_starts() {
 }
 
 #[test]
-fn whoever_calls_code_in_it_stays_what_he_was() {
+fn the_calling_thread_stays_outside() {
     let cell = Cell::new();
     let look = || ["status", "mountinfo"].map(|file| std::fs::read_to_string(format!("/proc/thread-self/{file}")));
     let of = |[status, mounts]: [std::io::Result<String>; 2]| limits(&status.unwrap(), &mounts.unwrap());

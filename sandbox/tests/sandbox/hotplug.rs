@@ -1,6 +1,6 @@
 //! VNICs come and go while a node runs.
 
-use crate::world::{configure, network, reaches, two_nodes, wait_for};
+use crate::fixture::{configure, network, reaches, two_nodes, wait_for};
 use netlink::Socket;
 use sandbox::{Error, NodeSpec, NpnShape, Secondary, SubnetSpec, Vcn, VnicSpec};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn links(vcn: &Vcn, node: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_plugged_in_vnic_is_a_new_link_that_nobody_configured() {
+fn a_plugged_in_vnic_is_a_new_unconfigured_link() {
     let vcn = two_nodes();
     assert_eq!(links(&vcn, "node-a"), ["lo", "ens3", "ens5"]);
     let vnic = vcn.attach_vnic("node-a", &VnicSpec::for_pods("pods", 31)).unwrap();

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::world::{two_nodes, wait_for, wait_until_reaches};
+use crate::fixture::{two_nodes, wait_for, wait_until_reaches};
 use netlink::{LinkKind, Netns, NewLink, Peer, Socket};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -31,7 +31,7 @@ fn two_sandboxes_at_once_do_not_collide() {
             });
         }
     });
-    assert_eq!((one.drops(), two.drops()), (vec![], vec![]), "the same MACs and addresses, and nobody noticed");
+    assert_eq!((one.drops(), two.drops()), (vec![], vec![]), "the same MACs and addresses, without a drop");
 }
 
 /// A namespace is gone when the kernel took down a link that we put there: the link's other end, which is here, vanishes.
@@ -75,7 +75,7 @@ fn tie(here: &mut Socket, node: &Netns, number: u32) {
 }
 
 #[test]
-fn a_signal_ends_it_in_peace() {
+fn a_signal_ends_it_cleanly() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let mut outer =
             Command::new(env!("CARGO_BIN_EXE_oke-sandbox")).arg("up").stdout(Stdio::piped()).spawn().unwrap();
@@ -107,7 +107,7 @@ fn no_root_is_needed() {
 }
 
 #[test]
-fn the_programs_exit_code_is_the_sandboxes() {
+fn the_sandbox_exits_with_the_programs_code() {
     let status = Command::new(env!("CARGO_BIN_EXE_oke-sandbox"))
         .args(["up", "--on", "node-b", "--", "sh", "-c", "test $(cat /etc/hostname) = node-b && exit 42"])
         .stdout(Stdio::null())

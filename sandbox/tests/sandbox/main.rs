@@ -5,9 +5,9 @@
 mod anti_spoofing;
 mod bare_metal;
 mod container;
+mod fixture;
 mod hotplug;
 mod isolation;
 mod nodes;
 mod reachability;
 mod services;
-mod world;

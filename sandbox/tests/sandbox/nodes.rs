@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::world::{two_nodes, wait_for};
+use crate::fixture::{two_nodes, wait_for};
 use netlink::{Netns, Socket, Sysctls};
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-use crate::world::{configure, network, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
+use crate::fixture::{configure, network, reaches, two_nodes, wait_for, wait_for_drop, wait_until_reaches};
 use netlink::{LinkChange, Socket};
 use sandbox::{DropReason, Node, NodeSpec, SERVICES_V6, SubnetSpec, Vcn};
 use vcn::{Family, TableId};

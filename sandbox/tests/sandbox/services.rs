@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::world::{SILENCE, SOON, two_nodes, two_nodes_of, wait_for};
+use crate::fixture::{SILENCE, SOON, two_nodes, two_nodes_of, wait_for};
 use imds::{Imds, Metadata, Policy};
 use sandbox::{Fault, FaultKind, NodeSpec, SERVICES_V4, SERVICES_V6, Vcn};
 use simple_dns::{CLASS, Name, Packet, QCLASS, QTYPE, Question, TYPE};
@@ -41,7 +41,7 @@ fn metadata_needs_the_right_header() {
 }
 
 #[test]
-fn a_field_can_be_asked_for_and_replies_carry_an_etag() {
+fn a_field_can_be_requested_and_replies_carry_an_etag() {
     let vcn = two_nodes();
     let (_, reply) = get(&vcn, "/opc/v2/instance/region", &[ORACLE]);
     assert!(reply.ends_with("\r\n\r\niad") && reply.contains("\r\netag: "), "{reply}");
@@ -50,7 +50,7 @@ fn a_field_can_be_asked_for_and_replies_carry_an_etag() {
 }
 
 #[test]
-fn the_agents_own_client_understands_the_documents() {
+fn the_agents_client_reads_the_documents() {
     let vcn = two_nodes_of(|name| {
         NodeSpec::virtual_machine(name, "nodes").shape("VM.Standard3.Flex", 8).metadata("oke-max-pods", "7")
     });
@@ -119,7 +119,7 @@ fn the_resolver_knows_the_nodes() {
         let first = found.split_whitespace().next().and_then(|word| word.parse::<IpAddr>().ok());
         assert_eq!(first, b.address(family), "{found}");
     }
-    let unknown = a.command("getent").args(["ahosts", "nobody.sandbox.internal"]).output().unwrap();
+    let unknown = a.command("getent").args(["ahosts", "unknown.sandbox.internal"]).output().unwrap();
     assert!(!unknown.status.success());
 }
 

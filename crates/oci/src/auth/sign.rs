@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::auth::key::RsaKey;
 use crate::error::LoginError;
 
-/// Who signs: a key and the name under which the service knows its public half.
+/// A key, and the name under which the service knows its public half.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     /// `tenancy/user/fingerprint`, or `ST$` and a token.

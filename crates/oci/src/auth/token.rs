@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_refused_without_showing_it() {
+    fn a_malformed_token_is_refused_without_showing_it() {
         let bad = ["", "secret", "a.b.c", "a.!.c", &jwt("{}"), &jwt(r#"{"exp":10}"#), "e30.e30\".x"];
         for text in bad {
             let Err(error) = Token::parse(text, at(1000)) else { panic!("{text:?} is taken") };

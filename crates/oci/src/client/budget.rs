@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_wait_when_a_pause_is_told_go_one_after_the_other_when_it_is_over() {
+    async fn waiting_callers_go_one_by_one_after_a_pause() {
         let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
         let begun = Instant::now();
         let told = async {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_be_served_in_time_is_told_so_at_once_and_holds_nobody_up() {
+    async fn a_caller_that_cannot_be_served_in_time_fails_at_once() {
         let budget = Budget::new(Rates { most: 10.0, least: 0.5, burst: 1.0 });
         let begun = Instant::now();
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(served(&budget, 1, Duration::from_secs(2), begun).await, [Some(10)]);
     }
 
-    /// So many who stand in line, and are dropped together.
+    /// Callers in line that are dropped together.
     fn futures_of(budget: &Budget, count: usize, end: Instant) -> Vec<impl Future<Output = Result<(), Duration>>> {
         let mut all: Vec<_> = (0..count).map(|_| Box::pin(budget.take(end))).collect();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -27,7 +27,7 @@ fn what_is_not_emulated_is_refused() {
 }
 
 #[test]
-fn an_init_container_is_read_by_itself_only_where_it_is_asked_for() {
+fn an_init_container_is_read_only_on_request() {
     assert_eq!(read(UNINSTALL, &[], Which::Only).unwrap_err(), "it has init containers");
     assert_eq!(read(NODE_AGENT, &[], Which::Init).unwrap_err(), "0 containers");
     for (which, word) in [(Which::Init, "uninstall"), (Which::Last, "idle")] {
@@ -37,7 +37,7 @@ fn an_init_container_is_read_by_itself_only_where_it_is_asked_for() {
 }
 
 #[test]
-fn another_user_than_root_is_emulated_only_where_nothing_can_be_done_as_either() {
+fn another_user_than_root_is_emulated_only_without_privileges() {
     // The last of each is that container's.
     let changed = |from: &str, to: &str| {
         let (before, after) = UNINSTALL.rsplit_once(from).unwrap();

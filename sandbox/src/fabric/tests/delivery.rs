@@ -59,7 +59,7 @@ fn the_router_also_carries_packets_within_a_subnet() {
 }
 
 #[test]
-fn a_packet_for_an_address_that_nobody_answers_for_is_reported() {
+fn a_packet_for_an_address_without_an_answer_is_reported() {
     let mut fabric = fabric();
     let packet = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
     assert_eq!(fabric.handle(NOW, A.0, &packet).len(), 1);
@@ -118,7 +118,7 @@ fn the_router_answers_echo_requests() {
 }
 
 #[test]
-fn a_vnic_that_was_unplugged_is_nobody() {
+fn an_unplugged_vnic_is_unknown() {
     let mut fabric = fabric();
     fabric.detach(B.0);
     let frame = ping(Pair { from: (A.1, A_IP), to: (B.1, B_IP) });
@@ -127,7 +127,7 @@ fn a_vnic_that_was_unplugged_is_nobody() {
 }
 
 #[test]
-fn vnics_of_one_trunk_are_told_apart_by_their_tags() {
+fn vnics_of_one_trunk_differ_by_their_tags() {
     let mut fabric = fabric();
     let trunk = Port { tag: vcn::VlanTag::new(5).ok(), ..A.0 };
     let mut vnic = (*fabric.vnics[&A2.0]).clone();

@@ -36,7 +36,7 @@ fn arp_finds_link_local_addresses_on_primary_vnics_only() {
 }
 
 #[test]
-fn an_arp_probe_for_the_own_address_meets_silence() {
+fn an_arp_probe_for_the_own_address_gets_no_answer() {
     let mut fabric = fabric();
     let probe = frame::arp_request((A.1, Ipv4Addr::UNSPECIFIED), A_IP);
     assert_eq!(fabric.handle(NOW, A.0, &probe), []);
@@ -59,7 +59,7 @@ fn ndp_finds_the_router_and_vnics_of_the_same_subnet() {
 }
 
 #[test]
-fn duplicate_address_detection_of_an_own_address_meets_silence() {
+fn duplicate_address_detection_of_an_own_address_gets_no_answer() {
     let own_link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0x17ff, 0xfe00, 1);
     for target in [A_IP6, own_link_local] {
         let mut fabric = fabric();

@@ -43,7 +43,7 @@ fn other_link_local_addresses_have_no_service() {
 }
 
 #[test]
-fn the_services_find_everybody_behind_one_router() {
+fn the_services_reach_all_vnics_through_one_router() {
     let request = frame::arp_request((SERVICES.1, SERVICES_V4), A_IP);
     assert_eq!(fabric().handle(NOW, SERVICES.0, &request).len(), 1);
 }

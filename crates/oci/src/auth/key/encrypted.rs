@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::auth::key::RsaKey;
 
-    /// One key in several forms; `keys/README` says how they were made.
+    /// One key in several forms; `keys/README` has the commands.
     const PLAIN: &str = include_str!("../../../golden/keys/plain.pem");
     const LEGACY_KEY: &str = include_str!("../../../golden/keys/legacy.pem");
     const DES3: &str = include_str!("../../../golden/keys/des3.pem");

@@ -91,7 +91,7 @@ async fn an_old_token_is_used_while_the_next_one_is_fetched() {
 }
 
 #[tokio::test]
-async fn a_failed_renewal_harms_nobody_while_the_old_token_is_good() {
+async fn a_failed_renewal_is_harmless_while_the_old_token_is_valid() {
     let world = World::new();
     world.key_id().await.unwrap();
     world.clock.store(31 * 60, Ordering::SeqCst);
@@ -107,7 +107,7 @@ async fn a_failed_renewal_harms_nobody_while_the_old_token_is_good() {
 }
 
 #[tokio::test]
-async fn all_who_waited_learn_why_a_login_failed() {
+async fn all_waiting_callers_get_the_cause_of_a_failed_login() {
     let world = World::new();
     world.failing.store(1, Ordering::SeqCst);
     let (a, b) = tokio::join!(world.key_id(), world.key_id());
@@ -129,7 +129,7 @@ async fn refused_credentials_are_not_used_again_and_newer_ones_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_are_refused_one_after_the_other_are_renewed_ever_more_rarely() {
+async fn tokens_that_are_refused_in_a_row_are_renewed_with_backoff() {
     let world = World::new();
     let mut renewed = Vec::new();
     let start = Instant::now();
@@ -145,7 +145,7 @@ async fn tokens_that_are_refused_one_after_the_other_are_renewed_ever_more_rarel
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_was_good_for_long_is_renewed_at_once_whatever_was_before() {
+async fn a_proven_token_is_renewed_at_once_when_it_is_refused() {
     let world = World::new();
     let refused = async || {
         let credentials = world.session.credentials(Instant::now() + Duration::from_secs(20)).await.unwrap();
@@ -166,7 +166,7 @@ async fn the_next_key_is_generated_before_it_is_needed() {
 }
 
 #[test]
-fn a_renewal_that_died_with_its_runtime_is_begun_anew() {
+fn a_renewal_that_died_with_its_runtime_is_restarted() {
     let world = World::new();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let late = runtime().block_on(async { world.session.credentials(Instant::now()).await }).unwrap_err();
@@ -201,7 +201,7 @@ impl TokenSource for Far {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_gives_up_learns_which_address_was_asked_and_why_it_failed() {
+async fn a_caller_that_gives_up_gets_the_address_and_its_failure() {
     let within = Duration::from_millis(300);
     for (answers, progress) in [(true, ": no connection: connection refused;"), (false, " has not answered yet;")] {
         let session = Session::new(Far { answers });

@@ -24,7 +24,7 @@ fn after_attempt(attempts: u32, failure: &Failure, repeat: Repeat) -> Decision {
 }
 
 #[test]
-fn every_row_of_the_table_is_decided_as_it_says() {
+fn every_row_of_the_table_is_decided_as_documented() {
     let second = Decision::After(Duration::from_secs(1));
     let rows = [
         ((302, ""), Decision::Stop, Kind::Unusable),
@@ -63,7 +63,7 @@ fn every_row_of_the_table_is_decided_as_it_says() {
 }
 
 #[test]
-fn what_was_never_sent_is_attempted_again_even_when_it_would_double() {
+fn an_unsent_request_is_retried_even_without_a_token() {
     let lost = || Box::new(std::io::Error::other("lost")) as Box<dyn std::error::Error + Send + Sync>;
     let second = Decision::After(Duration::from_secs(1));
     let cases = [
@@ -117,7 +117,7 @@ fn the_service_may_ask_for_a_longer_pause() {
 }
 
 #[test]
-fn a_budget_without_room_is_a_throttle_of_our_own_and_not_waited_for_twice() {
+fn a_budget_without_room_is_not_waited_for_twice() {
     let failure = Failure::Budget(Duration::from_secs(40));
     assert_eq!((failure.kind(), failure.may_have_been_done()), (Kind::Throttled, false));
     assert_eq!(after_attempt(1, &failure, Repeat::Harmless), Decision::Stop);

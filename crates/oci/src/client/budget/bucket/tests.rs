@@ -17,7 +17,7 @@ fn turns(bucket: &mut Bucket, now: Instant, waiting: u32) -> Vec<u128> {
 }
 
 #[test]
-fn a_burst_goes_at_once_and_the_rest_in_turn() {
+fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
     let (mut bucket, now) = bucket(10.0, 3.0);
     assert_eq!(turns(&mut bucket, now, 6), [0, 0, 0, 99, 199, 299]);
     let taken: Vec<bool> = (0..4).map(|_| bucket.take(now).is_ok()).collect();
@@ -27,7 +27,7 @@ fn a_burst_goes_at_once_and_the_rest_in_turn() {
 }
 
 #[test]
-fn whoever_comes_when_he_was_told_to_is_served() {
+fn a_caller_that_comes_at_its_turn_is_served() {
     let (mut bucket, mut now) = bucket(7.3, 1.0);
     for _ in 0..1000 {
         if let Err(turn) = bucket.take(now) {
@@ -38,7 +38,7 @@ fn whoever_comes_when_he_was_told_to_is_served() {
 }
 
 #[test]
-fn a_429_halves_the_rate_once_a_second_and_never_below_the_least() {
+fn a_429_halves_the_rate_at_most_once_a_second() {
     let (mut bucket, now) = bucket(20.0, 5.0);
     let mut rates = Vec::new();
     for tenth in [0_u32, 1, 9, 10, 20, 30, 40, 50, 60, 70] {
@@ -49,7 +49,7 @@ fn a_429_halves_the_rate_once_a_second_and_never_below_the_least() {
 }
 
 #[test]
-fn nothing_goes_until_retry_after_is_over() {
+fn nothing_is_sent_before_retry_after_ends() {
     let (mut bucket, now) = bucket(20.0, 5.0);
     bucket.throttled(now, Some(Duration::from_secs(3)));
     assert_eq!(turns(&mut bucket, now, 3), [3099, 3199, 3299], "then at the new rate");

@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use vcn::{Family, Ocid};
 
-use crate::client::{Client, Complaint, Reply};
+use crate::client::{Client, Refusal, Reply};
 
-pub(crate) struct Ours {
+pub(crate) struct OurClient {
     oci: Oci,
     runtime: Runtime,
 }
 
-impl Ours {
+impl OurClient {
     pub(crate) fn by_config(url: &str, config: &Path) -> Self {
         Self::new(url, |_| Login::api_key(ApiKey::from_config_file(config, "DEFAULT").expect("a config file")))
     }
@@ -46,14 +46,14 @@ impl Ours {
     }
 }
 
-impl Client for Ours {
+impl Client for OurClient {
     fn name(&self) -> &'static str {
         "our client"
     }
 
-    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint> {
+    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Refusal> {
         let Self { oci, runtime } = self;
-        runtime.block_on(call(oci, operation, &arguments)).map_err(|error| complaint(&error))
+        runtime.block_on(call(oci, operation, &arguments)).map_err(|error| refusal(&error))
     }
 }
 
@@ -78,8 +78,8 @@ async fn call(oci: &Oci, operation: &str, arguments: &Value) -> Result<Reply, Er
         "deleteAddress" => plain(&oci.delete_address(family, &id("id")).await?),
         "bulkCreateAddresses" => {
             let items = serde_json::from_value(arguments["items"].clone()).expect("items");
-            let wish = CreateAddresses { vnic_id: id("vnicId"), items };
-            plain(&oci.create_addresses(family, &wish, &token).await?.0)
+            let request = CreateAddresses { vnic_id: id("vnicId"), items };
+            plain(&oci.create_addresses(family, &request, &token).await?.0)
         }
         "bulkDeleteAddresses" => {
             let ids: Vec<Ocid> = serde_json::from_value(arguments["ids"].clone()).expect("ids");
@@ -108,9 +108,9 @@ fn tagged<T: Serialize>(tagged: &Tagged<T>) -> Reply {
     Reply { value: json!(tagged.value), etag: tagged.etag.as_ref().map(|etag| etag.as_str().to_owned()) }
 }
 
-fn complaint(error: &Error) -> Complaint {
+fn refusal(error: &Error) -> Refusal {
     let story = format!("{error:?}");
-    Complaint {
+    Refusal {
         status: error.status().unwrap_or_else(|| panic!("{story}")),
         code: error.code().unwrap_or_default().to_owned(),
         request_id: error.request_id().unwrap_or_default().to_owned(),

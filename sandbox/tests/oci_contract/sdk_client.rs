@@ -1,4 +1,4 @@
-//! Oracle's SDKs for Python and for Go, as a case sees a client: a driver in a process of its own (`driver.py`, `go/main.go`), one
+//! Oracle's SDKs for Python and for Go: a driver in a process of its own (`driver.py`, `go/main.go`), one
 //! line of JSON per call.
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Complaint, Reply};
+use crate::client::{Client, Refusal, Reply};
 use crate::scene::Scene;
 
 /// Loading the SDK takes seconds on a busy machine.
@@ -34,14 +34,14 @@ impl Sdk {
     }
 }
 
-pub(crate) struct Oracles {
+pub(crate) struct SdkClient {
     sdk: Sdk,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
-impl Oracles {
+impl SdkClient {
     pub(crate) fn by_config(sdk: Sdk, scene: &Scene, config: &Path) -> Self {
         Self::start(sdk, &json!({ "login": "config", "endpoint": scene.api.url(), "config": config }))
     }
@@ -82,7 +82,7 @@ impl Oracles {
     }
 }
 
-impl Client for Oracles {
+impl Client for SdkClient {
     fn name(&self) -> &'static str {
         match self.sdk {
             Sdk::Python => "Oracle's SDK for Python",
@@ -90,14 +90,14 @@ impl Client for Oracles {
         }
     }
 
-    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Complaint> {
+    fn call(&mut self, operation: &str, arguments: Value) -> Result<Reply, Refusal> {
         let line = json!({ "operation": operation, "arguments": arguments });
         writeln!(self.stdin, "{line}").expect("the driver reads");
-        let answer = self.lines.recv_timeout(ANSWER).expect("the driver answers (its complaint is above)");
+        let answer = self.lines.recv_timeout(ANSWER).expect("the driver answers (its refusal is above)");
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
         match answer.get("status") {
             None => Ok(Reply { value: answer["value"].clone(), etag: answer["etag"].as_str().map(str::to_owned) }),
-            Some(status) => Err(Complaint {
+            Some(status) => Err(Refusal {
                 status: u16::try_from(status.as_u64().expect("a status")).expect("a status"),
                 code: answer["code"].as_str().unwrap_or_default().to_owned(),
                 request_id: answer["requestId"].as_str().unwrap_or_default().to_owned(),
@@ -106,7 +106,7 @@ impl Client for Oracles {
     }
 }
 
-impl Drop for Oracles {
+impl Drop for SdkClient {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! What the tests of the whole sandbox share: a small VCN, and traffic in it by plain sockets.
+//! A small VCN, and traffic in it by plain sockets.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io;
@@ -48,7 +48,7 @@ pub(crate) fn exchange(client: &UdpSocket, server: &UdpSocket) -> io::Result<()>
     let mut buffer = [0; 64];
     client.send_to(b"there", server.local_addr()?)?;
     let (length, from) = server.recv_from(&mut buffer)?;
-    assert_eq!((&buffer[..length], from), (&b"there"[..], client.local_addr()?), "nobody rewrites addresses");
+    assert_eq!((&buffer[..length], from), (&b"there"[..], client.local_addr()?), "addresses are not rewritten");
     server.send_to(b"back", from)?;
     let (length, _) = client.recv_from(&mut buffer)?;
     assert_eq!(&buffer[..length], b"back");
