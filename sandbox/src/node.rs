@@ -18,6 +18,7 @@ use vcn::{Family, MachineKind, Ocid};
 
 use crate::container::{Container, Image};
 use crate::error::{During, Result};
+use crate::isolate::Isolated;
 use crate::network::{Inventory, Vnic};
 use crate::services::Fault;
 use namespaces::Namespaces;
@@ -132,11 +133,17 @@ impl Node {
         }
     }
 
-    /// The command that opens a shell in it, given the process that holds it, as seen from where the command is typed.
+    /// The command that enters it from outside the sandbox: a shell, or the program that follows.
     #[must_use]
-    pub fn enter_hint(&self, holder: u32) -> String {
+    pub fn enter_hint(&self, sandbox: Isolated) -> String {
+        let holder = format!("/proc/{}", sandbox.outer_pid);
+        let user = if sandbox.user_namespace {
+            format!(" --user={holder}/ns/user --preserve-credentials")
+        } else {
+            String::new()
+        };
         let (net, mount, uts) = self.namespaces.descriptors();
-        format!("nsenter --net=/proc/{holder}/fd/{net} --mount=/proc/{holder}/fd/{mount} --uts=/proc/{holder}/fd/{uts}")
+        format!("nsenter --net={holder}/fd/{net} --mount={holder}/fd/{mount} --uts={holder}/fd/{uts}{user}")
     }
 }
 

@@ -1,5 +1,5 @@
-//! `oke-sandbox cluster`: the VCN that tests/cluster runs Kubernetes on. This program makes nodes and the OCI API only; the
-//! scripts of tests/cluster start everything else, with what it writes about each node.
+//! `oke-sandbox cluster`: the VCN that tests/cluster runs Kubernetes on. This program starts nodes and the OCI API only; the
+//! scripts of tests/cluster start everything else, with the files that it writes about each node.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{SigSet, Signal};
-use sandbox::{Isolated, Node, NodeSpec, NpnShape, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Isolated, Node, NodeSpec, NpnShape, OciApi, OciSettings, Vcn};
 
 use crate::cli::args::Cluster;
+use crate::cli::vcn::{block_signals, builder, worker};
 
 /// Enough for the pods of a test, few enough to exhaust.
 const PODS_PER_VNIC: u32 = 16;
@@ -20,12 +20,7 @@ const PODS_PER_VNIC: u32 = 16;
 pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
     let folder = options.folder.canonicalize().with_context(|| format!("find {}", options.folder.display()))?;
     let isolated = sandbox::isolate().context("isolate the sandbox")?;
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        signals.add(signal);
-    }
-    // Before any thread starts: every thread inherits the mask.
-    signals.thread_block().context("block signals")?;
+    let signals = block_signals(&[])?;
     let vcn = Arc::new(start().context("start the emulated VCN")?);
     let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("start the OCI API")?;
     describe(&vcn, &oci, isolated, &folder).with_context(|| format!("describe the VCN in {}", folder.display()))?;
@@ -37,18 +32,11 @@ pub(crate) fn run(options: &Cluster) -> Result<ExitCode> {
 }
 
 fn start() -> Result<Vcn> {
-    let worker = |name| {
-        NodeSpec::virtual_machine(name, "nodes")
-            .metadata("oke-native-pod-networking", "true")
-            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
-            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
-    };
-    let vcn = Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
-        .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?))
-        .node(NodeSpec::virtual_machine("control-plane", "nodes"))
-        .node(worker("node-a"))
-        .node(worker("node-b"))
+    let machine = |name| NodeSpec::virtual_machine(name, "nodes");
+    let vcn = builder()?
+        .node(machine("control-plane"))
+        .node(worker(machine("node-a"), 2, PODS_PER_VNIC))
+        .node(worker(machine("node-b"), 2, PODS_PER_VNIC))
         .start()?;
     Ok(vcn)
 }
@@ -72,7 +60,7 @@ fn describe_node(vcn: &Vcn, node: &Node, isolated: Isolated, folder: &Path) -> R
     fs::create_dir_all(folder)?;
     let pid = isolated.outer_pid;
     // What starts this way ends with the sandbox: it is in the sandbox's PID namespace.
-    let enter = format!("#!/bin/sh\nexec {} --pid=/proc/{pid}/ns/pid -- \"$@\"\n", node.enter_hint(pid));
+    let enter = format!("#!/bin/sh\nexec {} --pid=/proc/{pid}/ns/pid -- \"$@\"\n", node.enter_hint(isolated));
     fs::write(folder.join("enter"), enter)?;
     fs::set_permissions(folder.join("enter"), fs::Permissions::from_mode(0o755))?;
     fs::write(folder.join("id"), node.id().to_string())?;

@@ -14,13 +14,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use kube_harness::Assets;
-use sandbox::{
-    Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, SubnetSpec, Vcn, VnicSpec,
-};
+use sandbox::{Agent, Attachment, Capabilities, Isolated, Node, NodeSpec, NpnShape, Pod, Runtime, Vcn};
 
 use crate::cli::args::Demo;
+use crate::cli::vcn::{builder, worker};
 use kubernetes::Cluster;
-use report::Report;
 
 const PODS_PER_NODE: usize = 6;
 /// Small enough that the dozen pods use several VNICs.
@@ -57,69 +55,61 @@ fn foreground(options: &Demo) -> Result<ExitCode> {
     // It needs the machine's network, and minutes the first time.
     let building = if options.without_kubernetes { None } else { Some(Assets::build()?) };
     let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
-    let mut report = Report::default();
     let kernel = Capabilities::probe().context("cannot try what this kernel can")?;
-    let vcn = start(kernel, &mut report).context("cannot start the emulated VCN")?;
+    let vcn = start(kernel).context("cannot start the emulated VCN")?;
     let control_plane = vcn.node(CONTROL_PLANE)?;
     let nodes: Vec<Arc<Node>> = kubernetes::workers(&vcn, &control_plane).cloned().collect();
-    let mut agents = set_up(&vcn, &nodes, &bin_dir, &mut report)?;
-    let pods = add_pods(&nodes, &mut report)?;
-    phases(&nodes, &mut report)?;
-    let failures = proof::prove(kernel, &nodes, &pods, &mut report);
+    let mut agents = set_up(&vcn, &nodes, &bin_dir)?;
+    let pods = add_pods(&nodes)?;
+    phases(&nodes)?;
+    let failures = proof::prove(kernel, &nodes, &pods);
     let cluster = match building {
-        Some(building) => kubernetes::set_up(building, &vcn, &control_plane, &bin_dir, &mut report)?,
+        Some(building) => kubernetes::set_up(building, &vcn, &control_plane, &bin_dir)?,
         None => None,
     };
     if let Some(cluster) = &cluster {
-        agents = cluster.join(&nodes, agents, &bin_dir, &mut report)?;
-        cluster.profile(&vcn, &nodes, &mut report)?;
+        agents = cluster.join(&nodes, agents, &bin_dir)?;
+        cluster.profile(&vcn, &nodes)?;
     }
     for drop in vcn.drops() {
-        report.line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
+        report::line(&format!("the fabric dropped {} frame(s) at {}: {}", drop.frames, drop.at, drop.reason));
     }
     if options.keep && failures == 0 {
-        look_inside(&nodes, &pods, cluster.as_ref(), isolated, &mut report);
+        look_inside(&nodes, &pods, cluster.as_ref(), isolated);
         keep::hold()?;
         return Ok(ExitCode::SUCCESS);
     }
-    take_down(&nodes, pods, agents, &mut report)?;
+    take_down(&nodes, pods, agents)?;
     if let Some(cluster) = cluster {
-        cluster.stop(&mut report)?;
+        cluster.stop()?;
     }
-    report.end(failures);
+    report::end(failures);
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn start(kernel: Capabilities, report: &mut Report) -> Result<Arc<Vcn>> {
+fn start(kernel: Capabilities) -> Result<Arc<Vcn>> {
     let started = Instant::now();
-    let node = |spec: NodeSpec| {
-        spec.metadata("oke-native-pod-networking", "true")
-            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
-            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
-    };
     let second = match kernel.vlan {
         true => NodeSpec::bare_metal("node-b", "nodes"),
         false => NodeSpec::virtual_machine("node-b", "nodes"),
     };
-    let vcn = Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", "10.0.0.0/24".parse()?).with("2603:c020:0:1::/64".parse()?))
-        .subnet(SubnetSpec::new("pods", "10.0.32.0/22".parse()?).with("2603:c020:0:2::/64".parse()?))
-        .node(node(NodeSpec::virtual_machine("node-a", "nodes")))
-        .node(node(second))
+    let vcn = builder()?
+        .node(worker(NodeSpec::virtual_machine("node-a", "nodes"), 2, PODS_PER_VNIC))
+        .node(worker(second, 2, PODS_PER_VNIC))
         .node(NodeSpec::virtual_machine(CONTROL_PLANE, "nodes"))
         .start()?;
-    report.row("emulated VCN: fabric, metadata service, resolver", "up", started.elapsed());
+    report::row("emulated VCN: fabric, metadata service, resolver", "up", started.elapsed());
     if !kernel.vlan {
-        report.line("this kernel has no 802.1Q, so both nodes are virtual machines (else node-b is bare metal)");
+        report::line("this kernel has no 802.1Q, so both nodes are virtual machines (else node-b is bare metal)");
     }
     for node in vcn.nodes() {
-        report.line(&format!("{}: {}, {} VNICs", node.name(), node.kind(), node.vnics().len()));
+        report::line(&format!("{}: {}, {} VNICs", node.name(), node.kind(), node.vnics().len()));
     }
     Ok(Arc::new(vcn))
 }
 
-fn set_up(vcn: &Vcn, nodes: &[Arc<Node>], bin_dir: &Path, report: &mut Report) -> Result<Vec<Agent>> {
-    report.title("oke-node-agent: installer, host network, pools");
+fn set_up(vcn: &Vcn, nodes: &[Arc<Node>], bin_dir: &Path) -> Result<Vec<Agent>> {
+    report::title("oke-node-agent: installer, host network, pools");
     let mut agents = Vec::new();
     for node in nodes {
         sandbox::publish_native_pod_network(vcn, node, NpnShape::PerFamily)?;
@@ -127,27 +117,27 @@ fn set_up(vcn: &Vcn, nodes: &[Arc<Node>], bin_dir: &Path, report: &mut Report) -
     }
     for (node, agent) in nodes.iter().zip(&mut agents) {
         let took = agent.wait_ready(node)?;
-        report.row(&format!("{}: ready for pods", node.name()), "05-vcn-native.conflist in place", took);
+        report::row(&format!("{}: ready for pods", node.name()), "05-vcn-native.conflist in place", took);
     }
     Ok(agents)
 }
 
-fn add_pods(nodes: &[Arc<Node>], report: &mut Report) -> Result<Vec<Running>> {
-    report.title("vcn-native ADD, one pod after the other");
+fn add_pods(nodes: &[Arc<Node>]) -> Result<Vec<Running>> {
+    report::title("vcn-native ADD, one pod after the other");
     let mut pods = Vec::new();
     for number in 0..PODS_PER_NODE * nodes.len() {
         let Some(node) = nodes.get(number % nodes.len()) else { continue };
         let pod = node.add_pod(&format!("pod-{number:02}"))?;
         let attachment = Runtime::of(node)?.add(&pod)?;
         let addresses: Vec<String> = attachment.addresses().map(|address| address.to_string()).collect();
-        report.row(&format!("{} on {}", pod.name(), node.name()), &addresses.join(" "), attachment.took);
+        report::row(&format!("{} on {}", pod.name(), node.name()), &addresses.join(" "), attachment.took);
         pods.push(Running { node: Arc::clone(node), pod, attachment });
     }
     Ok(pods)
 }
 
 /// The phases of an ADD, from the agents' histograms: the plugin reports every run to the agent.
-fn phases(nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
+fn phases(nodes: &[Arc<Node>]) -> Result<()> {
     // phase → (seconds, runs)
     let mut phases: Vec<(String, f64, f64)> = Vec::new();
     for node in nodes {
@@ -169,67 +159,57 @@ fn phases(nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
             }
         }
     }
-    report.title("of which, by the agents' metrics (oke_node_agent_cni_verb_seconds), mean");
+    report::title("of which, by the agents' metrics (oke_node_agent_cni_verb_seconds), mean");
     for name in ["netns", "pools", "ipam", "network", "commit", "total"] {
         if let Some((_, seconds, runs)) = phases.iter().find(|(phase, ..)| phase == name) {
             let mean = Duration::from_secs_f64((seconds / runs.max(1.0)).max(0.0));
-            report.row(name, &format!("{runs} runs"), mean);
+            report::row(name, &format!("{runs} runs"), mean);
         }
     }
     Ok(())
 }
 
-fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>, report: &mut Report) -> Result<()> {
-    report.title("taking it away");
+fn take_down(nodes: &[Arc<Node>], pods: Vec<Running>, agents: Vec<Agent>) -> Result<()> {
+    report::title("taking it away");
     let mut took = Vec::new();
     for Running { node, pod, attachment } in pods {
         took.push(Runtime::of(&node)?.del(&pod, &attachment)?);
         pod.remove()?;
     }
-    report.row(&format!("vcn-native DEL of {} pods, each", took.len()), "ok", median(&mut took));
+    report::row(&format!("vcn-native DEL of {} pods, each", took.len()), "ok", median(&mut took));
     for node in nodes {
         let left = proof::left_over(node)?;
         if !left.is_empty() {
             bail!("{} still has: {}", node.name(), left.join(", "));
         }
     }
-    report.row("links, rules and proxy neighbours of pods left on the nodes", "none", Duration::ZERO);
+    report::row("links, rules and proxy neighbours of pods left on the nodes", "none", Duration::ZERO);
     for (node, agent) in nodes.iter().zip(agents) {
-        report.row(&format!("{}: agent ended by SIGTERM", node.name()), "ok", agent.stop()?);
+        report::row(&format!("{}: agent ended by SIGTERM", node.name()), "ok", agent.stop()?);
     }
     Ok(())
 }
 
-fn look_inside(
-    nodes: &[Arc<Node>],
-    pods: &[Running],
-    cluster: Option<&Cluster>,
-    isolated: Isolated,
-    report: &mut Report,
-) {
-    report.title("left up; look inside");
-    let user = match isolated.user_namespace {
-        true => format!(" --user=/proc/{}/ns/user --preserve-credentials", isolated.outer_pid),
-        false => String::new(),
-    };
+fn look_inside(nodes: &[Arc<Node>], pods: &[Running], cluster: Option<&Cluster>, isolated: Isolated) {
+    report::title("left up; look inside");
     for node in nodes {
-        let enter = format!("{}{user}", node.enter_hint(isolated.outer_pid));
+        let enter = node.enter_hint(isolated);
         let Some(pod) = pods.iter().find(|running| running.node.name() == node.name()) else { continue };
-        report.line(&format!(
+        report::line(&format!(
             "# {}: its rules, its pools, its agent's log; the network of {}",
             node.name(),
             pod.pod.name()
         ));
-        report.line(&format!("{enter} ip rule"));
-        report.line(&format!("{enter} cat /run/vcn-native/pools.json /run/oke-node-agent.log"));
-        report.line(&format!("{enter} ip netns exec {} ip addr", pod.pod.name()));
+        report::line(&format!("{enter} ip rule"));
+        report::line(&format!("{enter} cat /run/vcn-native/pools.json /run/oke-node-agent.log"));
+        report::line(&format!("{enter} ip netns exec {} ip addr", pod.pod.name()));
     }
     if let Some(cluster) = cluster {
-        report.line("# the cluster");
-        let enter = format!("{}{user}", cluster.node().enter_hint(isolated.outer_pid));
-        report.line(&format!("{enter} env {}", cluster.hint()));
+        report::line("# the cluster");
+        let enter = cluster.node().enter_hint(isolated);
+        report::line(&format!("{enter} env {}", cluster.hint()));
     }
-    report.line("# take it away: make demo-down");
+    report::line("# take it away: make demo-down");
 }
 
 fn median(times: &mut [Duration]) -> Duration {

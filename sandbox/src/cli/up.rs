@@ -9,29 +9,25 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
-use sandbox::{Isolated, NodeSpec, OciApi, OciSettings, SubnetSpec, Vcn, VnicSpec};
+use sandbox::{Isolated, NodeSpec, OciApi, OciSettings, Vcn};
 use vcn::MachineKind;
 
 use crate::cli::args::Up;
+use crate::cli::vcn::{block_signals, builder, worker};
 
-/// What NPN gives a VNIC: 31 addresses for pods, and one for the host.
+/// As in an OKE cluster: 31 addresses for pods, and one for the host.
 const PODS_PER_VNIC: u32 = 31;
-/// Where each node has the API key of a user of the OCI API. In the node's own memory: it goes with the sandbox.
+/// The folder with the API key of a user of the OCI API, on each node. In the node's own memory: it ends with the sandbox.
 const OCI_USER: &str = "/run/oci";
 
 /// Runs the subcommand.
 pub(crate) fn run(options: Up) -> Result<ExitCode> {
     let isolated = sandbox::isolate().context("cannot isolate the sandbox")?;
-    // Before any thread starts, so that all of them leave these signals to `wait`.
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
-        signals.add(signal);
-    }
-    signals.thread_block().context("cannot block signals")?;
+    let signals = block_signals(&[Signal::SIGCHLD])?;
     let started = Instant::now();
     let vcn = Arc::new(default_vcn(options.bm).context("cannot start the sandbox")?);
     let oci = OciApi::start(Arc::clone(&vcn), OciSettings::default()).context("cannot start the OCI API")?;
-    add_user(&vcn, &oci).context("cannot make a user of the OCI API")?;
+    add_user(&vcn, &oci).context("cannot create a user of the OCI API")?;
     let milliseconds = started.elapsed().as_millis();
     describe(&vcn, &oci, isolated, milliseconds).context("cannot write the description")?;
     let code = match options.command.split_first() {
@@ -47,24 +43,16 @@ pub(crate) fn run(options: Up) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn default_vcn(bare_metal: bool) -> sandbox::Result<Vcn> {
-    let block = |text: &str| text.parse().map_err(|_| sandbox::Error::Invalid(format!("{text} is no address block")));
+fn default_vcn(bare_metal: bool) -> Result<Vcn> {
     let node = |name| {
         let node =
             if bare_metal { NodeSpec::bare_metal(name, "nodes") } else { NodeSpec::virtual_machine(name, "nodes") };
-        node.metadata("oke-native-pod-networking", "true")
-            .metadata("oke-max-pods", &PODS_PER_VNIC.to_string())
-            .vnic(VnicSpec::for_pods("pods", PODS_PER_VNIC))
+        worker(node.metadata("oke-max-pods", &PODS_PER_VNIC.to_string()), 1, PODS_PER_VNIC)
     };
-    Vcn::builder()
-        .subnet(SubnetSpec::new("nodes", block("10.0.0.0/24")?).with(block("2603:c020:0:1::/64")?))
-        .subnet(SubnetSpec::new("pods", block("10.0.32.0/22")?).with(block("2603:c020:0:2::/64")?))
-        .node(node("node-a"))
-        .node(node("node-b"))
-        .start()
+    Ok(builder()?.node(node("node-a")).node(node("node-b")).start()?)
 }
 
-/// One user for all nodes: making a key takes longer than the rest of the sandbox.
+/// One user for all nodes: creating a key takes longer than the rest of the sandbox.
 fn add_user(vcn: &Vcn, oci: &OciApi) -> Result<()> {
     let folder = Path::new(OCI_USER);
     let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
@@ -121,12 +109,7 @@ fn describe(vcn: &Vcn, oci: &OciApi, isolated: Isolated, milliseconds: u128) -> 
                 vnic.link, vnic.mac, vnic.subnet.name
             )?;
         }
-        let user = if isolated.user_namespace {
-            format!(" --user=/proc/{}/ns/user --preserve-credentials", isolated.outer_pid)
-        } else {
-            String::new()
-        };
-        writeln!(out, "  look inside: {}{user}", node.enter_hint(isolated.outer_pid))?;
+        writeln!(out, "  look inside: {}", node.enter_hint(isolated))?;
     }
     out.flush()
 }

@@ -11,8 +11,10 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, geteuid, pipe, setsid};
+
+use crate::cli::vcn::block_signals;
 
 /// Runs the same command again in a session of its own, shows its output, and returns once it is up.
 pub(crate) fn in_background() -> Result<ExitCode> {
@@ -50,11 +52,7 @@ pub(crate) fn in_background() -> Result<ExitCode> {
 
 /// Reports that the demo is up, and waits for a signal.
 pub(crate) fn hold() -> Result<()> {
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        signals.add(signal);
-    }
-    signals.thread_block()?;
+    let signals = block_signals(&[])?;
     println!("{READY}");
     signals.wait()?;
     Ok(())

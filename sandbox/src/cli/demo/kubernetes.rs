@@ -15,7 +15,7 @@ use sandbox::{Agent, Container, Node, NpnShape, OciApi, OciSettings, Vcn};
 use serde_json::{Value, json};
 use vcn::Family;
 
-use super::report::Report;
+use super::report;
 
 /// As shipped.
 const MANIFESTS: [&str; 4] = [
@@ -50,19 +50,18 @@ pub(crate) fn set_up(
     vcn: &Arc<Vcn>,
     control_plane: &Arc<Node>,
     bin_dir: &Path,
-    report: &mut Report,
 ) -> Result<Option<Cluster>> {
-    report.title("Kubernetes: a real API server on a node of its own (built the first time, for some minutes)");
+    report::title("Kubernetes: a real API server on a node of its own (built the first time, for some minutes)");
     let assets = match building.wait() {
         Ok(assets) => assets,
         Err(error) => {
-            report.line(&format!("left out: {error}"));
+            report::line(&format!("left out: {error}"));
             return Ok(None);
         }
     };
     let kubectl = assets.program("kubectl");
     if !kubectl.is_file() {
-        report.line(&format!("left out: {} is missing", kubectl.display()));
+        report::line(&format!("left out: {} is missing", kubectl.display()));
         return Ok(None);
     }
     let started = Instant::now();
@@ -72,7 +71,7 @@ pub(crate) fn set_up(
     let home = server.folder().to_owned();
     // The server's folder is in the node's own memory, and seen there only.
     control_plane.run(|| server.write_kubeconfig(server.admin(), &home.join("config")))??;
-    report.row(&format!("{address}: etcd, kube-apiserver"), "ready", started.elapsed());
+    report::row(&format!("{address}: etcd, kube-apiserver"), "ready", started.elapsed());
     let mut cluster = Cluster { controller: None, kubectl, home, node: Arc::clone(control_plane), server, oci };
     cluster.fill(vcn)?;
     cluster.controller = Some(cluster.start_controller(bin_dir)?);
@@ -107,13 +106,7 @@ impl Cluster {
     }
 
     /// Restarts the agents, which now find an API server, and removes the documents that they read before.
-    pub(crate) fn join(
-        &self,
-        nodes: &[Arc<Node>],
-        agents: Vec<Agent>,
-        bin_dir: &Path,
-        report: &mut Report,
-    ) -> Result<Vec<Agent>> {
+    pub(crate) fn join(&self, nodes: &[Arc<Node>], agents: Vec<Agent>, bin_dir: &Path) -> Result<Vec<Agent>> {
         let (host, port) = self.server.service();
         let mut joined = Vec::new();
         for (node, agent) in nodes.iter().zip(agents) {
@@ -129,10 +122,10 @@ impl Cluster {
             })?;
             agent.wait_ready(node)?;
             let what = format!("{}: agent restarted, in the cluster", node.name());
-            report.row(&what, "NativePodNetwork watched", started.elapsed());
+            report::row(&what, "NativePodNetwork watched", started.elapsed());
             joined.push(agent);
         }
-        self.show(&["get", "nativepodnetworks"], report)?;
+        self.show(&["get", "nativepodnetworks"])?;
         Ok(joined)
     }
 
@@ -176,8 +169,8 @@ impl Cluster {
     }
 
     /// One VNIC more on every node, and off again, for one object.
-    pub(crate) fn profile(&self, vcn: &Vcn, nodes: &[Arc<Node>], report: &mut Report) -> Result<()> {
-        report.title("oke-node-controller: a VnicProfile for the nodes of a pool");
+    pub(crate) fn profile(&self, vcn: &Vcn, nodes: &[Arc<Node>]) -> Result<()> {
+        report::title("oke-node-controller: a VnicProfile for the nodes of a pool");
         let subnet = vcn.subnets().into_iter().find(|subnet| subnet.name == "pods").context("no subnet for pods")?;
         let profile = json!({
             "apiVersion": "oke.oraclecloud.com/v1alpha1", "kind": "VnicProfile",
@@ -194,14 +187,14 @@ impl Cluster {
         let ready = vec!["True"; nodes.len()].join(" ");
         until("the VNICs are not ready", || self.ready().is_ok_and(|now| now == ready)).with_context(|| self.log())?;
         self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", "vnicprofile/storage"])?;
-        report.row("kubectl label node --all pool=storage", "every node has one VNIC more", started.elapsed());
-        self.show(&["get", "vnicprofiles,vnicattachments"], report)?;
+        report::row("kubectl label node --all pool=storage", "every node has one VNIC more", started.elapsed());
+        self.show(&["get", "vnicprofiles,vnicattachments"])?;
         let started = Instant::now();
         self.kubectl(&["delete", "vnicprofile", "storage", "--timeout=60s"]).with_context(|| self.log())?;
         let gone = || nodes.iter().zip(&before).all(|(node, before)| node.vnics().len() == *before);
         until("the VNICs are still there", || gone() && self.ready().is_ok_and(|now| now.is_empty()))
             .with_context(|| self.log())?;
-        report.row("kubectl delete vnicprofile storage", "detached", started.elapsed());
+        report::row("kubectl delete vnicprofile storage", "detached", started.elapsed());
         Ok(())
     }
 
@@ -216,9 +209,9 @@ impl Cluster {
         output_of(&command.output_of_input(manifest.as_bytes())?).map(drop).context("kubectl apply")
     }
 
-    fn show(&self, arguments: &[&str], report: &mut Report) -> Result<()> {
-        report.line(&format!("$ kubectl {}", arguments.join(" ")));
-        self.kubectl(arguments)?.lines().for_each(|line| report.line(line));
+    fn show(&self, arguments: &[&str]) -> Result<()> {
+        report::line(&format!("$ kubectl {}", arguments.join(" ")));
+        self.kubectl(arguments)?.lines().for_each(|line| report::line(line));
         Ok(())
     }
 
@@ -250,7 +243,7 @@ impl Cluster {
     }
 
     /// Ends the controller as a kubelet would, then the API server.
-    pub(crate) fn stop(mut self, report: &mut Report) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         let Some(mut controller) = self.controller.take() else { return Ok(()) };
         let started = Instant::now();
         kill(Pid::from_raw(controller.id().try_into()?), Signal::SIGTERM).context("end the controller")?;
@@ -258,7 +251,7 @@ impl Cluster {
         if !status.success() {
             bail!("the controller ended by SIGTERM with {status}; {}", self.log());
         }
-        report.row("controller ended by SIGTERM", "ok", started.elapsed());
+        report::row("controller ended by SIGTERM", "ok", started.elapsed());
         Ok(())
     }
 }

@@ -9,15 +9,15 @@ use netlink::{NeighbourFilter, Rule, Socket};
 use sandbox::{Capabilities, DOMAIN, Node, Outcome};
 use vcn::{Family, HOST_LINK_PREFIX, PROTOCOL, RulePriorities};
 
-use super::report::Report;
+use super::report;
 use super::{Running, median};
 
 /// Runs every proof from every pod; answers how many failed.
-pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running], report: &mut Report) -> usize {
-    report.title("packets, from every pod");
+pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running]) -> usize {
+    report::title("packets, from every pod");
     let mut failures = 0;
     let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
-        failures += settle(what, pods, probe, report);
+        failures += settle(what, pods, probe);
     };
     for family in Family::ALL {
         claim(&format!("{family}: every pod of the other node"), &|me| {
@@ -43,12 +43,13 @@ pub(crate) fn prove(kernel: Capabilities, nodes: &[Arc<Node>], pods: &[Running],
         routers.map(|address| ping(me, address)).collect()
     });
     if !kernel.nft {
-        report
-            .line("this kernel has no nf_tables, so pods cannot use 169.254.169.254 (DNS, time, metadata): not tried");
+        report::line(
+            "this kernel has no nf_tables, so pods cannot use 169.254.169.254 (DNS, time, metadata): not tried",
+        );
         return failures;
     }
     let mut claim = |what: &str, probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>| {
-        failures += settle(what, pods, probe, report);
+        failures += settle(what, pods, probe);
     };
     claim("169.254.169.254 port 53: a name", &|me| {
         let name = format!("{}.{DOMAIN}", me.node.name());
@@ -78,12 +79,7 @@ pub(crate) fn left_over(node: &Node) -> Result<Vec<String>> {
     Ok(found?)
 }
 
-fn settle(
-    what: &str,
-    pods: &[Running],
-    probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>,
-    report: &mut Report,
-) -> usize {
+fn settle(what: &str, pods: &[Running], probe: &dyn Fn(&Running) -> Vec<(String, Outcome)>) -> usize {
     let mut took: Vec<Duration> = Vec::new();
     let mut failed = Vec::new();
     for me in pods {
@@ -97,8 +93,8 @@ fn settle(
     // A claim that was never put to the test is not proven.
     let none = usize::from(took.is_empty() && failed.is_empty());
     let answer = format!("{} of {} answered", took.len(), took.len() + failed.len());
-    report.row(what, &answer, median(&mut took));
-    failed.iter().for_each(|line| report.line(line));
+    report::row(what, &answer, median(&mut took));
+    failed.iter().for_each(|line| report::line(line));
     failed.len() + none
 }
 

@@ -1,32 +1,26 @@
-//! The demo's table on standard output.
+//! The demo's table on standard output. Printed line by line, so that a step that hangs is seen.
 
 use std::time::Duration;
 
 const WHAT: usize = 46;
 const RESULT: usize = 44;
 
-/// Prints as it goes, so that a step that hangs is seen.
-#[derive(Debug, Default)]
-pub(crate) struct Report {}
+pub(crate) fn title(text: &str) {
+    println!("\n{text}");
+}
 
-impl Report {
-    pub(crate) fn title(&mut self, text: &str) {
-        println!("\n{text}");
-    }
+pub(crate) fn line(text: &str) {
+    println!("  {text}");
+}
 
-    pub(crate) fn line(&mut self, text: &str) {
-        println!("  {text}");
-    }
+pub(crate) fn row(what: &str, result: &str, took: Duration) {
+    let took = if took.is_zero() { String::new() } else { format!("{:>8.1} ms", took.as_secs_f64() * 1e3) };
+    println!("  {what:<WHAT$}  {result:<RESULT$} {took}");
+}
 
-    pub(crate) fn row(&mut self, what: &str, result: &str, took: Duration) {
-        let took = if took.is_zero() { String::new() } else { format!("{:>8.1} ms", took.as_secs_f64() * 1e3) };
-        println!("  {what:<WHAT$}  {result:<RESULT$} {took}");
-    }
-
-    pub(crate) fn end(&mut self, failures: usize) {
-        match failures {
-            0 => println!("\nEverything works, and nothing is left behind."),
-            n => println!("\n{n} proof(s) FAILED; see above."),
-        }
+pub(crate) fn end(failures: usize) {
+    match failures {
+        0 => println!("\nEverything works, and nothing is left behind."),
+        n => println!("\n{n} proof(s) FAILED; see above."),
     }
 }
