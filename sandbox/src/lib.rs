@@ -23,6 +23,7 @@
 //!
 //! It needs root over its own user namespace; [`isolate()`] gives that to any user. It is never shipped.
 
+mod background;
 mod container;
 mod error;
 mod fabric;

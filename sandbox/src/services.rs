@@ -21,9 +21,9 @@ use ipnetwork::IpNetwork;
 use netlink::{Address, LinkChange, Netns, Route, Socket, Sysctls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::oneshot;
 use vcn::{Family, Mtu, TableId};
 
+use crate::background::Background;
 use crate::error::{During, Error, Result};
 use crate::fabric::{BOOT_DISK_V4, SERVICES_V4, SERVICES_V6};
 use crate::network::Inventory;
@@ -38,8 +38,7 @@ const STATIC: u8 = 4;
 /// The running services.
 #[derive(Debug)]
 pub(crate) struct Services {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _thread: Background,
     netns: Arc<Netns>,
 }
 
@@ -70,9 +69,8 @@ impl Services {
         configure(&netns).during(|| "configure the services' namespace")?;
         let netns = Arc::new(netns);
         let inside = Arc::clone(&netns);
-        let (stop, stopped) = oneshot::channel();
         let (opened, ready) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("sandbox-services".to_owned()).spawn(move || {
+        let thread = Background::start("services", move |stopped| {
             // The runtime has this thread only, so that every socket it opens is in the namespace.
             let outcome = inside.run(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -94,10 +92,9 @@ impl Services {
             if let Err(error) = outcome {
                 tracing::error!(%error, "the sandbox's services ended");
             }
-        });
-        let thread = thread.during(|| "start the services' thread")?;
+        })?;
         ready.recv().map_err(|_| Error::Panicked("the services' thread"))?.during(|| "open the services' ports")?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), netns })
+        Ok(Self { _thread: thread, netns })
     }
 
     /// Opens a port of the kernel's choice on the services' addresses, for another server.
@@ -108,15 +105,6 @@ impl Services {
             Ok(listener)
         };
         self.netns.run(open).map_err(io::Error::other)?
-    }
-}
-
-impl Drop for Services {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

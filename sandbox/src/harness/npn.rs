@@ -1,5 +1,6 @@
 //! The NativePodNetwork object that OKE's control plane would create for a node.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
@@ -31,19 +32,13 @@ impl Vcn {
     pub fn native_pod_network(&self, node: &str, shape: NpnShape) -> Result<Value> {
         let node = self.node(node)?;
         let vnics = node.vnics();
-        let mut families = Vec::new();
-        let (mut entries, mut subnets, mut pods) = (Vec::new(), Vec::new(), 0);
+        let (mut families, mut subnets) = (BTreeSet::new(), BTreeSet::new());
+        let (mut entries, mut pods) = (Vec::new(), 0);
         for vnic in vnics.iter().filter(|vnic| !vnic.primary) {
             let Some(addresses) = PodAddresses::of(vnic) else { continue };
             pods += addresses.count();
-            for (family, _) in addresses.host.iter() {
-                if !families.contains(&family.to_string()) {
-                    families.push(family.to_string());
-                }
-            }
-            if !subnets.contains(&vnic.subnet.id) {
-                subnets.push(vnic.subnet.id.clone());
-            }
+            families.extend(addresses.host.iter().map(|(family, _)| family.to_string()));
+            subnets.insert(vnic.subnet.id.clone());
             entries.push(match shape {
                 NpnShape::Legacy => legacy(vnic, &addresses),
                 NpnShape::PerFamily => per_family(vnic, &addresses),

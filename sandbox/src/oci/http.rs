@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use vcn::Family;
 
 use super::emulator::{Done, Handled, Operation, Request, refuse};
+use crate::background::Background;
 use crate::error::{During, Error, Result};
 use crate::fabric::SERVICES_V4;
 use crate::services::accept;
@@ -46,8 +47,7 @@ pub(super) struct Server {
     pub(super) loopback: SocketAddr,
     pub(super) in_nodes: SocketAddr,
     pub(super) proxymux: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _thread: Background,
 }
 
 impl Server {
@@ -66,9 +66,8 @@ impl Server {
         let proxymux = muxed.local_addr().during(opening)?;
         let port = in_nodes.local_addr().during(opening)?.port();
         let tls = acceptor(&access.authority)?;
-        let (stop, stopped) = oneshot::channel();
         let access = Arc::clone(access);
-        let serve = move || -> io::Result<()> {
+        let serve = move |stopped: oneshot::Receiver<()>| -> io::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let (core, in_nodes) = (TcpListener::from_std(core)?, TcpListener::from_std(in_nodes)?);
@@ -83,23 +82,13 @@ impl Server {
                 Ok(())
             })
         };
-        let thread = std::thread::Builder::new().name("sandbox-oci".to_owned()).spawn(move || {
-            if let Err(error) = serve() {
+        let thread = Background::start("OCI API", move |stopped| {
+            if let Err(error) = serve(stopped) {
                 tracing::error!(%error, "the sandbox's OCI API ended");
             }
-        });
-        let thread = thread.during(|| "start the OCI API's thread")?;
+        })?;
         let in_nodes = SocketAddr::from((SERVICES_V4, port));
-        Ok(Self { loopback, in_nodes, proxymux, stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(Self { loopback, in_nodes, proxymux, _thread: thread })
     }
 }
 

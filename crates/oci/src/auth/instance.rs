@@ -84,12 +84,7 @@ impl InstancePrincipal {
             let request = request.map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(METADATA_TIMEOUT, self.transport.send(request)).await
         };
-        let answer = retried(&url, progress, fetch).await.map_err(|source| LoginError::Fetch {
-            what,
-            from: url.clone(),
-            source: Box::new(source),
-        });
-        answer.map(|answer| answer.body)
+        retried(what, &url, progress, fetch).await.map(|answer| answer.body)
     }
 
     async fn federation(&self, progress: &Progress) -> Result<Endpoint, LoginError> {
@@ -138,11 +133,7 @@ impl TokenSource for InstancePrincipal {
             let request = federation_request(&url, &body, &signer)?;
             attempt(FEDERATION_TIMEOUT, self.transport.send(request)).await
         };
-        let answer = retried(&url, progress, fetch).await.map_err(|source| LoginError::Fetch {
-            what: "a session token",
-            from: url.clone(),
-            source: Box::new(source),
-        })?;
+        let answer = retried("a session token", &url, progress, fetch).await?;
         #[derive(Deserialize)]
         struct Reply {
             token: String,
@@ -183,13 +174,15 @@ pub(super) async fn attempt(
     }))
 }
 
-/// A few attempts at `url`, as long as another one can help.
+/// Fetches `what` from `url` in a few attempts, as long as another one can help.
 pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
+    what: &'static str,
     url: &str,
     progress: &Progress,
     fetch: impl Fn() -> F,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, LoginError> {
     progress.set(format!("{url} has not answered yet"));
+    let failed = |source| LoginError::Fetch { what, from: url.to_owned(), source: Box::new(source) };
     let mut pause = PAUSE;
     for _ in 1..ATTEMPTS {
         match fetch().await {
@@ -197,11 +190,11 @@ pub(super) async fn retried<F: Future<Output = Result<Answer, Failure>>>(
                 progress.set(format!("{url}: {}", chain(&failure)));
                 sleep(pause.mul_f64(0.5 + chance() / 2.0)).await;
             }
-            outcome => return outcome,
+            outcome => return outcome.map_err(failed),
         }
         pause *= 2;
     }
-    fetch().await
+    fetch().await.map_err(failed)
 }
 
 /// IMDS answers 404 for short whiles about what exists.

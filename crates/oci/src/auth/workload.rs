@@ -84,19 +84,14 @@ impl TokenSource for WorkloadIdentity {
                 .map_err(|error| Failure::NoConnection(error.into()))?;
             attempt(TIMEOUT, transport.send(request)).await
         };
-        let answer = retried(&self.url, progress, fetch).await;
-        if let Err(Failure::Refused(refusal)) = &answer
-            && refusal.status == 403
+        let answer = retried("a session token", &self.url, progress, fetch).await;
+        if let Err(LoginError::Fetch { source, .. }) = &answer
+            && matches!(source.as_ref(), Failure::Refused(refusal) if refusal.status == 403)
         {
             let problem = "proxymux answers 403: workload identity needs an enhanced cluster";
             return Err(LoginError::material("the service account's token", problem));
         }
-        let answer = answer.map_err(|source| LoginError::Fetch {
-            what: "a session token",
-            from: self.url.clone(),
-            source: Box::new(source),
-        })?;
-        Token::parse(&unwrap(&answer.body)?, self.now())
+        Token::parse(&unwrap(&answer?.body)?, self.now())
     }
 }
 

@@ -211,7 +211,7 @@ impl Cluster {
 
     fn show(&self, arguments: &[&str]) -> Result<()> {
         report::line(&format!("$ kubectl {}", arguments.join(" ")));
-        self.kubectl(arguments)?.lines().for_each(|line| report::line(line));
+        self.kubectl(arguments)?.lines().for_each(report::line);
         Ok(())
     }
 

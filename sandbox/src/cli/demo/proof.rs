@@ -94,7 +94,7 @@ fn settle(what: &str, pods: &[Running], probe: &dyn Fn(&Running) -> Vec<(String,
     let none = usize::from(took.is_empty() && failed.is_empty());
     let answer = format!("{} of {} answered", took.len(), took.len() + failed.len());
     report::row(what, &answer, median(&mut took));
-    failed.iter().for_each(|line| report::line(line));
+    failed.iter().for_each(|failure| report::line(failure));
     failed.len() + none
 }
 

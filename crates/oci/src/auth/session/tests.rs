@@ -194,8 +194,10 @@ impl TokenSource for Far {
             true => Err(Failure::NoConnection("connection refused".into())),
             false => std::future::pending().await,
         };
-        let failure =
-            retried("http://192.0.2.1/opc/v2/identity/cert.pem", progress, asked).await.map(drop).unwrap_err();
+        let failure = retried("a certificate", "http://192.0.2.1/opc/v2/identity/cert.pem", progress, asked)
+            .await
+            .map(drop)
+            .unwrap_err();
         Err(LoginError::material("token", failure))
     }
 }
