@@ -2,7 +2,6 @@
 
 mod budget;
 pub(crate) mod call;
-mod calls;
 mod observer;
 mod policy;
 pub(crate) mod request_id;
@@ -22,6 +21,7 @@ use patience::chance;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::address::WorkRequest;
 use crate::auth::Login;
 use crate::auth::sign::{Credentials, Signable, sign};
 use crate::client::request_id::RequestId;
@@ -94,6 +94,12 @@ impl Oci {
         let value = read(&answer).map_err(|source| call.failed(1, &request_id, source))?;
         let etag = answer.header("etag").map(|text| Etag(text.to_owned()));
         Ok(Tagged { value, etag })
+    }
+
+    /// Makes a call that answers with the OCID of work.
+    pub(crate) async fn work(&self, call: &Call<'_>) -> Result<WorkRequest, Error> {
+        let (answer, _) = self.call(call).await?;
+        Ok(WorkRequest(answer.header("opc-work-request-id").unwrap_or_default().to_owned()))
     }
 
     /// Reads a list to its last page.
@@ -228,6 +234,12 @@ impl Oci {
         if let Some(observer) = &self.options.observer {
             observer.attempted(attempt);
         }
+    }
+}
+
+impl AsRef<Self> for Oci {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

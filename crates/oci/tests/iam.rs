@@ -7,7 +7,7 @@ use oci::{METADATA_URL, Region, RegionName};
 
 const PAGE: &str = include_str!("../../../docs/iam.md");
 const CLOUD: &str = include_str!("../src/cloud.rs");
-const CALLS: [&str; 2] = [include_str!("../src/client/calls.rs"), include_str!("../src/address.rs")];
+const CALLS: [&str; 2] = [CLOUD, include_str!("../src/address.rs")];
 
 const WORKLOAD: &str = include_str!("../src/auth/workload.rs");
 const AGENT: &str = include_str!("../../../daemon/src/args.rs");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use hyper::Method;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use vcn::Ocid;
 
 use super::request_id::RequestId;
 use super::retry::Repeat;
@@ -88,4 +90,38 @@ pub(super) fn query(parameters: &[(&'static str, String)]) -> String {
         }
     }
     text
+}
+
+impl Call<'_> {
+    pub(crate) fn with(mut self, name: &'static str, value: &Ocid) -> Self {
+        self.query.push((name, value.to_string()));
+        self
+    }
+}
+
+pub(crate) fn get<'a>(operation: &'static str, subject: &'a str, path: String) -> Call<'a> {
+    Call {
+        operation,
+        subject,
+        method: Method::GET,
+        path,
+        query: Vec::new(),
+        body: None,
+        retry_token: None,
+        if_match: None,
+    }
+}
+
+pub(crate) fn delete<'a>(operation: &'static str, subject: &'a str, path: String) -> Call<'a> {
+    Call { method: Method::DELETE, ..get(operation, subject, path) }
+}
+
+pub(crate) fn post<'a>(
+    operation: &'static str,
+    subject: &'a str,
+    path: String,
+    body: &impl Serialize,
+) -> Result<Call<'a>, Error> {
+    let body = serde_json::to_vec(body).map_err(|error| Error::setup_by(format!("the body of {operation}"), error))?;
+    Ok(Call { method: Method::POST, body: Some(body), ..get(operation, subject, path) })
 }
