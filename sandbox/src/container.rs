@@ -15,6 +15,7 @@ mod manifest;
 mod privileges;
 mod root;
 mod seccomp;
+mod spawn;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,9 +24,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-
-use nix::sched::{CloneFlags, setns, unshare};
+use std::process::Command;
 
 use crate::error::{During, Error, Result};
 pub use image::Image;
@@ -33,6 +32,7 @@ use manifest::Which;
 use privileges::Privileges;
 use root::Root;
 use seccomp::Filter;
+pub use spawn::spawn_first;
 
 /// The DaemonSet of the node agent, as shipped.
 const NODE_AGENT: &str = include_str!("../../manifests/base/daemonset.yaml");
@@ -243,18 +243,4 @@ impl Confinement {
         self.privileges.drop_others()?;
         self.filter.as_ref().map_or(Ok(()), Filter::install)
     }
-}
-
-/// Starts a command as process 1 of a PID namespace of its own, which is what a container's first process is. The number
-/// of the child is the caller's.
-///
-/// # Errors
-/// When it cannot be started.
-pub fn spawn_first(command: &mut Command) -> io::Result<Child> {
-    let own = fs::File::open("/proc/thread-self/ns/pid")?;
-    // Of this thread: the next child is the first process of the new namespace.
-    unshare(CloneFlags::CLONE_NEWPID)?;
-    let child = command.spawn();
-    setns(own, CloneFlags::CLONE_NEWPID)?;
-    child
 }

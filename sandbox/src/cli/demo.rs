@@ -3,6 +3,7 @@
 //! where one can be had, and the controller manager attaches VNICs. All of it goes again.
 
 mod keep;
+mod kubectl;
 mod kubernetes;
 mod proof;
 mod report;

@@ -37,9 +37,9 @@ const POLL: Duration = Duration::from_millis(100);
 /// A running cluster. Its programs end with it.
 pub(crate) struct Cluster {
     controller: Option<Child>,
-    kubectl: PathBuf,
-    home: PathBuf,
-    node: Arc<Node>,
+    pub(super) kubectl: PathBuf,
+    pub(super) home: PathBuf,
+    pub(super) node: Arc<Node>,
     server: ApiServer,
     oci: OciApi,
 }
@@ -204,26 +204,6 @@ impl Cluster {
         Ok(self.kubectl(&["get", "vnicattachments", "-o", path])?.trim().to_owned())
     }
 
-    fn apply(&self, manifest: &str) -> Result<()> {
-        let command = self.command(&["apply", "--server-side", "-f", "-"]);
-        output_of(&command.output_of_input(manifest.as_bytes())?).map(drop).context("kubectl apply")
-    }
-
-    fn show(&self, arguments: &[&str]) -> Result<()> {
-        report::line(&format!("$ kubectl {}", arguments.join(" ")));
-        self.kubectl(arguments)?.lines().for_each(report::line);
-        Ok(())
-    }
-
-    fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        output_of(&self.command(arguments).output()?).with_context(|| format!("kubectl {}", arguments.join(" ")))
-    }
-
-    fn command(&self, arguments: &[&str]) -> sandbox::Command {
-        let command = self.node.command(&self.kubectl).args(arguments).env_clear();
-        command.env("KUBECONFIG", self.home.join("config")).env("HOME", &self.home)
-    }
-
     /// How to use kubectl from a shell in the control plane's namespaces.
     pub(crate) fn hint(&self) -> String {
         format!(
@@ -259,13 +239,6 @@ impl Cluster {
 /// The nodes that run pods.
 pub(crate) fn workers<'a>(vcn: &'a Vcn, control_plane: &'a Node) -> impl Iterator<Item = &'a Arc<Node>> {
     vcn.nodes().filter(|node| node.name() != control_plane.name())
-}
-
-fn output_of(output: &std::process::Output) -> Result<String> {
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
-    }
 }
 
 fn until(otherwise: &str, condition: impl Fn() -> bool) -> Result<()> {

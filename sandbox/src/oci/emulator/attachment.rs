@@ -139,7 +139,7 @@ impl Emulator {
         let mut all = Vec::new();
         for (id, attachment) in attachments.iter() {
             let is_new = hidden_since.is_some_and(|since| attachment.created > since);
-            // A TERMINATED instance has no VNICs; the node that plays it keeps its link.
+            // A TERMINATED instance has no VNICs, although its node keeps its link.
             let is_over = instance_states.get(&attachment.node).is_some_and(|state| state == "TERMINATED");
             let is_wanted = (if attachment.vnic.primary { !is_over } else { !is_new })
                 && attachment.compartment == compartment
