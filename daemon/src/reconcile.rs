@@ -66,7 +66,7 @@ pub struct Reconciler {
     slots: Option<Slots>,
     installation: installation::Installation,
     routers: Routers,
-    /// Told when a plugin or a router answered for whom a pass did not wait.
+    /// Told when a router answered for which a pass did not wait.
     answered: Arc<Notify>,
     pods: pods::Pods,
     exhausted: exhausted::Exhausted,
@@ -97,7 +97,7 @@ impl Reconciler {
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
         let answered = Arc::new(Notify::new());
-        let (by_plugin, by_router) = (answered.clone(), answered.clone());
+        let by_router = answered.clone();
         let Settings { state_dir, sysctl_root, dead_after, .. } = &*settings;
         Ok(Self {
             pods: pods::Pods::new(state_dir, sysctl_root, boot.clone()),
@@ -111,7 +111,7 @@ impl Reconciler {
             devices: Devices::default(),
             slot_file: SlotFile::new(&settings.data_dir),
             slots: None,
-            installation: installation::Installation::new(move || by_plugin.notify_one()),
+            installation: installation::Installation::new(),
             routers: Routers::new(move || by_router.notify_one()),
             answered,
             failed: Vec::new(),
@@ -128,7 +128,6 @@ impl Reconciler {
     /// When not even the boot id can be had.
     pub fn for_one_preview(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let mut one = Self::new(settings)?;
-        one.installation = installation::Installation::of_one_look();
         one.interference.wait_as_a_person_does();
         Ok(one)
     }

@@ -1,57 +1,57 @@
-//! Taking the steps of a plan. It has no opinion, save two: without every binary there is no configuration, and what we do
-//! is remembered before it is done.
+//! Takes the steps of a plan. Two rules of its own: without every binary no configuration is written, and what a kill could
+//! leave in place is on record before it is written.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::observed::At;
-use crate::place::{NewFile, place, place_unless};
-use crate::plan::{BINARY_MODE, Leaving, Purpose, Replaced, Writing};
-use crate::record::{Before, Configuration, Record, RecordFile};
-use crate::report::chain;
-use crate::{Conflist, Digest, Error, Note, Report, Step, directory};
+use serde_json::Value;
 
-/// Whoever takes the steps.
+use crate::files::{create_directory, remove, set_mode, write, write_if};
+use crate::observed::{ConfAt, kind};
+use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Replaced};
+use crate::record::backup::Backup;
+use crate::record::{Record, RecordFile};
+use crate::report::chain;
+use crate::{ConflistState, Digest, Error, Note, Report, Settings, Step};
+
+/// Takes steps.
 pub(crate) struct Applier<'a> {
-    /// What we did so far.
+    pub(crate) settings: &'a Settings,
     pub(crate) record: &'a mut Record,
-    /// Where that is kept.
     pub(crate) file: &'a RecordFile,
-    /// Whether what is found in our places is an earlier release's, which remembered nothing.
+    /// Whether our configuration was there already: then the files with our names are an earlier release's.
     pub(crate) inherited: bool,
-    /// Whether it is still decided that the pod network is ours: asked when our configuration is about to appear.
+    /// Whether the pod network is still ours: checked right before our configuration appears.
     pub(crate) still_ours: &'a dyn Fn() -> bool,
-    /// The time.
     pub(crate) now: SystemTime,
 }
 
 impl Applier<'_> {
-    /// Takes the steps in order and goes on after a failure; the report says which were taken and what failed.
+    /// Takes the steps in order and goes on after a failure. The report lists steps taken and failures.
     pub(crate) fn apply(mut self, steps: Vec<Step>, mut report: Report) -> Report {
-        let mut complete = !report.failures.iter().any(Error::concerns_binaries);
+        let mut binaries_in_place = !report.failures.iter().any(concerns_binaries);
         for step in steps {
-            let needs_binaries = matches!(&step, Step::WriteConflist(writing) if writing.purpose != Purpose::Unchain);
-            if needs_binaries && !complete {
+            let purpose = if let Step::ChangeConf(change) = &step { Some(change.purpose) } else { None };
+            if matches!(purpose, Some(Purpose::Ours | Purpose::Chain)) && !binaries_in_place {
                 continue;
             }
             match self.take(&step, &mut report.failures) {
                 Ok(()) => {
-                    if matches!(&step, Step::WriteConflist(writing) if writing.purpose == Purpose::Ours) {
-                        report.conflist = Conflist::InPlace;
+                    if purpose == Some(Purpose::Ours) {
+                        report.conflist = ConflistState::InPlace;
                     }
                     report.steps.push(step);
                 }
                 Err(error) => {
-                    if let Step::TakeOut(leaving) = &step {
-                        let (first, reason) = (leaving.first, chain(&error));
-                        report.notes.push(Note::LeftBehind { another: true, first, reason });
+                    if let Step::RemoveConflist(removing) = &step {
+                        report.notes.push(Note::left_behind(true, removing.first, &chain(&error)));
                     }
-                    complete &= matches!(step, Step::RemoveStale(_) | Step::WriteConflist(_));
+                    binaries_in_place &= matches!(step, Step::RemoveStale(_) | Step::ChangeConf(_));
                     report.failures.push(error);
                 }
             }
@@ -66,147 +66,115 @@ impl Applier<'_> {
             move |source| Error::Place { target, action, source }
         };
         match step {
-            Step::CreateDirectory(path) => directory::create(path).map_err(failed(path, "creating the directory")),
-            Step::RemoveStale(path) => match fs::remove_file(path) {
-                // Another installer was faster.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other.map_err(failed(path, "removing the stale file")),
-            },
+            Step::CreateDirectory(path) => create_directory(path).map_err(failed(path, "creating the directory")),
+            Step::RemoveStale(path) => remove(path),
             Step::InstallBinary { source, target, digest, replaces } => {
                 let contents =
                     fs::read(source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
                 if Digest::of(&contents) != *digest {
                     return Err(Error::SourceChanged { path: source.clone() });
                 }
-                let undone = replaces.is_some() && self.is_remembered(target, *digest);
-                self.remember_binary(target, *digest, *replaces, failures)?;
-                place(NewFile::ours(target, &contents, BINARY_MODE))?;
-                if undone {
-                    self.record.binaries.entry(file_name(target)).or_default().fights.fought(self.now);
-                    self.keep(failures);
-                }
-                Ok(())
+                self.install((target, &contents, *digest), *replaces, failures)
             }
             Step::SetMode { target, digest, .. } => {
-                directory::set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))?;
+                set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))?;
                 let known = self.record.binaries.entry(file_name(target)).or_default();
-                known.digest.get_or_insert_with(|| digest.to_string());
-                known.fights.fought(self.now);
+                known.digests.insert(digest.to_string());
+                known.rewrites.count(self.now);
                 self.keep(failures);
                 Ok(())
             }
-            Step::WriteConflist(writing) => self.write(writing, failures),
-            Step::TakeOut(leaving) => self.take_out(leaving, failures),
-            Step::Forget { name } => {
-                let known = self.record.configurations.remove(name);
-                self.let_go(known, failures);
+            Step::ChangeConf(change) => self.change(change, failures),
+            Step::RemoveConflist(removing) => self.remove_conflist(removing, failures),
+            Step::Forget { path } => {
+                let name = file_name(path);
+                self.record.configurations.remove(&name);
+                // What was there before us is back, or another program wrote its own. If nothing is there, uninstalling
+                // gives it back.
+                if self.keep(failures) && (name != vcn::CONFLIST_FILE || path.exists()) {
+                    self.drop_backup(&name)?;
+                }
                 Ok(())
             }
         }
     }
 
-    /// Whether this is what we put there last.
-    fn is_remembered(&self, target: &Path, digest: Digest) -> bool {
-        let known = self.record.binaries.get(&file_name(target));
-        known.is_some_and(|known| known.digest == Some(digest.to_string()))
-    }
-
-    fn remember_binary(
+    fn install(
         &mut self,
-        target: &Path,
-        digest: Digest,
+        (target, contents, digest): (&Path, &[u8], Digest),
         replaces: Option<Replaced>,
         failures: &mut Vec<Error>,
     ) -> Result<(), Error> {
         let name = file_name(target);
-        let first = !self.record.binaries.contains_key(&name);
-        let before = if first && replaces.is_some() && !self.inherited {
-            Before::keep(target, self.file.directory())?
-        } else {
-            None
-        };
-        let irreplaceable = before.is_some();
-        let binary = self.record.binaries.entry(name.clone()).or_default();
-        binary.before = before.or(binary.before.take());
-        let digest = Some(digest.to_string());
-        if binary.digest == digest {
-            return Ok(());
+        let known = self.record.binaries.get(&name);
+        let reverted = replaces.is_some() && known.is_some_and(|known| known.is_installed(digest));
+        if known.is_none() && replaces.is_some() && !self.inherited {
+            self.back_up(target, &name, Purpose::Ours)?;
         }
-        // Until the new one is in place, the old one is ours as well. One that never came to its place is not remembered.
-        if matches!(replaces, Some(Replaced::File(there)) if binary.digest == Some(there.to_string())) {
-            binary.earlier = binary.digest.take();
+        if self.record.binaries.entry(name.clone()).or_default().digests.insert(digest.to_string()) {
+            self.keep(failures);
         }
-        binary.digest = digest;
-        if !self.keep(failures) && irreplaceable {
-            // What cannot be given back is not replaced.
-            self.record.binaries.remove(&name);
-            return failures.pop().map_or(Ok(()), Err);
+        write(target, contents, BINARY_MODE)?;
+        let known = self.record.binaries.entry(name).or_default();
+        let settled = known.is_installed(digest);
+        known.digests = BTreeSet::from([digest.to_string()]);
+        if reverted {
+            known.rewrites.count(self.now);
+        }
+        if reverted || !settled {
+            self.keep(failures);
         }
         Ok(())
     }
 
-    fn write(&mut self, writing: &Writing, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let Writing { name, target, contents, mode, found, link, wanted, purpose, disturbed } = writing;
-        // Somebody was faster: what he wrote has to be looked at first. Asked now, and again at the last moment.
-        let unless = || {
-            let same = match At::look(target) {
-                At::Nothing => found.is_none() && link.is_none(),
-                At::File(now) => Some(&now.contents) == found.as_ref(),
-                At::Link(now) => Some(&now) == link.as_ref(),
-                At::Unread(_) => false,
+    fn change(&mut self, change: &ConfChange, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let ConfChange { name, target, contents, mode, found, link, wanted, purpose, .. } = change;
+        // Checked now, and again right before the rename: another program's change must not be lost.
+        let check = || {
+            let same = match ConfAt::read(target) {
+                ConfAt::Nothing => found.is_none() && link.is_none(),
+                ConfAt::File(now) => Some(&now.contents) == found.as_ref(),
+                ConfAt::Link(now) => Some(&now) == link.as_ref(),
+                ConfAt::Unread(_) => false,
             };
-            // Asking plugins and writing binaries takes seconds; a pod of another network that came since has one of the
-            // addresses that ours would give away.
+            // Asking plugins and writing binaries takes seconds; a pod of another network that came since may have one of
+            // our addresses.
             let appears = *purpose == Purpose::Ours && found.is_none() && link.is_none();
-            if same && (!appears || (self.still_ours)()) {
-                Ok(())
-            } else {
-                Err(Error::Raced { target: target.clone() })
-            }
+            let valid = same && (!appears || (self.still_ours)());
+            if valid { Ok(()) } else { Err(Error::Raced { target: target.clone() }) }
         };
-        unless()?;
-        let remembered = self.record.configurations.get(name).cloned();
-        let mut remembering = true;
-        if *purpose != Purpose::Unchain {
-            let there = found.is_some() || link.is_some();
-            let foreign = *purpose == Purpose::Ours && there && remembered.is_none() && !self.inherited;
-            let before = if foreign { Before::keep(target, self.file.directory())? } else { None };
-            let irreplaceable = before.is_some();
-            let known = self.record.configurations.entry(name.clone()).or_default();
-            known.before = before.or(known.before.take());
-            known.begin(found.as_deref(), contents, wanted);
-            if !disturbed.is_empty() {
-                known.fights.fought(self.now);
-            }
-            remembering = self.keep(failures);
-            if !remembering && irreplaceable {
-                // What cannot be given back is not replaced.
-                self.record.configurations.remove(name);
-                return failures.pop().map_or(Ok(()), Err);
-            }
+        check()?;
+        if change.backup {
+            self.back_up(target, name, *purpose)?;
         }
-        let placed = place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless);
-        match (&placed, purpose) {
-            (Ok(()), Purpose::Unchain) => {
-                self.record.configurations.remove(name);
-                self.keep(failures);
+        if *purpose == Purpose::Unchain {
+            write_if(target, contents, *mode, &check)?;
+            self.record.configurations.remove(name);
+            if self.keep(failures) {
+                self.drop_backup(name)?;
             }
-            (Err(_), Purpose::Ours | Purpose::Chain) => self.take_back(name, remembered, failures),
-            (Ok(()), Purpose::Ours | Purpose::Chain) => {
-                let settled = self.record.configurations.get_mut(name).is_some_and(Configuration::settle);
-                if settled && remembering {
-                    self.keep(failures);
-                }
-            }
-            (Err(_), Purpose::Unchain) => {}
+            return Ok(());
         }
-        placed
+        let known = self.record.configurations.entry(name.clone()).or_default();
+        let plugins = plugins(wanted);
+        if !plugins.is_subset(&known.plugins) {
+            known.plugins.extend(plugins.iter().cloned());
+            self.keep(failures);
+        }
+        write_if(target, contents, *mode, &check)?;
+        let known = self.record.configurations.entry(name.clone()).or_default();
+        (known.wanted, known.plugins) = (Some(wanted.clone()), plugins);
+        if change.reverted.is_some() {
+            known.rewrites.count(self.now);
+        }
+        self.keep(failures);
+        Ok(())
     }
 
-    /// Binaries stay: a runtime that read the configuration a moment ago may start one for a pod that it was starting.
-    fn take_out(&mut self, leaving: &Leaving, failures: &mut Vec<Error>) -> Result<(), Error> {
-        let Leaving { path, target, found, .. } = leaving;
-        let now = At::look(path);
+    /// Binaries stay: a runtime that has just read the configuration may start one for a pod.
+    fn remove_conflist(&mut self, removing: &Removing, failures: &mut Vec<Error>) -> Result<(), Error> {
+        let Removing { path, target, found, .. } = removing;
+        let now = ConfAt::read(path);
         let same = match found {
             Some(found) => now.file().is_some_and(|now| now.target == *target && now.contents == *found),
             None => now.leads_nowhere(path),
@@ -214,51 +182,56 @@ impl Applier<'_> {
         if !same {
             return Err(Error::Raced { target: target.clone() });
         }
-        let before = self.record.configurations.get(vcn::CONFLIST_FILE).and_then(|known| known.before.as_ref());
-        match before {
-            Some(before) => before.give_back(target, self.file.directory())?,
+        match Backup::find(&self.settings.data_dir, vcn::CONFLIST_FILE) {
+            Some(backup) => backup.restore(target)?,
             None => {
-                // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them. So
-                // the file takes the place of the link before it goes; whoever is stopped in between leaves what can go.
+                // A runtime refuses all configurations because of a link that leads nowhere, so the file replaces the link
+                // first, and a kill in between leaves a file.
                 if target != path {
                     fs::rename(target, path).map_err(|source| Error::Remove { path: target.clone(), source })?;
                 }
-                fs::remove_file(path).map_err(|source| Error::Remove { path: path.clone(), source })?;
+                remove(path)?;
             }
         }
-        let known = self.record.configurations.remove(vcn::CONFLIST_FILE);
-        self.let_go(known, failures);
+        self.record.configurations.remove(vcn::CONFLIST_FILE);
+        if self.keep(failures) {
+            self.drop_backup(vcn::CONFLIST_FILE)?;
+        }
         Ok(())
     }
 
-    /// What was not written is not remembered as written: it would be taken for somebody's undoing.
-    fn take_back(&mut self, name: &str, remembered: Option<Configuration>, failures: &mut Vec<Error>) {
-        let known = match remembered {
-            Some(known) => self.record.configurations.insert(name.to_owned(), known),
-            None => self.record.configurations.remove(name),
-        };
-        self.let_go(known, failures);
-    }
-
-    /// Keeps the record, which no longer says what it said of a configuration. The copy of what was there before us goes
-    /// after that, when no record on the disk needs it: of one that no record names a person would be asked.
-    fn let_go(&mut self, known: Option<Configuration>, failures: &mut Vec<Error>) {
-        let before = known.and_then(|known| known.before);
-        if self.keep(failures)
-            && let Some(before) = before
-            && !self.record.before().any(|other| other.digest == before.digest)
-        {
-            failures.extend(before.remove_copy(self.file.directory()).err());
+    /// What cannot be copied is not replaced. Of our own names the first copy is the one from before us.
+    fn back_up(&self, path: &Path, name: &str, purpose: Purpose) -> Result<(), Error> {
+        let data_dir = &self.settings.data_dir;
+        match Backup::find(data_dir, name) {
+            Some(_) if purpose == Purpose::Ours => Ok(()),
+            _ => Backup::make(path, name, data_dir),
         }
     }
 
-    /// A node whose data directory cannot be written still gets its pods' network.
-    fn keep(&mut self, failures: &mut Vec<Error>) -> bool {
-        let failure = self.file.keep(self.record).err();
-        let done = failure.is_none();
-        failures.extend(failure);
-        done
+    fn drop_backup(&self, name: &str) -> Result<(), Error> {
+        Backup::find(&self.settings.data_dir, name).map_or(Ok(()), |backup| backup.remove())
     }
+
+    /// A node whose data directory cannot be written gets its pod network nevertheless.
+    fn keep(&self, failures: &mut Vec<Error>) -> bool {
+        let failure = self.file.write(self.record).err();
+        let written = failure.is_none();
+        let reported = failures.iter().any(|failure| matches!(failure, Error::NotRecorded { .. }));
+        failures.extend(failure.filter(|_| !reported));
+        written
+    }
+}
+
+/// The plugins that a document, or an entry in another program's, puts in.
+pub(crate) fn plugins(wanted: &Value) -> BTreeSet<String> {
+    let listed = wanted.get("plugins").and_then(Value::as_array).into_iter().flatten();
+    listed.chain([wanted]).filter_map(kind).map(str::to_owned).collect()
+}
+
+/// Whether a binary may be missing because of a failure.
+const fn concerns_binaries(error: &Error) -> bool {
+    !matches!(error, Error::Contention { .. } | Error::Record { .. } | Error::NotRecorded { .. } | Error::Raced { .. })
 }
 
 fn file_name(target: &Path) -> String {

@@ -1,7 +1,7 @@
-//! What can go wrong on the node's disk, with the next step for whoever has to act.
+//! What can fail on the node's disk and in its kernel, with the next step.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -12,13 +12,13 @@ pub enum Error {
     /// A directory or file could not be read.
     #[error("reading {}", path.display())]
     Read {
-        /// What was to be read.
+        /// The directory or file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A binary to install is not where it should come from.
+    /// A binary to install is missing in the source directory.
     #[error("reading {}: set --source-dir to the directory that holds the plugin binaries", path.display())]
     Source {
         /// Where it should be.
@@ -27,108 +27,87 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A binary to install changed after it was looked at.
-    #[error("{} changed while it was being installed; the next round takes it as it is then", path.display())]
+    /// A binary to install changed after it was read.
+    #[error("{} changed while it was being installed; the next reconcile installs the new one", path.display())]
     SourceChanged {
-        /// Which one.
+        /// The binary.
         path: PathBuf,
     },
-    /// A file could not be put in place. What was there before is still there, whole.
+    /// A file could not be replaced; it is unchanged.
     #[error("putting {} in place: {action} failed{}", target.display(), next_step(source))]
     Place {
         /// The file.
         target: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// What was read back is not what was written: the disk or its file system is failing.
-    #[error("putting {} in place: what was read back is not what was written; check the disk", target.display())]
-    Corrupt {
-        /// The file; what was there before is still there, whole.
-        target: PathBuf,
-    },
-    /// Something that is no file is where a file of ours belongs.
-    #[error("putting {} in place: it is a directory or special file; move it away", target.display())]
-    NoFile {
-        /// What is in the way.
-        target: PathBuf,
-    },
-    /// What is in the place of a file of ours is too large to be kept.
-    #[error(
-        "putting {} in place: what is there is larger than {} MiB, so it is not kept to be given back one day, and not \
-         replaced; move it away", path.display(), most >> 20
-    )]
-    TooLarge {
-        /// What is in the way.
-        path: PathBuf,
-        /// What can be kept, in bytes.
-        most: u64,
-    },
-    /// What is at our configuration's place cannot be replaced without knowing what it is.
+    /// What has one of our files' names cannot be replaced.
     #[error("putting {} in place: {reason}", path.display())]
-    Unusable {
-        /// The place.
+    InTheWay {
+        /// The file.
         path: PathBuf,
-        /// What is there.
+        /// Why not.
         reason: String,
     },
-    /// Our own plugin does not answer VERSION, or not with a version that the configuration needs.
+    /// Our own plugin does not answer VERSION, or not with the version of our configuration.
     #[error("asking {} for its CNI versions: {reason}", path.display())]
     Version {
-        /// The binary asked.
+        /// The binary.
         path: PathBuf,
         /// What it did instead.
         reason: String,
     },
-    /// Somebody else wrote the file while we were about to.
-    #[error("writing {}: somebody else wrote it at the same moment; the next round takes it as it is then", target.display())]
+    /// Another installer holds the lock.
+    #[error(
+        "another installer is at work on this node, or its directories cannot be locked; the next reconcile tries again"
+    )]
+    Busy,
+    /// Another program wrote the file at the same moment; its contents stay.
+    #[error("writing {}: another program changed it at the same moment; the next reconcile reads it again", target.display())]
     Raced {
-        /// The file; it is as he wrote it.
+        /// The file.
         target: PathBuf,
     },
-    /// Somebody undoes what we write again and again.
+    /// Another program reverts what we write again and again.
     #[error(
-        "{}: somebody undid our part {times} times within {} s, so it rests for {} s: {difference}; find out who writes \
-         that file (another CNI's agent?) and let one of the two go",
-        path.display(), within.as_secs(), rest.as_secs()
+        "{}: another program reverted it {times} times within {} s, so the installer pauses for {} s: {difference}; find \
+         out which program writes that file (another CNI's agent?) and stop one of the two",
+        path.display(), within.as_secs(), pause.as_secs()
     )]
     Contention {
-        /// The configuration.
+        /// The file.
         path: PathBuf,
         /// How often it was repaired.
         times: usize,
         /// In this time.
         within: Duration,
-        /// What is not as we want it.
+        /// What the other program changed.
         difference: String,
-        /// For how long it is left so.
-        rest: Duration,
+        /// Time until the next repair.
+        pause: Duration,
     },
-    /// What we remember is no record of ours.
-    #[error(
-        "{} is damaged: what others added is told from ours by name alone, and what was there before us is not known",
-        path.display()
-    )]
+    /// The record cannot be parsed.
+    #[error("{} is damaged: our plugins are recognized by their names alone", path.display())]
     Record {
-        /// The file.
+        /// The record's file.
         path: PathBuf,
-        /// The parser's complaint.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// What was done could not be remembered.
-    #[error("remembering in {} what was done", path.display())]
-    Unremembered {
+    /// The record could not be read or written.
+    #[error("keeping the record {}", path.display())]
+    NotRecorded {
         /// The record's file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },
-    /// Pods were started while their network was being uninstalled.
+    /// Pods were started during the uninstallation.
     #[error(
         "{pods}, although there were none a moment ago: they keep their network, and no further pod gets one; drain the \
          node and uninstall again"
@@ -137,48 +116,54 @@ pub enum Error {
         /// What shows them.
         pods: String,
     },
-    /// Something could not be removed.
+    /// A file could not be removed.
     #[error("removing {}{}", path.display(), next_step(source))]
     Remove {
-        /// What.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A drop-in that the agent wrote is where this program cannot look.
+    /// The directory of a drop-in that the agent wrote is not mounted here.
     #[error(
-        "{} was written by the node agent, and its directory is not to be seen from here: give it to this program \
-         (manifests/uninstall-drop-ins), or remove the file by hand and use --force", path.display()
+        "{} was written by the node agent, and its directory is not mounted here: mount it (manifests/uninstall-drop-ins), \
+         or remove the file by hand and use --force", path.display()
     )]
-    OutOfSight {
+    NotMounted {
         /// The file.
         path: PathBuf,
     },
-    /// The kernel did not answer.
+    /// Kernel objects could not be listed.
     #[error("listing {what}")]
     Kernel {
-        /// What was asked.
+        /// The objects.
         what: &'static str,
         /// The cause.
         #[source]
         source: netlink::Error,
     },
-    /// Something of ours stays in the kernel.
-    #[error("taking back {what}")]
+    /// A kernel object of ours could not be removed.
+    #[error("removing {what}")]
     Network {
-        /// What.
+        /// The object.
         what: String,
         /// The cause.
         #[source]
         source: netlink::Error,
     },
-    /// The host's network could not be looked at.
-    #[error("looking at the host's network")]
+    /// The host's network could not be read.
+    #[error("reading the host's network")]
     Host(#[source] Box<datapath::Error>),
 }
 
 impl Error {
+    /// What has one of our files' names is no file.
+    pub(crate) fn in_the_way(path: &Path) -> Self {
+        let reason = "it is a directory or special file; move it away".to_owned();
+        Self::InTheWay { path: path.to_owned(), reason }
+    }
+
     /// A stable word for reports and metrics.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -192,29 +177,17 @@ impl Error {
                 io::ErrorKind::PermissionDenied => "denied",
                 _ => "write-failed",
             },
-            Self::Corrupt { .. } => "corrupt",
-            Self::NoFile { .. } | Self::TooLarge { .. } | Self::Unusable { .. } => "in-the-way",
+            Self::InTheWay { .. } => "in-the-way",
             Self::Version { .. } => "version-unknown",
+            Self::Busy => "busy",
             Self::Raced { .. } => "raced",
             Self::Contention { .. } => "contention",
             Self::Record { .. } => "record-damaged",
-            Self::Unremembered { .. } => "unremembered",
-            Self::Remove { .. } | Self::OutOfSight { .. } => "not-removed",
+            Self::NotRecorded { .. } => "not-recorded",
+            Self::Remove { .. } | Self::NotMounted { .. } => "not-removed",
             Self::PodsCame { .. } => "pods",
             Self::Kernel { .. } | Self::Network { .. } | Self::Host(_) => "kernel",
         }
-    }
-
-    /// Whether a binary may be missing because of it.
-    pub(crate) const fn concerns_binaries(&self) -> bool {
-        !matches!(
-            self,
-            Self::Contention { .. }
-                | Self::Record { .. }
-                | Self::Unremembered { .. }
-                | Self::Raced { .. }
-                | Self::Unusable { .. }
-        )
     }
 }
 

@@ -1,130 +1,130 @@
-//! One round: look, decide, plan, and take the steps; again where somebody wrote a configuration at the same moment.
+//! One reconcile: read, decide, plan, and take the steps; again if another program wrote a configuration at the same moment.
 
 use std::time::SystemTime;
 
-use crate::apply::Applier;
-use crate::decision::oke_cni;
-use crate::exclusive::Exclusive;
-use crate::observed::{Leftover, Observed, Scope, conf_files};
+use crate::apply::{Applier, plugins};
+use crate::decide::{decide, oke_cni};
+use crate::files::{InstallerLock, check_links};
+use crate::observed::{Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::report::chain;
-use crate::{Answers, ConfFile, Decision, Error, Here, Occupants, Report, Settings, Signals, decide, directory};
+use crate::{ConfFile, Decision, Error, ForeignPods, NodeState, Report, Settings, Signals, VersionCache};
 
-/// So often a configuration is looked at again that others wrote at the same moment.
-const LOOKS: usize = 5;
+/// Attempts if another program writes a configuration at the same moment.
+const ATTEMPTS: usize = 5;
 
-/// Brings the node to what the settings and signals ask for; `usable` says that a pod could get an address now, `answers`
-/// what is known of plugins.
+/// Whether steps are taken or only reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Apply,
+    DryRun,
+}
+
+/// Brings the node to what settings and signals ask for. `usable` says that a pod could get an address now.
 ///
-/// On success the binaries are in place where the decision is to install, and so is the configuration once `usable`.
-/// Failures are in the report; what could be done has been done, and another call tries again.
-pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, answers: &Answers) -> Report {
+/// On success the binaries are in place if the decision is to install, and so is the configuration once `usable`. Failures
+/// are in the report; everything else was done, and another call tries again.
+pub fn reconcile(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
     let mut steps = Vec::new();
-    let mut looks = 1;
+    let mut attempts = 1;
     loop {
-        let mut report = consider((settings, answers), signals, usable, true);
+        let mut report = once((settings, signals, usable), versions, Mode::Apply);
         let raced = report.failures.iter().any(|failure| matches!(failure, Error::Raced { .. }));
         steps.append(&mut report.steps);
-        if !raced || looks == LOOKS {
+        if !raced || attempts == ATTEMPTS {
             report.steps = steps;
             return report;
         }
-        looks += 1;
+        attempts += 1;
     }
 }
 
 /// What [`reconcile`] would do, without doing it.
-pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, answers: &Answers) -> Report {
-    consider((settings, answers), signals, usable, false)
+pub fn dry_run(settings: &Settings, signals: &Signals, usable: bool, versions: &mut VersionCache) -> Report {
+    once((settings, signals, usable), versions, Mode::DryRun)
 }
 
-/// Whether the pod network is ours to install, and what decided it. Reads the names and contents of the CNI
-/// configurations, and where it would be installed for the first time what shows others' pods, nothing else: cheap enough to
-/// ask before every other step.
+/// Whether the pod network is ours to install, and what decided it. It reads the CNI configurations and, before a first
+/// installation, what shows pods of other networks: cheap enough to call before every step.
 pub fn decision(settings: &Settings, signals: &Signals) -> Decision {
     match conf_files(&settings.cni_conf_dir) {
-        Ok(files) => decided(settings, signals, &files),
+        Ok(files) => decide_on(settings, signals, &files),
         Err(_) => Decision::unreadable(&settings.cni_conf_dir),
     }
 }
 
-fn decided(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
-    let record = RecordFile::new(&settings.data_dir).read();
-    let remembered = record.is_ok_and(|record| record.configurations.contains_key(vcn::CONFLIST_FILE));
-    let here = Here { conf_files: files, pods: &Occupants::None, remembered };
-    let alone = decide(settings, signals, here);
-    if !alone.install {
-        return alone;
+fn decide_on(settings: &Settings, signals: &Signals, files: &[ConfFile]) -> Decision {
+    let record = RecordFile::new(&settings.data_dir).read().unwrap_or_default();
+    let known = record.configurations.get(vcn::CONFLIST_FILE);
+    let installed_before = known.is_some_and(|known| known.is_written());
+    let node = NodeState { conf_files: files, pods: &ForeignPods::None, installed_before };
+    let decision = decide(settings, signals, node);
+    // Where we were before and OKE's own CNI is not, our pods lived with the other ones.
+    if !decision.install || installed_before && oke_cni(signals, files).is_none() {
+        return decision;
     }
-    // Where we were before and OKE's own CNI is not, other pods are somebody's whom our pods lived with.
-    if remembered && oke_cni(signals, files).is_none() {
-        return alone;
-    }
-    decide(settings, signals, Here { pods: &Occupants::look(settings, files), ..here })
+    decide(settings, signals, NodeState { pods: &ForeignPods::find(settings, files), ..node })
 }
 
-fn consider((settings, answers): (&Settings, &Answers), signals: &Signals, usable: bool, apply: bool) -> Report {
+fn once((settings, signals, usable): (&Settings, &Signals, bool), versions: &mut VersionCache, mode: Mode) -> Report {
     let now = SystemTime::now();
     let files = match conf_files(&settings.cni_conf_dir) {
         Ok(files) => files,
         Err(error) => return Report::new(Decision::unreadable(&settings.cni_conf_dir)).failed(error),
     };
-    let mut report = Report::new(decided(settings, signals, &files));
+    let mut report = Report::new(decide_on(settings, signals, &files));
+    let install = report.decision.install;
     let mut file = RecordFile::new(&settings.data_dir);
-    let leaves = !report.decision.install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
-    let touches = report.decision.install || leaves || settings.chain_into.is_some() || file.path().exists();
+    let removes = !install && files.iter().any(|file| file.name == vcn::CONFLIST_FILE);
+    let writes = install || removes || settings.chain_into.is_some() || file.exists();
     let directories = settings.written_directories();
-    let elsewhere = directories.iter().filter(|_| touches).find_map(|path| {
-        let source = directory::is_administrators(path).err()?;
-        Some(Error::Read { path: path.clone(), source })
-    });
-    if let Some(error) = elsewhere {
-        return report.failed(error);
+    let lock = if writes {
+        for path in &directories {
+            if let Err(source) = check_links(path) {
+                return report.failed(Error::Read { path: path.clone(), source });
+            }
+        }
+        (mode == Mode::Apply).then(|| InstallerLock::acquire(&directories))
+    } else {
+        None
+    };
+    if let Some(None) = lock {
+        return report.failed(Error::Busy);
     }
-    let exclusive = if apply && touches { Exclusive::over(&directories) } else { None };
-    let (mut record, damage) = remembered(&mut file, apply);
-    let scope = Scope { install: report.decision.install, alone: exclusive.is_some(), record: &record, answers };
-    let mut observed = Observed::look(settings, files, scope);
-    if !report.decision.install {
-        observed.leftover = Leftover::look(settings, &record, damage.first().map(chain));
-    }
-    let facts = Facts { settings, observed: &observed, record: &record, remembers: !file.is_sealed(), now };
+    let (mut record, damage) = read_record(&mut file, mode);
+    let inherited = files.iter().any(ConfFile::is_ours);
+    let observed = Observed::read(settings, files, &record, install, versions);
+    let facts = Facts { settings, observed: &observed, record: &record, record_is_known: !file.is_unreadable, now };
     let plan = plan(facts, &report.decision, usable);
-    report.notes = plan.notes;
-    report.conflist = plan.conflist;
-    let inherited = observed.conf_files.iter().any(ConfFile::is_ours);
+    (report.notes, report.conflist) = (plan.notes, plan.conflist);
     report.failures = observed.failures;
     report.failures.extend(plan.failures);
     report.failures.extend(damage);
-    if !apply {
-        return report.planned(plan.steps);
+    if mode == Mode::DryRun {
+        report.steps = plan.steps;
+        return report;
     }
-    if let Some((written, wanted)) = plan.adopted {
+    if let Some(wanted) = plan.adopted {
         let known = record.configurations.entry(vcn::CONFLIST_FILE.to_owned()).or_default();
-        (known.written, known.wanted) = (Some(written), Some(wanted));
-        known.settle();
-        report.failures.extend(file.keep(&record).err());
+        (known.plugins, known.wanted) = (plugins(&wanted), Some(wanted));
+        report.failures.extend(file.write(&record).err());
     }
     let still_ours = || decision(settings, signals).install;
-    Applier { record: &mut record, file: &file, inherited, still_ours: &still_ours, now }.apply(plan.steps, report)
+    let applier = Applier { settings, record: &mut record, file: &file, inherited, still_ours: &still_ours, now };
+    applier.apply(plan.steps, report)
 }
 
-/// A damaged record is put out of the way by whoever writes the next. One that cannot be read at this moment stays.
-fn remembered(file: &mut RecordFile, apply: bool) -> (Record, Vec<Error>) {
-    let unreadable = |file: &RecordFile, error| Error::Unremembered { path: file.path(), source: Box::new(error) };
+/// A damaged record is set aside. One that cannot be read stays as it is.
+fn read_record(file: &mut RecordFile, mode: Mode) -> (Record, Vec<Error>) {
     match file.read() {
         Ok(record) => (record, Vec::new()),
         Err(damaged @ Error::Record { .. }) => {
-            let aside = if apply { file.set_aside().err() } else { None };
-            let aside = aside.map(|error| unreadable(file, error));
-            (Record::default(), [damaged].into_iter().chain(aside).collect())
+            let failed = (mode == Mode::Apply).then(|| file.set_aside().err()).flatten();
+            (Record::default(), [damaged].into_iter().chain(failed).collect())
         }
         Err(error) => {
-            if let Error::Read { source, .. } = &error {
-                file.seal(source);
-            }
-            (Record::default(), vec![unreadable(file, error)])
+            file.is_unreadable = true;
+            (Record::default(), vec![error])
         }
     }
 }

@@ -1,64 +1,56 @@
-//! What we did to the node's files, kept where it outlives a reboot: the text of configurations as we last wrote them, how
-//! often somebody undid that, and what was there before us. Without it everything still works, but for telling our
-//! additions from others', and for giving back what we replaced.
+//! What this program did to the node's files, kept across reboots: which plugins, binaries and configurations are ours, and
+//! how often another program reverted them. Without it everything still works, but a plugin that a setting no longer lists
+//! is taken for another program's.
 
-mod before;
-mod earlier;
-mod fights;
-mod file;
+pub(crate) mod backup;
+mod rewrite_limiter;
 #[cfg(test)]
 mod tests;
-pub(crate) mod unnamed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use before::{BEFORE, Before};
-pub(crate) use earlier::Earlier;
-pub(crate) use fights::{Fights, WINDOW};
-pub(crate) use file::RecordFile;
+pub(crate) use rewrite_limiter::{RewriteLimiter, Urgency, WINDOW};
 
-/// All of it. Unknown fields, a later version's, are kept.
+use crate::files::{read_document, write_document};
+use crate::{Digest, Error};
+
+/// The format's number. Later versions only add fields, so that one version back can read them, and keeps them.
+const VERSION: u32 = 1;
+
+/// The record, in the data directory.
+pub(crate) const FILE: &str = "installer.json";
+
+/// The record. Unknown fields, of a later version, are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Record {
-    /// The format's.
+    /// The format's number.
     pub(crate) version: u32,
-    /// Configurations by their name in the directory: ours, and others' that we are chained into.
-    pub(crate) configurations: BTreeMap<String, Configuration>,
+    /// Configurations by their name in the directory: ours, and those that our plugin is chained into.
+    pub(crate) configurations: BTreeMap<String, ConfigurationRecord>,
     /// Binaries by their name in the directory.
-    pub(crate) binaries: BTreeMap<String, Binary>,
+    pub(crate) binaries: BTreeMap<String, BinaryRecord>,
     #[serde(flatten)]
     extra: Map<String, Value>,
-}
-
-impl Record {
-    /// All that was there before us, as far as it was not given back.
-    pub(crate) fn before(&self) -> impl Iterator<Item = &Before> {
-        let configurations = self.configurations.values().filter_map(|known| known.before.as_ref());
-        configurations.chain(self.binaries.values().filter_map(|known| known.before.as_ref()))
-    }
 }
 
 /// A configuration that we write or add to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Configuration {
-    /// All of it, as we last wrote it.
-    pub(crate) written: Option<String>,
-    /// What we last asked for, in it: for ours the whole, for others' our entry.
+pub(crate) struct ConfigurationRecord {
+    /// Our part of it as last written: header and plugins of our own, or the entry in another program's configuration.
     pub(crate) wanted: Option<Value>,
-    /// What we had written before that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) earlier: Option<Earlier>,
-    /// What was there before us.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Before>,
-    /// When somebody had undone it and we repaired it.
-    #[serde(skip_serializing_if = "Fights::is_empty")]
-    pub(crate) fights: Fights,
+    /// The plugins that we put in. While a write is under way these are the old ones and the new ones, because a kill may
+    /// leave either.
+    pub(crate) plugins: BTreeSet<String>,
+    /// When another program had reverted it and we repaired it.
+    #[serde(skip_serializing_if = "RewriteLimiter::is_empty")]
+    pub(crate) rewrites: RewriteLimiter,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -66,18 +58,73 @@ pub(crate) struct Configuration {
 /// A binary that we put in place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Binary {
-    /// The SHA-256 of what we put there, or were about to when we were stopped.
-    pub(crate) digest: Option<String>,
-    /// What we had put there before that: still there, where the next could not be put in place.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) earlier: Option<String>,
-    /// What was there before us.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Before>,
-    /// When somebody had replaced it, or changed its mode, and we put that right.
-    #[serde(skip_serializing_if = "Fights::is_empty")]
-    pub(crate) fights: Fights,
+pub(crate) struct BinaryRecord {
+    /// The SHA-256 of what we put there; while a write is under way the old one and the new one.
+    pub(crate) digests: BTreeSet<String>,
+    /// When another program had replaced it or changed its mode and we repaired it.
+    #[serde(skip_serializing_if = "RewriteLimiter::is_empty")]
+    pub(crate) rewrites: RewriteLimiter,
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+impl ConfigurationRecord {
+    /// Whether our part was ever in place. A kill before the first write leaves an entry that says no.
+    pub(crate) const fn is_written(&self) -> bool {
+        self.wanted.is_some()
+    }
+}
+
+impl BinaryRecord {
+    /// Whether this is what we put there, and nothing else is under way.
+    pub(crate) fn is_installed(&self, digest: Digest) -> bool {
+        self.digests.iter().eq([&digest.to_string()])
+    }
+}
+
+/// The record's file.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordFile {
+    path: PathBuf,
+    /// Set after a failed read: the record may say more than what is known, so it is not replaced.
+    pub(crate) is_unreadable: bool,
+}
+
+impl RecordFile {
+    /// In a data directory. Reads nothing yet.
+    pub(crate) fn new(data_dir: &Path) -> Self {
+        Self { path: data_dir.join(FILE), is_unreadable: false }
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok()
+    }
+
+    /// Reads it. No file is an empty record.
+    pub(crate) fn read(&self) -> Result<Record, Error> {
+        match read_document(&self.path) {
+            Ok(record) => Ok(record.unwrap_or_default()),
+            Err(damaged @ Error::Record { .. }) => Err(damaged),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Renames a damaged one, so that a person can look at it.
+    pub(crate) fn set_aside(&self) -> Result<(), Error> {
+        let renamed = ipam::set_aside(&self.path).map(drop);
+        renamed.map_err(|source| Error::Place { target: self.path.clone(), action: "setting it aside", source })
+    }
+
+    /// Writes it, unless it could not be read, which is reported already.
+    pub(crate) fn write(&self, record: &Record) -> Result<(), Error> {
+        if self.is_unreadable {
+            return Ok(());
+        }
+        let record = Record { version: record.version.max(VERSION), ..record.clone() };
+        write_document(&self.path, &record).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: Error) -> Error {
+        Error::NotRecorded { path: self.path.clone(), source: Box::new(error) }
+    }
 }

@@ -1,4 +1,4 @@
-//! What came of it, for people (Display) and for metrics and conditions (stable words).
+//! The result of a reconcile, for people (Display) and for metrics and conditions (stable words).
 
 use std::error::Error as _;
 use std::fmt;
@@ -7,41 +7,42 @@ use vcn::printable;
 
 use crate::{Decision, Error, Note, Step};
 
-/// What came of one reconciliation.
+/// The result of one reconcile.
 #[derive(Debug)]
 #[must_use]
 pub struct Report {
     /// Whether to install, which signal decided, and why.
     pub decision: Decision,
-    /// The steps that were taken or, if not `applied`, would be. Empty when nothing had to change.
+    /// The steps that were taken or, if not `applied`, would be.
     pub steps: Vec<Step>,
     /// Whether the steps were taken.
     pub applied: bool,
-    /// How the configuration stands.
-    pub conflist: Conflist,
-    /// What somebody should know.
+    /// The state of our configuration.
+    pub conflist: ConflistState,
+    /// What an operator should know.
     pub notes: Vec<Note>,
-    /// What failed; everything else was done nevertheless.
+    /// What failed; everything else was done.
     pub failures: Vec<Error>,
 }
 
-/// How our configuration stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conflist {
+/// The state of our configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConflistState {
     /// The decision is not to install.
+    #[default]
     NotWanted,
     /// No address is usable yet, so it is not written yet.
     Waiting,
-    /// It should be written and is not: a dry run, or a failure.
+    /// It is not written: a dry run, or a failure.
     Pending,
-    /// It is there.
+    /// It is in place.
     InPlace,
 }
 
-/// All of it in one word.
+/// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Not our pod network: nothing was touched.
+    /// The pod network is not ours: nothing was touched.
     Untouched,
     /// Binaries are in place; the configuration follows when an address is usable.
     Waiting,
@@ -49,7 +50,7 @@ pub enum Status {
     Installed,
     /// A dry run that found something to do.
     Planned,
-    /// Something failed; another round tries again.
+    /// Something failed; the next reconcile tries again.
     Failed,
 }
 
@@ -59,7 +60,7 @@ impl Report {
             decision,
             steps: Vec::new(),
             applied: false,
-            conflist: Conflist::NotWanted,
+            conflist: ConflistState::NotWanted,
             notes: Vec::new(),
             failures: Vec::new(),
         }
@@ -70,12 +71,7 @@ impl Report {
         self
     }
 
-    pub(crate) fn planned(mut self, steps: Vec<Step>) -> Self {
-        self.steps = steps;
-        self
-    }
-
-    /// All of it in one word.
+    /// The result in one word.
     #[must_use]
     pub fn status(&self) -> Status {
         if !self.failures.is_empty() {
@@ -84,7 +80,7 @@ impl Report {
             Status::Untouched
         } else if !self.applied && !self.steps.is_empty() {
             Status::Planned
-        } else if self.conflist == Conflist::InPlace {
+        } else if self.conflist == ConflistState::InPlace {
             Status::Installed
         } else {
             Status::Waiting
@@ -120,7 +116,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Conflist {
+impl fmt::Display for ConflistState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotWanted => "not-wanted",
@@ -152,25 +148,4 @@ pub(crate) fn chain(error: &Error) -> String {
         cause = error.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Signal;
-
-    #[test]
-    fn control_characters_are_escaped_for_people() {
-        let decision = Decision {
-            install: false,
-            another: false,
-            oke: false,
-            decided_by: Signal::Nothing,
-            against: Vec::new(),
-            reason: "\u{1b}[2J10-oci\n.conflist is present".to_owned(),
-        };
-        let text = Report::new(decision).to_string();
-        let first = "decision: leave alone (nothing): \\u{1b}[2J10-oci\\n.conflist is present";
-        assert_eq!(text.lines().next(), Some(first));
-    }
 }

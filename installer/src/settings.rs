@@ -1,15 +1,22 @@
 //! The settings, validated: the only configuration that the rest of the crate sees.
 
+#[cfg(test)]
+pub(crate) mod fixture;
+mod plugin_entry;
+
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use vcn::Mtu;
 
-use crate::args::{DATA_DIR, Directories, Options, Witnesses};
-use crate::entry::VNIC_ATTACH;
-use crate::record::BEFORE;
-use crate::signals::PodNetwork;
-use crate::{Entry, EntryError};
+use serde_json::Value;
+
+pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH};
+pub use plugin_entry::{PluginEntry, PluginListError};
+
+use crate::PodNetwork;
+use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options};
+use crate::record::backup;
 
 /// The smallest MTU that IPv6 works with (RFC 8200 §5).
 const MIN_MTU: u32 = 1280;
@@ -21,18 +28,18 @@ pub struct Settings {
     pub pod_network: PodNetwork,
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
-    /// The plugins behind ours, each where its binary exists.
-    pub chain: Vec<Entry>,
-    /// The largest MTU of a pod's link; the VNIC's when nothing is said.
+    /// The plugins behind ours, each if its binary exists.
+    pub chain: Vec<PluginEntry>,
+    /// The largest MTU of a pod's link; the VNIC's by default.
     pub pod_mtu: Option<Mtu>,
-    /// Somebody else's configuration, by its name in the directory, that `vnic-attach` is chained into where the pod
-    /// network is not ours.
+    /// Another program's configuration, by its name in the directory, that `vnic-attach` is chained into if the pod network
+    /// is not ours.
     pub chain_into: Option<String>,
     /// Where the runtime looks for CNI binaries, as seen from here.
     pub cni_bin_dir: PathBuf,
     /// Where the runtime looks for CNI configurations, as seen from here.
     pub cni_conf_dir: PathBuf,
-    /// Where the runtime keeps what plugins answered, as seen from here.
+    /// Where the runtime caches results of plugins, as seen from here.
     pub cni_cache_dir: PathBuf,
     /// Where OKE's own CNI keeps which addresses are used.
     pub oke_state_dir: PathBuf,
@@ -40,14 +47,14 @@ pub struct Settings {
     pub source_dir: PathBuf,
     /// State of this boot, shared with the plugins.
     pub state_dir: PathBuf,
-    /// What must be known after a reboot: what we wrote, and what was there before.
+    /// State across reboots: the record, and copies of what was there before.
     pub data_dir: PathBuf,
 }
 
-/// Why the options make no settings.
+/// Why options are refused.
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    /// A directory is given relative to wherever the program happens to be started.
+    /// A directory is not an absolute path.
     #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
     Relative {
         /// The option.
@@ -58,19 +65,19 @@ pub enum SettingsError {
     /// Binaries would be installed over themselves.
     #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
-    /// The list of plugins is none.
+    /// The list of plugins is invalid.
     #[error("--chain is {text:?}")]
     Chain {
         /// Its value.
         text: String,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
-        source: EntryError,
+        source: PluginListError,
     },
-    /// Not the name of a list of plugins in the directory.
+    /// It is not the name of a list of plugins in the directory.
     #[error("--chain-into is {0:?}: name a file of --cni-conf-dir that ends in .conflist and is not ours")]
     ChainInto(String),
-    /// An MTU that IPv6 does not work with.
+    /// IPv6 does not work with this MTU.
     #[error("--pod-mtu is {0}: IPv6 needs at least {MIN_MTU}")]
     PodMtu(u32),
 }
@@ -82,7 +89,7 @@ impl Settings {
     /// When a directory is not an absolute path, source and target are the same, or a value makes no sense.
     pub fn new(options: Options) -> Result<Self, SettingsError> {
         let Directories { cni_bin_dir, cni_conf_dir, source_dir } = options.directories;
-        let Witnesses { cni_cache_dir, oke_state_dir } = options.witnesses;
+        let ForeignPodSources { cni_cache_dir, oke_state_dir } = options.foreign_pods;
         for (option, path) in [
             ("--cni-bin-dir", &cni_bin_dir),
             ("--cni-conf-dir", &cni_conf_dir),
@@ -95,7 +102,7 @@ impl Settings {
         if same(&source_dir, &cni_bin_dir) {
             return Err(SettingsError::SameDirectory(source_dir));
         }
-        let chain = Entry::list(&options.chain);
+        let chain = PluginEntry::list(&options.chain);
         let chain = chain.map_err(|source| SettingsError::Chain { text: options.chain.clone(), source })?;
         // A manifest that leaves a value empty means "not set".
         let chain_into = options.chain_into.filter(|name| !name.is_empty());
@@ -121,7 +128,7 @@ impl Settings {
         })
     }
 
-    /// The same with state and data elsewhere. Plugins are told where the state is.
+    /// The same with state and data in other directories. Plugins get the state directory by their entries.
     ///
     /// # Errors
     /// When one is not an absolute path.
@@ -137,15 +144,15 @@ impl Settings {
         self.cni_conf_dir.join(vcn::CONFLIST_FILE)
     }
 
-    /// The directories that we write to.
+    /// The directories that this program writes to.
     pub(crate) fn written_directories(&self) -> [PathBuf; 4] {
-        let before = self.data_dir.join(BEFORE);
-        [self.cni_bin_dir.clone(), self.cni_conf_dir.clone(), self.data_dir.clone(), before]
+        let backups = self.data_dir.join(backup::DIRECTORY);
+        [self.cni_bin_dir.clone(), self.cni_conf_dir.clone(), self.data_dir.clone(), backups]
     }
 
-    /// Our plugin's entry and those behind it, were every binary there.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
-        let mut main = self.at_state_dir(Entry::main());
+    /// Our plugin's entry and those behind it, whether or not their binaries exist.
+    pub(crate) fn entries(&self) -> Vec<PluginEntry> {
+        let mut main = self.at_state_dir(PluginEntry::main());
         if let Some(Mtu(mtu)) = self.pod_mtu {
             main = main.with("mtu", mtu);
         }
@@ -154,12 +161,12 @@ impl Settings {
         std::iter::once(main).chain(behind).collect()
     }
 
-    /// What is chained into somebody else's configuration.
-    pub(crate) fn guest(&self) -> Option<Entry> {
-        Entry::named(VNIC_ATTACH).map(|entry| self.at_state_dir(entry))
+    /// The entry that is chained into another program's configuration.
+    pub(crate) fn guest_entry(&self) -> Value {
+        PluginEntry::named(VNIC_ATTACH).map_or(Value::Null, |entry| self.at_state_dir(entry).to_json())
     }
 
-    fn at_state_dir(&self, entry: Entry) -> Entry {
+    fn at_state_dir(&self, entry: PluginEntry) -> PluginEntry {
         match self.state_dir.to_str() {
             Some(text) if text != vcn::STATE_DIR => entry.with("stateDir", text),
             _ => entry,

@@ -1,8 +1,8 @@
 //! The end of the agent, when it is told to end: whether another of us comes, or everything of ours is to be taken off the
-//! node. `installer::departure` asks the API server, once, and decides; here what was decided is done and told.
+//! node. `installer::on_delete` asks the API server, once, and decides; here what was decided is done and told.
 
 use installer::Uninstall;
-use installer::departure::{Departure, ask, daemon_set_of, departure};
+use installer::on_delete::{Shutdown, ask, daemon_set_of, shutdown};
 use resident::api_server;
 
 use crate::settings::Settings;
@@ -14,12 +14,12 @@ pub async fn is_for_good(settings: &Settings) -> bool {
         return false;
     };
     let (answer, why) = ask(name).await;
-    match departure(answer) {
-        Departure::Returning(reason) => {
+    match shutdown(answer) {
+        Shutdown::Restart(reason) => {
             tracing::info!(event = "agent.returning", reason = reason.word(), name, why, "everything stays");
             false
         }
-        Departure::Leaving(reason) => {
+        Shutdown::Uninstall(reason) => {
             tracing::info!(event = "agent.leaving", reason = reason.word(), name, "uninstalling");
             true
         }

@@ -4,11 +4,11 @@
 mod tests;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use installer::{Answers, Conflist, Decision, Gives, Note, Report, Signal, Signals, Snapshot, Taken};
+use installer::{
+    ConflistState, Decision, GivesPods, Note, NoteKind, Report, RuntimeUses, Signal, Signals, Snapshot, VersionCache,
+};
 use ipam::{BootId, Pools};
 use resident::logging::chain;
 
@@ -17,23 +17,19 @@ use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
-use crate::sources::backoff::chance;
 use crate::sources::container_runtime::ContainerRuntime;
 use crate::sources::facts::World;
 
 /// How long it is believed that nothing changed because no file looks changed: disks lose bits, too.
 const THOROUGH: Duration = Duration::from_secs(3600);
 
-/// What the installer was last asked and said. It reads binaries of some MiB and starts each for its versions, so it is not
-/// asked at kernel events, nor as long as all files that it looks at are the same.
+/// The installer's last run. It reads binaries of some MiB, so it does not run at kernel events, nor while all files that it
+/// reads are unchanged.
 #[derive(Debug)]
 pub(super) struct Installation {
     last: Option<Last>,
     runtime: ContainerRuntime,
-    /// Plugins are asked beside the passes: one that hangs must not keep a repair.
-    answers: Answers,
-    /// Set when one has answered otherwise than the last look was told: what was found then holds no longer.
-    corrected: Arc<AtomicBool>,
+    versions: VersionCache,
 }
 
 /// Whose a node's pod network is.
@@ -71,21 +67,8 @@ struct Last {
 }
 
 impl Installation {
-    /// That of an agent that has just started; `told` is told when another look is worth while.
-    pub(super) fn new(told: impl Fn() + Send + Sync + 'static) -> Self {
-        let corrected = Arc::new(AtomicBool::new(false));
-        let correction = corrected.clone();
-        let answers = Answers::beside(chance, move || {
-            correction.store(true, Ordering::Release);
-            told();
-        });
-        Self { last: None, runtime: ContainerRuntime::current(), answers, corrected }
-    }
-
-    /// That of whoever looks once: plugins are waited for as long as they may take.
-    pub(super) fn of_one_look() -> Self {
-        let (answers, runtime) = (Answers::waited_for(), ContainerRuntime::current());
-        Self { last: None, runtime, answers, corrected: Arc::default() }
+    pub(super) fn new() -> Self {
+        Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
     }
 
     /// Whether the last pass found the pod network to be ours.
@@ -130,19 +113,15 @@ impl Installation {
             && last.was_asked(settings, &signals)
             && last.usable == usable
             && last.decision.install == ours
-            && (cause == Cause::Kernel || !self.corrected.load(Ordering::Acquire) && last.still_holds(settings))
+            && (cause == Cause::Kernel || last.still_holds(settings))
         {
             findings.conditions.extend(last.conditions.iter().cloned());
             return last.state.clone();
         }
         let found = looked_at(settings);
-        if cause != Cause::Preview {
-            // Before it looks: what comes meanwhile is for the next look.
-            self.corrected.store(false, Ordering::Release);
-        }
         let report = match cause {
-            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &self.answers),
-            _ => installer::reconcile(&settings.installer, &signals, usable, &self.answers),
+            Cause::Preview => installer::dry_run(&settings.installer, &signals, usable, &mut self.versions),
+            _ => installer::reconcile(&settings.installer, &signals, usable, &mut self.versions),
         };
         findings.changes.extend(report.steps.iter().map(|step| Changed::new("cni", step)));
         let conditions = conditions(&report, self.runtime, &settings.state_dir);
@@ -155,17 +134,15 @@ impl Installation {
             notes: report.notes.iter().map(ToString::to_string).collect(),
         };
         if cause != Cause::Preview {
-            // A plugin that did not answer may do so the next time; pods that keep our configuration end; what a link leads to
-            // may come.
+            // These may change although no file does: a plugin answers, a pod ends, a link's target appears.
             let doubtful = |note: &Note| {
                 matches!(
-                    note,
-                    Note::KeptInChain { .. }
-                        | Note::Unsure { .. }
-                        | Note::Unanswered { .. }
-                        | Note::Awaited { .. }
-                        | Note::UnreadBefore { .. }
-                        | Note::LeftBehind { .. }
+                    note.kind,
+                    NoteKind::PluginKept
+                        | NoteKind::PluginUnsure
+                        | NoteKind::PluginUnanswered
+                        | NoteKind::UnreadBefore
+                        | NoteKind::LeftBehind { .. }
                 )
             };
             let content = report.failures.is_empty() && !report.notes.iter().any(doubtful);
@@ -199,64 +176,65 @@ fn looked_at(settings: &Settings) -> Snapshot {
         .fold(Snapshot::default(), |files, directory| files.with(directory))
 }
 
-/// A failure stops new pods unless the configuration is there, which follows the binaries. A file of somebody else's stops
+/// A failure stops new pods unless the configuration, which follows the binaries, is in place. Another program's file stops
 /// them with a runtime that does not pass it over. Pods that start while a plugin is left out never get what it does.
 fn conditions(report: &Report, runtime: ContainerRuntime, state_dir: &Path) -> Vec<Condition> {
     let condition = |error: &installer::Error| {
         let (reason, message) = (Reason::InstallerFailed, chain(error));
         let condition = match report.conflist {
-            Conflist::InPlace | Conflist::NotWanted => Condition::degraded(reason, message),
-            Conflist::Waiting | Conflist::Pending => Condition::blocking(reason, message),
+            ConflistState::InPlace | ConflistState::NotWanted => Condition::degraded(reason, message),
+            ConflistState::Waiting | ConflistState::Pending => Condition::blocking(reason, message),
         };
         condition.about(error.word())
     };
-    let unusable = |reason, note: &Note| match runtime {
-        ContainerRuntime::CriO => Condition::degraded(reason, note.to_string()),
-        ContainerRuntime::Unknown => Condition::blocking(reason, note.to_string()),
-    };
-    let noted = report.notes.iter().filter_map(|note| match note {
-        Note::MalformedBefore { file, .. } | Note::UnreadBefore { file, .. } => {
-            Some(unusable(Reason::RuntimeConfigurationBlocked, note).about(file))
-        }
-        Note::SortsBefore { file, missing, .. } if !missing.is_empty() => {
-            Some(unusable(Reason::RuntimeConfigurationPreceded, note).about(file))
-        }
-        Note::SortsBefore { file, gives, taken, .. } => {
-            let severity = preceded(*gives, *taken)?;
-            Some(severity(Reason::RuntimeConfigurationPreceded, note.to_string()).about(file))
-        }
-        Note::MissingInChain { plugin } => {
-            Some(Condition::blocking(Reason::PluginMissing, note.to_string()).about(plugin))
-        }
-        Note::Unanswered { plugin, .. } | Note::KeptInChain { plugin, .. } => {
-            Some(Condition::degraded(Reason::PluginUnanswered, note.to_string()).about(plugin))
-        }
-        Note::LeftBehind { another, first, .. } => {
-            let severity = left_behind(*another, *first && !are_published(state_dir))?;
-            Some(severity(Reason::RuntimeConfigurationLeft, note.to_string()).about(vcn::CONFLIST_FILE))
-        }
-        Note::NoneThere { .. } => Some(Condition::blocking(Reason::RuntimeConfigurationMissing, note.to_string())),
-        Note::Awaited { .. } if report.conflist == Conflist::Pending => {
-            Some(Condition::blocking(Reason::Starting, note.to_string()))
-        }
-        _ => None,
+    let noted = report.notes.iter().filter_map(|note| {
+        let (severity, reason) = severity(note.kind, runtime, state_dir)?;
+        let condition = severity(reason, note.to_string());
+        let has_subject = reason != Reason::RuntimeConfigurationMissing;
+        Some(if has_subject { condition.about(&note.subject) } else { condition })
     });
     report.failures.iter().map(condition).chain(noted).collect()
 }
 
-/// How bad a configuration before ours is whose plugins are there. What calls others' networks may call ours, or one that sorts
-/// before it.
-fn preceded(gives: Gives, taken: Taken) -> Option<fn(Reason, String) -> Condition> {
-    match (gives, taken) {
-        (Gives::Others | Gives::Unknown, _) => None,
-        (Gives::Nothing, Taken::First | Taken::Next) => Some(Condition::blocking),
-        (Gives::Network, _) | (Gives::Nothing, Taken::Never) => Some(Condition::degraded),
+type Severity = fn(Reason, String) -> Condition;
+
+/// How severe a note is, if it is a condition at all.
+fn severity(kind: NoteKind, runtime: ContainerRuntime, state_dir: &Path) -> Option<(Severity, Reason)> {
+    let unusable: Severity = match runtime {
+        ContainerRuntime::CriO => Condition::degraded,
+        ContainerRuntime::Unknown => Condition::blocking,
+    };
+    Some(match kind {
+        NoteKind::MalformedBefore | NoteKind::UnreadBefore => (unusable, Reason::RuntimeConfigurationBlocked),
+        NoteKind::SortsBefore { lacks_plugins: true, .. } => (unusable, Reason::RuntimeConfigurationPreceded),
+        NoteKind::SortsBefore { gives, uses, .. } => (preceded(gives, uses)?, Reason::RuntimeConfigurationPreceded),
+        NoteKind::PluginMissing => (Condition::blocking, Reason::PluginMissing),
+        NoteKind::PluginUnanswered | NoteKind::PluginKept => (Condition::degraded, Reason::PluginUnanswered),
+        NoteKind::LeftBehind { another, uses } => {
+            let used = uses == RuntimeUses::Always && !are_published(state_dir);
+            (left_behind(another, used)?, Reason::RuntimeConfigurationLeft)
+        }
+        NoteKind::NoneThere => (Condition::blocking, Reason::RuntimeConfigurationMissing),
+        NoteKind::PluginLeftOut
+        | NoteKind::PluginUnsure
+        | NoteKind::Extended
+        | NoteKind::NotChained
+        | NoteKind::StillChained => return None,
+    })
+}
+
+/// How severe a configuration before ours is if its plugins are there. One that calls another network may call ours.
+fn preceded(gives: GivesPods, uses: RuntimeUses) -> Option<Severity> {
+    match (gives, uses) {
+        (GivesPods::CalledNetwork, _) => None,
+        (GivesPods::Nothing, RuntimeUses::Always | RuntimeUses::IfCriO) => Some(Condition::blocking),
+        (GivesPods::Network, _) | (GivesPods::Nothing, RuntimeUses::Never) => Some(Condition::degraded),
     }
 }
 
-/// How bad our configuration is on a node that is not ours. As long as nothing says whose the node is, one that pods start by
-/// is as it should be.
-fn left_behind(another: bool, stops_pods: bool) -> Option<fn(Reason, String) -> Condition> {
+/// How severe our configuration is on a node that is not ours. While no signal says whose the node is, one that pods start by
+/// is in order.
+fn left_behind(another: bool, stops_pods: bool) -> Option<Severity> {
     match (another, stops_pods) {
         (_, true) => Some(Condition::blocking),
         (true, false) => Some(Condition::degraded),

@@ -1,4 +1,4 @@
-//! The binaries: ours, where they come from and where they belong, and what every one of a chain answers.
+//! The binaries: ours, with source and target, and the CNI versions that each binary of a chain speaks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,30 +7,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
-use crate::entry::{MAIN, OURS, VNIC_ATTACH};
+use crate::settings::{MAIN, OURS, VNIC_ATTACH};
 use crate::versions::Answer;
-use crate::{Answers, Digest, Error, Settings};
+use crate::{Digest, Error, Settings, VersionCache};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
     pub(crate) source: PathBuf,
     pub(crate) target: PathBuf,
-    /// Of the source.
+    /// The source's.
     pub(crate) digest: Digest,
-    pub(crate) found: Found,
+    pub(crate) found: BinaryFound,
 }
 
-/// What is at a binary's target.
+/// What has a binary's name in the runtime's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum BinaryFound {
     Nothing,
     File {
         digest: Digest,
         /// Permission bits.
         mode: u32,
     },
-    /// A link. It may lead to the right file here and to none on the host: a container has files of its own.
+    /// A link. It may lead to the right file in this container and to no file on the host.
     Link,
     /// A directory or special file.
     Other,
@@ -40,60 +40,59 @@ pub(crate) enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChainBinary {
     pub(crate) name: String,
-    /// Where it was asked: our own at its source, which is what will be in place.
+    /// The binary that was asked: of our own plugin the source, which will be in place.
     pub(crate) path: PathBuf,
     pub(crate) answer: Answer,
-    pub(crate) whose: Whose,
+    pub(crate) added_by: AddedBy,
 }
 
-/// Who put a plugin into the chain.
+/// Why a plugin is in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// It is our pod network.
-    Main,
+pub(crate) enum AddedBy {
+    /// It is our own, which gives pods their address.
+    Us,
     /// The settings list it.
     Settings,
-    /// Others have put it into our configuration.
-    Others,
+    /// Another program added it to our configuration.
+    OtherProgram,
 }
 
 /// Our binaries that belong on the node.
 pub(super) fn ours(settings: &Settings, install: bool) -> Vec<Result<Binary, Error>> {
     let listed = settings.chain.iter().any(|entry| entry.kind() == VNIC_ATTACH);
     let attach = if install { listed } else { settings.chain_into.is_some() };
-    // An image without it is an older one: the plugin is then left out of the chain, and that is said there.
+    // An older image does not have it; the plugin is then left out of the chain.
     let attach = attach && settings.source_dir.join(VNIC_ATTACH).exists();
     let names = [(MAIN, install), (VNIC_ATTACH, attach)].into_iter().filter(|(_, wanted)| *wanted);
     names.map(|(name, _)| binary(settings, name)).collect()
 }
 
-/// What the plugins of our chain answer.
-pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, answers: &Answers) -> Vec<ChainBinary> {
-    let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), Whose::Settings));
-    let mut members: Vec<(String, Whose)> = [(MAIN.to_owned(), Whose::Main)].into_iter().chain(listed).collect();
+/// The plugins of our chain with their answers.
+pub(super) fn chain(settings: &Settings, conflist: Option<&ConfText>, versions: &mut VersionCache) -> Vec<ChainBinary> {
+    let listed = settings.chain.iter().map(|entry| (entry.kind().to_owned(), AddedBy::Settings));
+    let mut members: Vec<(String, AddedBy)> = [(MAIN.to_owned(), AddedBy::Us)].into_iter().chain(listed).collect();
     if let Some(Contents::Plugins(found)) = conflist.map(|conflist| Contents::parse(&conflist.contents)) {
         for kind in found {
             let known = members.iter().any(|(name, _)| *name == kind) || OURS.contains(&kind.as_str());
-            // A type is a name, not a path: a runtime refuses it too.
+            // A type with a slash is a path, which a runtime refuses.
             if !known && !kind.contains('/') {
-                members.push((kind, Whose::Others));
+                members.push((kind, AddedBy::OtherProgram));
             }
         }
     }
     let paths: Vec<PathBuf> = members.iter().map(|(name, _)| path(settings, name)).collect();
-    let answers = answers.of(&paths);
-    let members = members.into_iter().zip(paths).zip(answers);
-    let binary = |(((name, whose), path), answer): (((String, Whose), PathBuf), Answer)| {
-        let answer = match answer {
-            Answer::Missing if whose == Whose::Others && !is_missing(&path) => Answer::Refused(ELSEWHERE.to_owned()),
-            answer => answer,
-        };
-        ChainBinary { name, path, answer, whose }
-    };
-    members.map(binary).collect()
+    let answers = versions.answers(&paths);
+    let mut chain = Vec::new();
+    for (((name, added_by), path), answer) in members.into_iter().zip(paths).zip(answers) {
+        let dangling = answer == Answer::Missing && added_by == AddedBy::OtherProgram && !is_missing(&path);
+        let answer = if dangling { Answer::Failed(DANGLING.to_owned()) } else { answer };
+        chain.push(ChainBinary { name, path, answer, added_by });
+    }
+    chain
 }
 
-/// Plugins without a binary of the usable configurations before ours, up to the first that has all: no runtime reads further.
+/// The plugins without a binary of each usable configuration before ours, up to the first that has all: no runtime reads
+/// further.
 pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BTreeMap<String, Vec<String>> {
     let missing = |kind: &&String| is_missing(&settings.cni_bin_dir.join(kind));
     conf_files
@@ -107,16 +106,16 @@ pub(super) fn missing_before(settings: &Settings, conf_files: &[ConfFile]) -> BT
         .collect()
 }
 
-/// Why a link says nothing: a container has files of its own.
-const ELSEWHERE: &str = "it is a link to what cannot be seen from here";
+/// A link may lead to a file on the host that this container does not have.
+const DANGLING: &str = "it is a link to a file that is not mounted here";
 
 fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// What the plugin answers that is chained into others' configurations.
-pub(super) fn guest(settings: &Settings, answers: &Answers) -> Answer {
-    answers.of(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
+/// The answer of the plugin that is chained into other programs' configurations.
+pub(super) fn guest(settings: &Settings, versions: &mut VersionCache) -> Answer {
+    versions.answers(&[path(settings, VNIC_ATTACH)]).pop().unwrap_or(Answer::Missing)
 }
 
 fn path(settings: &Settings, name: &str) -> PathBuf {
@@ -131,17 +130,17 @@ fn binary(settings: &Settings, name: &str) -> Result<Binary, Error> {
     Ok(Binary { source, target, digest, found })
 }
 
-fn found(target: &Path) -> io::Result<Found> {
+fn found(target: &Path) -> io::Result<BinaryFound> {
     let metadata = match fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BinaryFound::Nothing),
         Err(error) => return Err(error),
     };
     if metadata.is_symlink() {
-        return Ok(Found::Link);
+        return Ok(BinaryFound::Link);
     }
     if !metadata.is_file() {
-        return Ok(Found::Other);
+        return Ok(BinaryFound::Other);
     }
-    Ok(Found::File { digest: Digest::of_file(target)?, mode: metadata.permissions().mode() & 0o7777 })
+    Ok(BinaryFound::File { digest: Digest::of_file(target)?, mode: metadata.permissions().mode() & 0o7777 })
 }

@@ -1,64 +1,60 @@
-//! Our configuration where nothing is to be installed, and what stands against taking it away.
+//! Our configuration on a node where nothing is to be installed, and why it cannot be removed now.
 
 use std::path::PathBuf;
 
-use super::{At, ConfText, Contents};
-use crate::entry::OURS;
-use crate::record::{Configuration, Record, unnamed};
-use crate::{Settings, pods};
+use super::{ConfAt, ConfText, Contents};
+use crate::Settings;
+use crate::decide::pods;
+use crate::record::{ConfigurationRecord, Record};
+use crate::settings::OURS;
 
-/// What is left.
+/// What is left of our configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
-    /// It is there.
-    There(There),
-    /// Nothing but our memory of it: it was taken away, by us who could not say so any more, or by somebody.
-    Remembered,
+    /// The file.
+    File(OurConflist),
+    /// Only the record of it: another program removed the file, or this program did and was killed.
+    Record,
 }
 
-/// Our configuration.
+/// Our configuration's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct There {
-    /// Its place.
+pub(crate) struct OurConflist {
+    /// Its path in the directory.
     pub(crate) path: PathBuf,
-    /// The file; of a link within the directory, what it leads to.
+    /// The file; of a link within the directory the link's target.
     pub(crate) target: PathBuf,
-    /// What it holds; nothing where it is a link to nothing.
+    /// Its contents; `None` of a link to nothing.
     pub(crate) found: Option<Vec<u8>>,
-    /// Why it cannot go now.
-    pub(crate) stays: Option<String>,
+    /// Why it cannot be removed now.
+    pub(crate) blocked: Option<String>,
 }
 
 impl Leftover {
-    /// Looks for it, and for pods. `damaged` says what is wrong with the record.
-    pub(crate) fn look(settings: &Settings, record: &Record, damaged: Option<String>) -> Option<Self> {
+    /// Looks for it, and for pods.
+    pub(crate) fn find(settings: &Settings, record: &Record) -> Option<Self> {
         let path = settings.conflist();
         let known = record.configurations.get(vcn::CONFLIST_FILE);
-        let found = At::look(&path);
-        // As long as what was there before us is to be given back, it is remembered.
-        let owed = known.and_then(|known| known.before.as_ref()).is_some_and(|before| !before.is_at(&path));
-        let remembered = || (known.is_some() && !owed).then_some(Self::Remembered);
-        let (target, found) = match found.file() {
-            Some(file) if is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
-            Some(_) => return remembered(),
-            None if found == At::Nothing => return remembered(),
-            // Somebody moved ours, left a link to it, and it went: a runtime refuses every configuration for such a link.
-            None if known.is_some() && found.leads_nowhere(&path) => (path.clone(), None),
-            None => {
+        let found = ConfAt::read(&path);
+        let (target, found) = match &found {
+            ConfAt::File(file) if is_ours(file, known) => (file.target.clone(), Some(file.contents.clone())),
+            ConfAt::File(_) | ConfAt::Nothing => return known.map(|_| Self::Record),
+            // The file that our link led to was removed: a runtime refuses every configuration because of such a link.
+            _ if known.is_some() && found.leads_nowhere(&path) => (path.clone(), None),
+            _ => {
                 let why = found.unread().filter(|_| known.is_some())?;
-                let stays = Some(format!("it is not what we put there, {why}: look at it and remove it"));
-                return Some(Self::There(There { target: path.clone(), path, found: None, stays }));
+                let blocked = Some(format!("another program replaced it, {why}: look at it and remove it"));
+                return Some(Self::File(OurConflist { target: path.clone(), path, found: None, blocked }));
             }
         };
-        let pods = pods(settings);
-        let unnamed = unnamed::told(settings, &unnamed::copies(settings, record));
-        let stays = Some(pods.join("; ")).filter(|pods| !pods.is_empty()).or(damaged).or(unnamed);
-        Some(Self::There(There { path, target, found, stays }))
+        let pods = pods(settings).join("; ");
+        let blocked = Some(pods).filter(|pods| !pods.is_empty());
+        Some(Self::File(OurConflist { path, target, found, blocked }))
     }
 }
 
-/// Whether it is ours: by our plugin in it, or because it is what we wrote and somebody damaged.
-pub(crate) fn is_ours(found: &ConfText, known: Option<&Configuration>) -> bool {
+/// Whether a file with our configuration's name is ours: it names our plugin, or it is on record and damaged.
+pub(crate) fn is_ours(found: &ConfText, known: Option<&ConfigurationRecord>) -> bool {
     match Contents::parse(&found.contents) {
         Contents::Plugins(kinds) => kinds.iter().any(|kind| OURS.contains(&kind.as_str())),
         _ => known.is_some(),

@@ -1,228 +1,173 @@
-//! Something that somebody should know and that is no failure.
+//! Something that an operator should know and that is no failure.
 
 use std::fmt;
-use std::path::PathBuf;
 
-use crate::Gives;
 use crate::versions::Version;
+use crate::{ConfFile, GivesPods};
 
-/// What a plugin does that is being asked.
-pub(super) const AWAITED: &str = "it has not answered yet which versions it speaks";
-
-/// A remark.
+/// A note. Display is its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// A plugin that is not ours is left out of the chain.
-    LeftOut {
-        /// The plugin.
-        plugin: String,
-        /// Why.
-        reason: String,
-    },
-    /// The same: its binary is there, and did not answer as it should this time.
-    Unanswered {
-        /// The plugin.
-        plugin: String,
-        /// What it did.
-        reason: String,
-    },
-    /// A plugin that is in the chain on disk gave no sound answer this time; it stays.
-    KeptInChain {
-        /// The plugin.
-        plugin: String,
-        /// What it did.
-        reason: String,
-    },
-    /// A plugin that others put into the chain may not work there.
-    Unsure {
-        /// The plugin.
-        plugin: String,
-        /// Why.
-        reason: String,
-    },
-    /// A plugin that others put into the chain has no binary: nothing that the runtime starts by it works.
-    MissingInChain {
-        /// The plugin.
-        plugin: String,
-    },
-    /// Plugins are being asked which versions they speak; the configuration stays as it is until they answer.
-    Awaited {
-        /// The plugins.
-        plugins: Vec<String>,
-    },
-    /// Others have put plugins into the chain that the settings list too: theirs stay, ours are not added.
-    Provided {
-        /// The plugins.
-        plugins: Vec<String>,
-    },
-    /// The runtime takes another configuration before ours.
+pub struct Note {
+    /// What it is about.
+    pub kind: NoteKind,
+    /// The plugin, file or directory.
+    pub subject: String,
+    /// One sentence without a full stop.
+    pub message: String,
+}
+
+/// What a note is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// A listed plugin is left out of the chain.
+    PluginLeftOut,
+    /// The same: its binary is there and did not answer as it should this time.
+    PluginUnanswered,
+    /// A listed plugin that is in the chain gave no valid answer this time; it stays.
+    PluginKept,
+    /// A plugin that another program added may not work.
+    PluginUnsure,
+    /// A plugin that another program added has no binary: no pod starts by our configuration.
+    PluginMissing,
+    /// The runtime may use another configuration instead of ours.
     SortsBefore {
-        /// The file.
-        file: String,
         /// What pods get by it.
-        gives: Gives,
-        /// Which runtime takes it, by what sorts before it.
-        taken: Taken,
-        /// Those of its plugins that have no binary.
-        missing: Vec<String>,
+        gives: GivesPods,
+        /// Which runtime uses it.
+        uses: RuntimeUses,
+        /// Whether one of its plugins has no binary.
+        lacks_plugins: bool,
     },
-    /// A file before ours is no configuration; containerd refuses everything because of it.
-    MalformedBefore {
-        /// The file.
-        file: String,
-        /// The parser's complaint.
-        reason: String,
-    },
-    /// What a file before ours holds cannot be told from here.
-    UnreadBefore {
-        /// The file.
-        file: String,
-        /// Why.
-        reason: String,
-    },
-    /// Others added plugins to our configuration: they stay where they were put.
-    Extended {
-        /// The types of the plugins added.
-        plugins: Vec<String>,
-    },
+    /// A file before ours is no configuration; containerd refuses all because of it.
+    MalformedBefore,
+    /// A file before ours cannot be read from here.
+    UnreadBefore,
+    /// Other programs added plugins to our configuration; they stay.
+    Extended,
     /// Our plugin is not chained into the configuration that the setting names.
-    NotChained {
-        /// The file.
-        file: String,
-        /// Why.
-        reason: String,
-    },
-    /// Our plugin is to leave somebody's configuration, which cannot be looked at.
-    StillChained {
-        /// The file.
-        file: String,
-        /// Why.
-        reason: String,
-    },
-    /// The node is left to OKE's own CNI, and no configuration gives pods a network.
-    NoneThere {
-        /// The runtime's directory.
-        directory: PathBuf,
-        /// Why nothing of ours is installed.
-        reason: String,
-    },
+    NotChained,
+    /// Our plugin cannot be taken out of a configuration that cannot be read.
+    StillChained,
+    /// OKE's own CNI serves the node, and no configuration gives pods a network.
+    NoneThere,
     /// Our configuration is on a node where nothing is to be installed, and stays for now.
     LeftBehind {
-        /// Whether it is known that another pod network is meant here.
+        /// Whether another pod network is meant for sure.
         another: bool,
-        /// Whether the runtime takes it before all others.
-        first: bool,
-        /// Why it stays.
-        reason: String,
+        /// Which runtime uses ours.
+        uses: RuntimeUses,
     },
 }
 
-/// Which runtime takes a configuration, if it has all its plugins.
+/// Which runtime uses a configuration that has all its plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Every one: none that could be used sorts before it.
-    First,
-    /// One that passes over what lacks a binary (CRI-O), as all do that sort before it.
-    Next,
+pub enum RuntimeUses {
+    /// Every one: no usable one sorts before it.
+    Always,
+    /// CRI-O, which passes over those that lack a binary.
+    IfCriO,
     /// None.
     Never,
 }
 
 impl Note {
+    fn new(kind: NoteKind, subject: &str, message: String) -> Self {
+        Self { kind, subject: subject.to_owned(), message }
+    }
+
+    pub(super) fn unsure(plugin: &str, reason: &str) -> Self {
+        let version = Version::CONFIGURATION;
+        let message =
+            format!("{plugin}, which another program added to our chain, may fail for CNI {version}: {reason}");
+        Self::new(NoteKind::PluginUnsure, plugin, message)
+    }
+
+    pub(super) fn missing_in_chain(plugin: &str) -> Self {
+        let message = format!(
+            "{plugin}, which another program added to our chain, has no binary, so no pod starts by our configuration"
+        );
+        Self::new(NoteKind::PluginMissing, plugin, message)
+    }
+
+    pub(super) fn extended(plugins: &[&str]) -> Self {
+        let plugins = plugins.join(", ");
+        let message = format!("other programs added {plugins} to our configuration; they stay there");
+        Self::new(NoteKind::Extended, &plugins, message)
+    }
+
+    pub(super) fn not_chained(file: &str, reason: &str) -> Self {
+        Self::new(NoteKind::NotChained, file, format!("our plugin is not chained into {file}: {reason}"))
+    }
+
+    pub(super) fn still_chained(file: &str, reason: &str) -> Self {
+        Self::new(NoteKind::StillChained, file, format!("our plugin cannot be taken out of {file}: {reason}"))
+    }
+
+    pub(super) fn sorts_before(file: &ConfFile, uses: RuntimeUses, missing: &[String]) -> Self {
+        let (gives, lacks_plugins) = (file.gives(), !missing.is_empty());
+        let effect = match uses {
+            RuntimeUses::Always => " sorts before ours: the runtime uses that one",
+            RuntimeUses::IfCriO if !lacks_plugins => {
+                " sorts before ours, too: CRI-O uses that one, because those before it lack plugins"
+            }
+            RuntimeUses::IfCriO | RuntimeUses::Never => " sorts before ours, too",
+        };
+        let nothing =
+            if gives == GivesPods::Nothing { ", which gives pods a loopback link and no network" } else { "" };
+        let mut message = format!("{}{effect}{nothing}", file.name);
+        if lacks_plugins {
+            let lacks = if uses == RuntimeUses::Always { "although it" } else { "and" };
+            message += &format!(", {lacks} names plugins without a binary: {}", missing.join(", "));
+        }
+        Self::new(NoteKind::SortsBefore { gives, uses, lacks_plugins }, &file.name, message)
+    }
+
+    pub(super) fn malformed_before(file: &str, reason: &str) -> Self {
+        let message = format!("{file} sorts before ours and is no configuration, so containerd refuses all: {reason}");
+        Self::new(NoteKind::MalformedBefore, file, message)
+    }
+
+    pub(super) fn unread_before(file: &str, reason: &str) -> Self {
+        let message = format!(
+            "{file} sorts before ours and cannot be read from here: {reason}; if the runtime cannot read it either, \
+             containerd refuses all"
+        );
+        Self::new(NoteKind::UnreadBefore, file, message)
+    }
+
+    pub(crate) fn left_behind(another: bool, first: bool, reason: &str) -> Self {
+        let (uses, what) = match first {
+            true => (RuntimeUses::Always, "is what the runtime uses"),
+            false => (RuntimeUses::Never, "is there"),
+        };
+        let file = vcn::CONFLIST_FILE;
+        let message = format!("{file} {what} although nothing of ours is to be installed: {reason}");
+        Self::new(NoteKind::LeftBehind { another, uses }, file, message)
+    }
+
     /// A stable word for reports and metrics.
     #[must_use]
     pub const fn word(&self) -> &'static str {
-        match self {
-            Self::LeftOut { .. } => "plugin-left-out",
-            Self::Unanswered { .. } => "plugin-unanswered",
-            Self::KeptInChain { .. } => "plugin-kept",
-            Self::Unsure { .. } => "plugin-unsure",
-            Self::MissingInChain { .. } => "plugin-missing",
-            Self::Awaited { .. } => "plugin-awaited",
-            Self::Provided { .. } => "plugin-provided",
-            Self::SortsBefore { .. } => "sorts-before",
-            Self::MalformedBefore { .. } => "malformed-before",
-            Self::UnreadBefore { .. } => "unread-before",
-            Self::Extended { .. } => "extended",
-            Self::NotChained { .. } => "not-chained",
-            Self::StillChained { .. } => "still-chained",
-            Self::NoneThere { .. } => "none-there",
-            Self::LeftBehind { .. } => "left-behind",
+        match self.kind {
+            NoteKind::PluginLeftOut => "plugin-left-out",
+            NoteKind::PluginUnanswered => "plugin-unanswered",
+            NoteKind::PluginKept => "plugin-kept",
+            NoteKind::PluginUnsure => "plugin-unsure",
+            NoteKind::PluginMissing => "plugin-missing",
+            NoteKind::SortsBefore { .. } => "sorts-before",
+            NoteKind::MalformedBefore => "malformed-before",
+            NoteKind::UnreadBefore => "unread-before",
+            NoteKind::Extended => "extended",
+            NoteKind::NotChained => "not-chained",
+            NoteKind::StillChained => "still-chained",
+            NoteKind::NoneThere => "none-there",
+            NoteKind::LeftBehind { .. } => "left-behind",
         }
     }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LeftOut { plugin, reason } => write!(f, "{plugin} is left out of the chain: {reason}"),
-            Self::Unanswered { plugin, reason } => {
-                write!(f, "{plugin} is left out of the chain until it answers: {reason}")
-            }
-            Self::KeptInChain { plugin, reason } => write!(f, "{plugin} stays in the chain, although {reason}"),
-            Self::Unsure { plugin, reason } => {
-                let version = Version::CONFIGURATION;
-                write!(f, "{plugin}, which others chained behind ours, may fail for CNI {version}: {reason}")
-            }
-            Self::MissingInChain { plugin } => {
-                write!(
-                    f,
-                    "{plugin}, which others chained behind ours, has no binary, so no pod starts by our configuration"
-                )
-            }
-            Self::Awaited { plugins } => {
-                let plugins = plugins.join(", ");
-                write!(f, "the configuration stays as it is until it is known which versions these speak: {plugins}")
-            }
-            Self::Provided { plugins } => {
-                write!(f, "others have put {} into our configuration, and theirs stays", plugins.join(", "))
-            }
-            Self::SortsBefore { file, gives, taken, missing } => {
-                match taken {
-                    Taken::First => write!(f, "{file} sorts before ours: the runtime uses that one")?,
-                    Taken::Next if missing.is_empty() => {
-                        write!(
-                            f,
-                            "{file} sorts before ours, too: CRI-O uses that one, for what comes before lacks plugins"
-                        )?;
-                    }
-                    Taken::Next | Taken::Never => write!(f, "{file} sorts before ours, too")?,
-                }
-                if *gives == Gives::Nothing {
-                    f.write_str(", which gives pods a loopback link and no network")?;
-                }
-                let lacks = if *taken == Taken::First { "although it" } else { "and" };
-                match missing.as_slice() {
-                    [] => Ok(()),
-                    missing => write!(f, ", {lacks} names plugins without a binary: {}", missing.join(", ")),
-                }
-            }
-            Self::MalformedBefore { file, reason } => {
-                write!(f, "{file} sorts before ours and is no configuration, so containerd refuses all: {reason}")
-            }
-            Self::UnreadBefore { file, reason } => {
-                write!(
-                    f,
-                    "{file} sorts before ours, and what it holds cannot be told from here: {reason}; where the runtime cannot \
-                     read it either, containerd refuses all"
-                )
-            }
-            Self::Extended { plugins } => {
-                write!(f, "our configuration was extended by {}, which stays there", plugins.join(", "))
-            }
-            Self::NotChained { file, reason } => write!(f, "nothing of ours is chained into {file}: {reason}"),
-            Self::StillChained { file, reason } => write!(f, "what is ours cannot be taken out of {file}: {reason}"),
-            Self::NoneThere { directory, reason } => {
-                let directory = directory.display();
-                write!(
-                    f,
-                    "{directory} holds no CNI configuration that gives pods a network, and nothing of ours is installed: {reason}"
-                )
-            }
-            Self::LeftBehind { first, reason, .. } => {
-                let what = if *first { "is what the runtime takes" } else { "is there" };
-                write!(f, "{} {what} although nothing of ours is to be installed: {reason}", vcn::CONFLIST_FILE)
-            }
-        }
+        f.write_str(&self.message)
     }
 }

@@ -1,95 +1,98 @@
-//! One change to the node's files, as data that can be shown and taken.
+//! One change to the node's files, as data.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::BINARY_MODE;
+use crate::settings::VNIC_ATTACH;
 use crate::{Digest, Signal};
 
-/// One change. Display reads as an operator would say it.
+/// One change. Display is its line in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make a directory of the runtime's.
+    /// Create a directory of the runtime.
     CreateDirectory(PathBuf),
-    /// Remove what an installer that was killed left.
+    /// Remove a temporary file of a killed installer.
     RemoveStale(PathBuf),
-    /// Put a binary in place.
+    /// Install a binary.
     InstallBinary {
         /// From here.
         source: PathBuf,
         /// To here.
         target: PathBuf,
-        /// What the source held when it was looked at.
+        /// The source's digest when it was read.
         digest: Digest,
-        /// What there is now, if anything.
+        /// What it replaces.
         replaces: Option<Replaced>,
     },
     /// Make a binary executable again.
     SetMode {
         /// The binary.
         target: PathBuf,
-        /// What it holds.
+        /// Its digest.
         digest: Digest,
         /// Its permission bits now.
         was: u32,
     },
-    /// Put a configuration in place.
-    WriteConflist(Box<Writing>),
-    /// Take our configuration off a node whose pod network is another: what was there before it comes back.
-    TakeOut(Box<Leaving>),
-    /// Remember a configuration no more: ours is not there any more, or we are not chained into somebody's.
+    /// Write a configuration.
+    ChangeConf(Box<ConfChange>),
+    /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
+    RemoveConflist(Box<Removing>),
+    /// Delete a configuration from the record: ours is gone, or our plugin is no longer in another program's.
     Forget {
-        /// The configuration's name.
-        name: String,
+        /// The configuration.
+        path: PathBuf,
     },
 }
 
-/// What a binary takes the place of.
+/// What a binary replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaced {
     /// Another file.
     File(Digest),
-    /// A link, wherever it leads.
+    /// A link.
     Link,
 }
 
-/// The writing of a configuration.
+/// A configuration that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Writing {
+pub struct ConfChange {
     /// Its name in the directory.
     pub name: String,
     /// The file.
     pub target: PathBuf,
-    /// All of it.
-    pub contents: String,
+    /// Its new contents.
+    pub contents: Vec<u8>,
     /// Its permission bits.
     pub mode: u32,
-    /// What the file held when it was looked at; it is written only if it still does.
+    /// Its contents when it was read; it is written only if they are still the same.
     pub found: Option<Vec<u8>>,
-    /// The link that is there in place of the file, where it is none to follow: the file replaces it.
+    /// The target of a link with its name that leads out of the directory: the file replaces the link.
     pub link: Option<PathBuf>,
-    /// What we want in it; of others' configurations only our entry.
+    /// Our part of it.
     pub wanted: Value,
-    /// What for.
+    /// Whether what is there is another program's and is copied before.
+    pub backup: bool,
+    /// What it is for.
     pub purpose: Purpose,
-    /// What somebody had done to our part since we last wrote it.
-    pub disturbed: Vec<String>,
+    /// What another program changed since we last wrote it.
+    pub reverted: Option<String>,
 }
 
-/// Our configuration, on its way out.
+/// Our configuration, to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaving {
-    /// Its place in the directory.
+pub struct Removing {
+    /// Its path in the directory.
     pub path: PathBuf,
-    /// The file: another one where a link leads to it.
+    /// The file: of a link the link's target.
     pub target: PathBuf,
-    /// What it held when it was looked at; it goes only if it still does. Nothing where only a link to nothing is left.
+    /// Its contents when it was read; it is removed only if they are still the same. `None` of a link to nothing.
     pub found: Option<Vec<u8>>,
-    /// Whether the runtime takes it before all others.
+    /// Whether every runtime uses it.
     pub first: bool,
-    /// What decided that the pod network is another.
+    /// The signal that says that the pod network is another.
     pub decided_by: Signal,
 }
 
@@ -98,9 +101,9 @@ pub struct Leaving {
 pub enum Purpose {
     /// It is ours.
     Ours,
-    /// Our plugin is chained into somebody else's.
+    /// Our plugin is chained into another program's.
     Chain,
-    /// Our plugin is taken out of somebody else's.
+    /// Our plugin is taken out of another program's.
     Unchain,
 }
 
@@ -116,27 +119,27 @@ impl fmt::Display for Step {
             Self::SetMode { target, was, .. } => {
                 write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())
             }
-            Self::WriteConflist(writing) => {
-                let Writing { target, found, wanted, purpose, disturbed, .. } = writing.as_ref();
-                let plugin = wanted.get("type").and_then(Value::as_str).unwrap_or_default();
+            Self::ChangeConf(change) => {
+                let ConfChange { target, found, link, purpose, reverted, .. } = change.as_ref();
+                let target = target.display();
                 match purpose {
-                    Purpose::Ours => {
-                        write!(f, "{} {}", verb(found.is_some() || writing.link.is_some()), target.display())?;
-                    }
-                    Purpose::Chain => write!(f, "chain {plugin} into {}", target.display())?,
-                    Purpose::Unchain => write!(f, "take {plugin} out of {}", target.display())?,
+                    Purpose::Ours => write!(f, "{} {target}", verb(found.is_some() || link.is_some()))?,
+                    Purpose::Chain => write!(f, "chain {VNIC_ATTACH} into {target}")?,
+                    Purpose::Unchain => write!(f, "take {VNIC_ATTACH} out of {target}")?,
                 }
-                if let Some(link) = &writing.link {
+                if let Some(link) = link {
                     write!(f, " in place of a link to {}", link.display())?;
                 }
-                if disturbed.is_empty() { Ok(()) } else { write!(f, " ({})", disturbed.join("; ")) }
+                reverted.as_ref().map_or(Ok(()), |reverted| write!(f, " ({reverted})"))
             }
-            Self::TakeOut(leaving) => {
-                let Leaving { path, decided_by, .. } = leaving.as_ref();
-                write!(f, "take {} away: the pod network is another ({decided_by})", path.display())
+            Self::RemoveConflist(removing) => {
+                let Removing { path, decided_by, .. } = removing.as_ref();
+                write!(f, "remove {}: the pod network is another ({decided_by})", path.display())
             }
-            Self::Forget { name } if name == vcn::CONFLIST_FILE => write!(f, "remember no more that {name} was there"),
-            Self::Forget { name } => write!(f, "remember no more that we were chained into {name}"),
+            Self::Forget { path } => {
+                let name = path.file_name().map(Path::new).unwrap_or(path).display();
+                write!(f, "delete {name} from the record")
+            }
         }
     }
 }

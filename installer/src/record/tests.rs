@@ -1,130 +1,127 @@
-//! What is remembered over versions, crashes and wars.
+//! The record across versions, backups, and the rewrite limiter.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::backup::Backup;
 use super::*;
-use crate::Error;
 
 #[test]
-fn a_record_is_read_as_it_was_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = RecordFile::new(&directory.path().join("lib"));
-    assert_eq!(file.read().unwrap(), Record::default());
-    let mut record = Record::default();
-    let ours = record.configurations.entry("05-vcn-native.conflist".into()).or_default();
-    ours.written = Some("{}".into());
-    ours.fights.fought(std::time::UNIX_EPOCH);
-    record.binaries.entry("vcn-native".into()).or_default().digest = Some("00".into());
-    file.keep(&record).unwrap();
-    record.version = 1;
-    assert_eq!(file.read().unwrap(), record);
-}
-
-#[test]
-fn what_a_later_version_adds_is_kept_by_this_one() {
+fn record_keeps_fields_of_a_later_version() {
     let directory = tempfile::tempdir().unwrap();
     let file = RecordFile::new(directory.path());
     let text = r#"{
   "version": 2,
   "configurations": {
     "05-vcn-native.conflist": {
-      "written": "text",
       "wanted": {"name": "vcn-native"},
-      "before": {"digest": "aa", "mode": 420, "uid": 1, "gid": 2, "later": {"x": 1}},
-      "fights": [5],
+      "plugins": ["portmap", "vcn-native"],
+      "rewrites": [5],
       "later": [1]
     }
   },
-  "binaries": {"vcn-native": {"digest": "bb", "fights": [7], "later": {}}},
+  "binaries": {"vcn-native": {"digests": ["bb"], "rewrites": [7], "later": {}}},
   "later": true
 }"#;
-    fs::write(file.path(), text).unwrap();
-    let record = file.read().unwrap();
-    assert_eq!(record.configurations["05-vcn-native.conflist"].written.as_deref(), Some("text"));
-    file.keep(&record).unwrap();
-    let (before, after): (Value, Value) =
-        (serde_json::from_str(text).unwrap(), serde_json::from_slice(&fs::read(file.path()).unwrap()).unwrap());
+    fs::write(directory.path().join(FILE), text).unwrap();
+    file.write(&file.read().unwrap()).unwrap();
+    let (before, after): (Value, Value) = (
+        serde_json::from_str(text).unwrap(),
+        serde_json::from_slice(&fs::read(directory.path().join(FILE)).unwrap()).unwrap(),
+    );
     assert_eq!(after, before);
-}
-
-#[test]
-fn what_an_earlier_version_did_not_write_is_not_missed() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = RecordFile::new(directory.path());
-    for text in ["{}", r#"{"version":0,"configurations":{"a":{}},"binaries":{"b":{}}}"#] {
-        fs::write(file.path(), text).unwrap();
-        assert!(file.read().is_ok(), "{text}");
+    for earlier in ["{}", r#"{"version":0,"configurations":{"a":{}},"binaries":{"b":{}}}"#] {
+        fs::write(directory.path().join(FILE), earlier).unwrap();
+        assert!(file.read().is_ok(), "{earlier}");
     }
 }
 
 #[test]
-fn a_damaged_record_is_named_and_set_aside() {
+fn damaged_records_are_set_aside_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
     let file = RecordFile::new(directory.path());
-    fs::write(file.path(), "{\"version\": 1, \"confi").unwrap();
-    let error = file.read().unwrap_err();
-    assert!(matches!(error, Error::Record { .. }) && error.to_string().contains("installer.json"), "{error}");
-    file.set_aside().unwrap();
-    assert_eq!(file.read().unwrap(), Record::default());
-    assert!(directory.path().join("installer.json.damaged").exists());
-    // The first may tell more than the next one.
-    fs::write(file.path(), "{").unwrap();
-    file.set_aside().unwrap();
-    let kept = ["installer.json.damaged", "installer.json.damaged.2"].map(|name| directory.path().join(name));
-    assert_eq!(file.aside(), kept);
-    assert_eq!(kept.map(|path| fs::read_to_string(path).unwrap()), ["{\"version\": 1, \"confi", "{"]);
+    for text in ["{\"version\": 1, \"confi", "{"] {
+        fs::write(directory.path().join(FILE), text).unwrap();
+        let error = file.read().unwrap_err();
+        assert!(matches!(error, Error::Record { .. }) && error.to_string().contains("installer.json"), "{error}");
+        file.set_aside().unwrap();
+        assert_eq!(file.read().unwrap(), Record::default());
+    }
+    let aside = ["installer.json.damaged", "installer.json.damaged.2"];
+    let texts = aside.map(|name| fs::read_to_string(directory.path().join(name)).unwrap());
+    assert_eq!(texts, ["{\"version\": 1, \"confi", "{"]);
 }
 
 #[test]
-fn what_was_there_before_is_given_back_with_its_mode() {
-    use std::os::unix::fs::PermissionsExt;
+fn backup_restores_contents_mode_and_links() {
     let directory = tempfile::tempdir().unwrap();
     let (target, data) = (directory.path().join("vcn-native"), directory.path().join("lib"));
-    assert_eq!(Before::keep(&target, &data).unwrap(), None);
+    Backup::make(&target, "vcn-native", &data).unwrap();
+    assert_eq!(Backup::find(&data, "vcn-native"), None, "nothing was there");
     fs::write(&target, [0, 159, 146, 150]).unwrap();
     fs::set_permissions(&target, fs::Permissions::from_mode(0o710)).unwrap();
-    let before = Before::keep(&target, &data).unwrap().unwrap();
+    Backup::make(&target, "vcn-native", &data).unwrap();
     fs::write(&target, "ours").unwrap();
-    before.give_back(&target, &data).unwrap();
+    let backup = Backup::find(&data, "vcn-native").unwrap();
+    backup.restore(&target).unwrap();
     assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150]);
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o710);
+    backup.remove().unwrap();
 
-    let kept = data.join("before").join(&before.digest);
-    fs::write(&kept, "spoilt").unwrap();
-    before.give_back(&target, &data).unwrap();
-    fs::set_permissions(&target, fs::Permissions::from_mode(0o711)).unwrap();
-    assert!(matches!(before.give_back(&target, &data), Err(Error::Corrupt { .. })));
-    assert_eq!(fs::read(&target).unwrap(), [0, 159, 146, 150], "nothing wrong is given back");
+    fs::remove_file(&target).unwrap();
+    symlink("nowhere", &target).unwrap();
+    Backup::make(&target, "vcn-native", &data).unwrap();
+    fs::remove_file(&target).unwrap();
+    Backup::find(&data, "vcn-native").unwrap().restore(&target).unwrap();
+    assert_eq!(fs::read_link(&target).unwrap(), Path::new("nowhere"));
 }
 
 #[test]
-fn what_was_there_before_is_copied_piece_by_piece_and_not_without_bound() {
-    use crate::place::LARGEST;
+fn backup_refuses_oversized_and_special_files() {
     let directory = tempfile::tempdir().unwrap();
-    let (target, data) = (directory.path().join("vcn-native"), directory.path().join("lib"));
-    let contents: Vec<u8> = (0..(3 << 20) + 7).map(|at| u8::try_from(at % 251).unwrap()).collect();
-    fs::write(&target, &contents).unwrap();
-    let before = Before::keep(&target, &data).unwrap().unwrap();
-    assert_eq!(fs::read(data.join("before").join(&before.digest)).unwrap(), contents);
-    fs::write(&target, "ours").unwrap();
-    before.give_back(&target, &data).unwrap();
-    assert_eq!(fs::read(&target).unwrap(), contents);
-
-    let file = fs::File::create(&target).unwrap();
-    file.set_len(LARGEST + 1).unwrap();
-    let refused = Before::keep(&target, &data).unwrap_err();
-    assert!(matches!(&refused, Error::TooLarge { most: LARGEST, .. }), "{refused}");
-    assert!(refused.to_string().contains("larger than 256 MiB"), "{refused}");
-    assert_eq!(fs::read_dir(data.join("before")).unwrap().count(), 1, "nothing more is kept");
-    assert_eq!(fs::metadata(&target).unwrap().len(), LARGEST + 1);
+    let (huge, pipe) = (directory.path().join("huge"), directory.path().join("pipe"));
+    fs::File::create(&huge).unwrap().set_len((256 << 20) + 1).unwrap();
+    // A pipe would block until another process writes to it.
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (path, reason) in [(huge, "larger than 256 MiB"), (pipe, "special file")] {
+        let refused = Backup::make(&path, "x", directory.path()).unwrap_err();
+        assert!(refused.word() == "in-the-way" && refused.to_string().contains(reason), "{refused}");
+    }
+    assert_eq!(backup::all(directory.path()), []);
 }
 
-/// A pipe would be waited for until somebody writes to it.
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn limiter(first: u64, count: u64) -> RewriteLimiter {
+    let mut limiter = RewriteLimiter::default();
+    (first..first + count).for_each(|second| limiter.count(at(second)));
+    limiter
+}
+
 #[test]
-fn what_is_no_file_is_not_read() {
-    let directory = tempfile::tempdir().unwrap();
-    let target = directory.path().join("vcn-native");
-    nix::unistd::mkfifo(&target, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let refused = Before::keep(&target, directory.path()).unwrap_err();
-    assert!(matches!(refused, Error::NoFile { .. }), "{refused}");
+fn limiter_pauses_after_five_repairs_in_ten_minutes() {
+    assert_eq!(limiter(1000, 4).pause(at(1004), Urgency::PodsStart), None);
+    let mut limiter = limiter(1000, 5);
+    assert_eq!(limiter.pause(at(1005), Urgency::PodsStart), Some(Duration::from_secs(595)));
+    assert_eq!(limiter.pause(at(1599), Urgency::PodsStart), Some(Duration::from_secs(1)));
+    assert_eq!(limiter.pause(at(1600), Urgency::PodsStart), None, "the first no longer counts");
+    limiter.count(at(1600));
+    assert_eq!(limiter.pause(at(1600), Urgency::PodsStart), Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn limiter_allows_one_repair_a_minute_while_pods_wait() {
+    let mut limiter = limiter(1000, 5);
+    assert_eq!(limiter.pause(at(1010), Urgency::PodsWait), Some(Duration::from_secs(54)));
+    assert_eq!(limiter.pause(at(1064), Urgency::PodsWait), None);
+    limiter.count(at(1064));
+    assert_eq!(limiter.pause(at(1065), Urgency::PodsWait), Some(Duration::from_secs(59)));
+}
+
+#[test]
+fn limiter_ignores_repairs_of_a_wrong_clock() {
+    assert_eq!(limiter(90_000, 9).pause(at(1000), Urgency::PodsStart), None);
 }

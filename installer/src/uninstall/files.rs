@@ -1,80 +1,77 @@
-//! The files: ours go, and what was there before us comes back.
+//! Configurations and binaries: ours go, and what was there before us comes back.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::entry::OURS;
-use crate::observed::{At, ConfFile, conf_files, is_ours, stale_in};
-use crate::place::{NewFile, place_unless};
-use crate::plan::{Writing, unchain};
-use crate::record::{Before, Binary, Configuration, Record};
-use crate::{Digest, Error, Removal, Settings, Step};
+use crate::files::{Digest, remove, write_if};
+use crate::observed::{ChainHost, ConfAt, ConfFile, chained, conf_files, is_ours, stale_in};
+use crate::plan::{ConfChange, unchain};
+use crate::record::Record;
+use crate::record::backup::Backup;
+use crate::settings::OURS;
+use crate::{Error, Removal, Settings, Step};
 
-/// Configurations: ours goes, whatever others have put into it, for without our plugin they have no interface to work on;
-/// out of others' only our entry goes.
+/// Our configuration goes, whatever other programs added to it: without our plugin they have no interface to work on. Of
+/// another program's only our entry goes.
 pub(super) fn configurations(settings: &Settings, record: &Record, removal: &mut Removal) {
-    for (name, known) in &record.configurations {
-        if name != vcn::CONFLIST_FILE {
-            host(settings, (name, known), removal);
+    for name in chained(settings, record) {
+        let host = ChainHost::read(settings, name);
+        match unchain(&host) {
+            Ok(step @ Step::ChangeConf(_)) => {
+                let text = step.to_string();
+                let Step::ChangeConf(change) = step else { continue };
+                removal.step(text, || rewrite(&change));
+            }
+            Ok(_) => {}
+            Err(reason) => removal.failures.push(Error::InTheWay { path: host.path, reason }),
         }
     }
     let known = record.configurations.get(vcn::CONFLIST_FILE);
     let path = settings.conflist();
-    let found = At::settled(&path);
+    let found = ConfAt::settled(&path);
     let target = match (&found, known) {
-        (At::Nothing, _) => &path,
-        (At::File(found), _) if is_ours(found, known) => &found.target,
-        // What we put there was made a link, or something worse.
-        (At::Link(_), Some(_)) => &path,
-        (At::Unread(reason), Some(_)) => {
+        (ConfAt::Nothing, _) => &path,
+        (ConfAt::File(found), _) if is_ours(found, known) => &found.target,
+        // Another program replaced our file with a link, or with what is no file.
+        (ConfAt::Link(_), Some(known)) if known.is_written() => &path,
+        (ConfAt::Unread(reason), Some(known)) if known.is_written() => {
             let (path, reason) = (path.clone(), reason.clone());
-            return removal.failures.push(Error::Unusable { path, reason });
+            return removal.failures.push(Error::InTheWay { path, reason });
         }
-        (At::File(_) | At::Link(_) | At::Unread(_), _) => {
-            return removal.left.push(format!("{}: it was not written by us", path.display()));
-        }
+        _ => return removal.left.push(format!("{}: it was not written by us", path.display())),
     };
-    let before = known.and_then(|known| known.before.as_ref());
-    give_back(target, before, settings, removal);
-    // A link that leads nowhere is a configuration that cannot be read: the runtime would refuse all of them.
-    if before.is_none() && *target != path && path.is_symlink() {
+    let backup = Backup::find(&settings.data_dir, vcn::CONFLIST_FILE);
+    give_back(target, backup.as_ref(), removal);
+    // A runtime refuses all configurations because of a link that leads nowhere.
+    if backup.is_none() && *target != path && path.is_symlink() {
         removal.step(format!("remove the link {}", path.display()), || remove(&path));
     }
 }
 
-/// The first configuration that a runtime can use and that is not ours: that of the network that pods get now, or get next. In
-/// doubt it is one.
-pub(super) fn successor(settings: &Settings) -> Option<String> {
+/// The configuration that may be another pod network's: pods get it now, or get it next.
+pub(super) fn another_network(settings: &Settings) -> Option<String> {
     let files = conf_files(&settings.cni_conf_dir).unwrap_or_default();
     files.into_iter().find(ConfFile::may_give_another_network).map(|file| file.name)
 }
 
-fn host(settings: &Settings, (name, known): (&str, &Configuration), removal: &mut Removal) {
-    let path = settings.cni_conf_dir.join(name);
-    match unchain(name, &At::settled(&path), known) {
-        Ok(Step::WriteConflist(writing)) => {
-            let what = Step::WriteConflist(writing.clone()).to_string();
-            removal.step(what, || rewrite(&writing));
-        }
-        Ok(_) => {}
-        Err(reason) => removal.failures.push(Error::Unusable { path, reason }),
-    }
+/// Whether pods surely get a network by a configuration that is not ours.
+pub(super) fn has_network(settings: &Settings) -> bool {
+    conf_files(&settings.cni_conf_dir).unwrap_or_default().iter().any(ConfFile::gives_another_network)
 }
 
-/// Writes somebody's configuration, if it is still as it was looked at: what he wrote since would be lost.
-fn rewrite(writing: &Writing) -> Result<(), Error> {
-    let Writing { target, contents, mode, found, .. } = writing;
-    let unless = || match At::look(target).file() {
+/// Writes another program's configuration, unless that program changed it since it was read.
+fn rewrite(change: &ConfChange) -> Result<(), Error> {
+    let ConfChange { target, contents, mode, found, .. } = change;
+    let check = || match ConfAt::read(target).file() {
         Some(now) if Some(&now.contents) == found.as_ref() => Ok(()),
         _ => Err(Error::Raced { target: target.clone() }),
     };
-    place_unless(NewFile::ours(target, contents.as_bytes(), *mode), &unless)
+    write_if(target, contents, *mode, &check)
 }
 
-/// Binaries, where they are what we put there.
+/// Binaries go if they are what we installed.
 pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Removal) {
-    let none = Binary::default();
     for name in OURS {
         let target = settings.cni_bin_dir.join(name);
         let known = record.binaries.get(name);
@@ -86,18 +83,22 @@ pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Remov
             }
         };
         let source = digest(&settings.source_dir.join(name)).ok().flatten();
-        let ours =
-            [known.and_then(|known| known.digest.clone()), known.and_then(|known| known.earlier.clone()), source];
-        // An earlier release, which remembered nothing, left a configuration that names it.
-        let unknown = record.binaries.is_empty() && removal.has_removed_configuration(settings);
-        if found.is_some() && !ours.contains(&found) && !unknown {
-            removal.left.push(format!("{}: it is not what we put there", target.display()));
-        } else if found.is_some() || known.is_some() {
-            give_back(&target, known.unwrap_or(&none).before.as_ref(), settings, removal);
+        let is_ours =
+            |found: &String| known.is_some_and(|known| known.digests.contains(found)) || source.as_ref() == Some(found);
+        // Without a record a configuration that names it shows that it is ours.
+        let inherited = record.binaries.is_empty() && removal.has_removed_configuration(settings);
+        let backup = Backup::find(&settings.data_dir, name);
+        match &found {
+            Some(found) if !is_ours(found) && !inherited => {
+                removal.left.push(format!("{}: it is not what we installed", target.display()));
+            }
+            Some(_) => give_back(&target, backup.as_ref(), removal),
+            None if backup.is_some() => give_back(&target, backup.as_ref(), removal),
+            None => {}
         }
     }
     for directory in &settings.written_directories() {
-        for path in stale_in(directory, std::time::SystemTime::now(), std::time::Duration::ZERO) {
+        for path in stale_in(directory) {
             removal.step(format!("remove {}", path.display()), || remove(&path));
         }
     }
@@ -105,16 +106,17 @@ pub(super) fn binaries(settings: &Settings, record: &Record, removal: &mut Remov
 
 impl Removal {
     fn has_removed_configuration(&self, settings: &Settings) -> bool {
-        self.steps.contains(&format!("remove {}", settings.conflist().display()))
+        let path = settings.conflist().display().to_string();
+        self.steps.iter().any(|step| step.contains(&path))
     }
 }
 
-/// What was there before, or nothing.
-fn give_back(target: &Path, before: Option<&Before>, settings: &Settings, removal: &mut Removal) {
-    match before {
-        Some(before) => {
-            let what = format!("give back {} as it was before us", target.display());
-            removal.step(what, || before.give_back(target, &settings.data_dir));
+/// What was there before, or nothing. The copy goes at once, so that the next run does not take it for ours.
+fn give_back(target: &Path, backup: Option<&Backup>, removal: &mut Removal) {
+    match backup {
+        Some(backup) => {
+            let step = format!("restore {} as it was before us", target.display());
+            removal.step(step, || backup.restore(target).and_then(|()| backup.remove()));
         }
         None if fs::symlink_metadata(target).is_ok() => {
             removal.step(format!("remove {}", target.display()), || remove(target));
@@ -123,14 +125,7 @@ fn give_back(target: &Path, before: Option<&Before>, settings: &Settings, remova
     }
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
-    }
-}
-
-/// A file's digest; a link's is none that we ever put anywhere.
+/// A file's digest. A link has none that we ever installed.
 fn digest(path: &Path) -> Result<Option<String>, Error> {
     let of = |path: &Path| match fs::symlink_metadata(path)? {
         found if found.is_symlink() => Ok("a link".to_owned()),
@@ -141,34 +136,5 @@ fn digest(path: &Path) -> Result<Option<String>, Error> {
         Ok(digest) => Ok(Some(digest)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Read { path: path.to_owned(), source }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_somebody_writes_while_our_entry_is_taken_out_of_his_file_is_not_lost() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("10-flannel.conflist");
-        let text = |plugins: &str| format!(r#"{{"name":"cbr0","plugins":[{plugins}]}}"#);
-        let chained = text(r#"{"type":"flannel"},{"type":"vnic-attach"}"#);
-        fs::write(&path, &chained).unwrap();
-        let mut record = Record::default();
-        let known = record.configurations.entry("10-flannel.conflist".to_owned()).or_default();
-        known.wanted = Some(json!({"type": "vnic-attach"}));
-        let Ok(Step::WriteConflist(writing)) = unchain("10-flannel.conflist", &At::settled(&path), known) else {
-            panic!("there is something to take out")
-        };
-        let his = text(r#"{"type":"flannel","delegate":{}},{"type":"vnic-attach"}"#);
-        fs::write(&path, &his).unwrap();
-        let refused = rewrite(&writing).unwrap_err();
-        assert_eq!((refused.word(), fs::read_to_string(&path).unwrap()), ("raced", his));
-        fs::write(&path, &chained).unwrap();
-        rewrite(&writing).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), text(r#"{"type":"flannel"}"#));
     }
 }

@@ -1,5 +1,5 @@
-//! The kernel: every rule and route with our protocol number, every link with our alias, the addresses they tell to be
-//! VNICs', proxy neighbours for pods, the nft tables.
+//! Our kernel objects: rules and routes with our protocol number, links with our alias, the VNICs' addresses, proxy neighbours
+//! of pods, the nft tables.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,11 +9,11 @@ use datapath::{Object, Place, Places, host};
 use netlink::{NeighbourFilter, RouteFilter, Socket};
 use vcn::{Family, HOST_LINK_PREFIX, LINK_ALIAS_PREFIX, PODS_TABLE, PROTOCOL, RulePriorities};
 
-use super::Others;
+use super::OtherNetworks;
 use crate::{Error, Removal};
 
-/// Takes all of it back.
-pub(super) fn take_back(sysctl_root: &Path, others: &Others, removal: &mut Removal) {
+/// Removes them.
+pub(super) fn remove(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) {
     if let Err(error) = pods(removal) {
         removal.failures.push(error);
     }
@@ -22,7 +22,7 @@ pub(super) fn take_back(sysctl_root: &Path, others: &Others, removal: &mut Remov
     }
 }
 
-/// What is pods': first their links, with which routes to them go; then the rules from them and the proxies for them.
+/// Pods' rules, proxy neighbours, routes and links.
 fn pods(removal: &mut Removal) -> Result<(), Error> {
     let listing = |what| move |source| Error::Kernel { what, source };
     let mut socket = Socket::open().map_err(listing("links"))?;
@@ -49,23 +49,23 @@ fn pods(removal: &mut Removal) -> Result<(), Error> {
             Some(from) => format!("rule from {from} lookup {}", rule.table),
             None => format!("rule lookup {}", rule.table),
         };
-        take(removal, what, || socket.delete_rule(&rule));
+        delete(removal, what, || socket.delete_rule(&rule));
     }
     for proxy in proxies {
-        take(removal, format!("proxy neighbour {}", proxy.address), || socket.delete_neighbour(&proxy));
+        delete(removal, format!("proxy neighbour {}", proxy.address), || socket.delete_neighbour(&proxy));
     }
     for route in routes {
-        take(removal, format!("route {} table {}", route.destination, route.table), || socket.delete_route(&route));
+        delete(removal, format!("route {} table {}", route.destination, route.table), || socket.delete_route(&route));
     }
     for link in links {
-        take(removal, format!("link {}", link.name), || socket.delete_link(link.index));
+        delete(removal, format!("link {}", link.name), || socket.delete_link(link.index));
     }
     Ok(())
 }
 
-/// What is the host's: by the same planner that made it, with nothing wanted. A VLAN link of ours that others live by
-/// stays, and an address that others' routes hang on.
-fn hosts(sysctl_root: &Path, others: &Others, removal: &mut Removal) -> Result<(), Error> {
+/// The host's objects, by the planner that created them, with nothing wanted. A VLAN link of ours that another network uses
+/// stays, and so does an address that routes of other programs need.
+fn hosts(sysctl_root: &Path, others: &OtherNetworks, removal: &mut Removal) -> Result<(), Error> {
     let mut places = Places::host(sysctl_root).map_err(|source| Error::Kernel { what: "links", source })?;
     let mut observed = host::observe(&[], &mut places).map_err(|error| Error::Host(Box::new(error)))?;
     debug_assert!(observed.iter().all(|(place, _)| *place == Place::Host));
@@ -92,21 +92,21 @@ fn hosts(sysctl_root: &Path, others: &Others, removal: &mut Removal) -> Result<(
     Ok(())
 }
 
-/// Why something of ours stays.
-fn kept(object: &Object, others: &Others) -> Option<String> {
+/// Why an object of ours stays.
+fn kept(object: &Object, others: &OtherNetworks) -> Option<String> {
     match object {
-        Object::Link(link) => Some(format!("link {}: {}", link.name, others.of_ours(&link.name)?)),
+        Object::Link(link) => Some(format!("link {}: {}", link.name, others.user_of_our_link(&link.name)?)),
         Object::Address(held) => {
-            Some(format!("address {} dev {}: {}", held.address, held.link, others.of_address(held)?))
+            Some(format!("address {} dev {}: {}", held.address, held.link, others.user_of_address(held)?))
         }
         _ => None,
     }
 }
 
-/// What is gone already is fine: a link takes its routes along.
-fn take(removal: &mut Removal, what: String, delete: impl FnOnce() -> Result<(), netlink::Error>) {
+/// What is gone already is no error: a link's routes go with it.
+fn delete(removal: &mut Removal, what: String, request: impl FnOnce() -> Result<(), netlink::Error>) {
     let what = format!("delete {what}");
-    removal.step(what.clone(), || match delete() {
+    removal.step(what.clone(), || match request() {
         Err(error) if error.is_not_found() => Ok(()),
         other => other.map_err(|source| Error::Network { what, source }),
     });

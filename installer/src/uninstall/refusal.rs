@@ -1,61 +1,62 @@
-//! Why a node is not to be uninstalled now: pods that live by our network (`pods.rs`), and an agent or installer that would
-//! put everything back.
+//! Why a node cannot be uninstalled now: pods of our network, and an agent or installer that would install everything again.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The agent's, in the state directory: it has it locked from its first moment to its last.
+use crate::files::remove;
+
+/// The agent's lock in the state directory: it holds it from start to end.
 const AGENT: &str = "agent.lock";
 
-/// What helps against pods.
+/// The next step for pods.
 pub(super) const FORCE: &str = "drain the node, or let them lose their network by --force";
 
-/// Another installer is at work; what it does next would not be taken back.
-pub(super) const NOT_ALONE: &str =
+/// Another installer would write again what is removed.
+pub(super) const BUSY: &str =
     "another installer is at work on this node, or its directories cannot be locked: try again in a minute";
 
-/// While this lives, no agent starts.
+/// While it is held, no agent starts.
 #[derive(Debug)]
-pub(super) struct NoAgent {
+pub(super) struct AgentLock {
     _lock: File,
-    /// What had to be made for it, which was nobody's before.
-    made: Option<PathBuf>,
+    /// The lock's file, if it was created for this.
+    created: Option<PathBuf>,
 }
 
-impl NoAgent {
-    /// Takes away what was made for it.
-    pub(super) fn tidy(&mut self) {
-        if let Some(path) = self.made.take() {
+impl AgentLock {
+    /// Removes the file that was created for the lock.
+    pub(super) fn remove_created(&mut self) {
+        if let Some(path) = self.created.take() {
             // Empty, and gone with the next boot.
-            let _ = fs::remove_file(path);
+            let _ = remove(&path);
         }
     }
 }
 
-impl Drop for NoAgent {
+impl Drop for AgentLock {
     fn drop(&mut self) {
-        self.tidy();
+        self.remove_created();
     }
 }
 
-/// Sees to it that no agent runs; before the first agent of a boot there may be nowhere to lock.
-pub(super) fn agent(state_dir: &Path, lock: bool) -> Result<Option<NoAgent>, String> {
+/// Locks out the agent. Before the first agent of a boot there may be nothing to lock.
+pub(super) fn lock_agent(state_dir: &Path, create: bool) -> Result<Option<AgentLock>, String> {
     let path = state_dir.join(AGENT);
-    let unknown =
-        |error: io::Error| format!("whether the node agent runs cannot be told by {}: {error}", path.display());
-    let open = |new| match File::options().read(true).write(lock).create_new(new).open(&path) {
+    let unknown = |error: io::Error| format!("the node agent may be running; reading {}: {error}", path.display());
+    let open = |new| match File::options().read(true).write(create).create_new(new).open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map(Some).map_err(unknown),
     };
     let found = open(false)?;
-    let made = if found.is_none() && lock { open(true)? } else { None };
-    let mine = made.is_some().then(|| path.clone());
-    let Some(file) = found.or(made) else { return Ok(None) };
-    match file.try_lock() {
-        Ok(()) => Ok(Some(NoAgent { _lock: file, made: mine })),
+    let new = if found.is_none() && create { open(true)? } else { None };
+    let created = new.is_some().then(|| path.clone());
+    let Some(lock) = found.or(new) else { return Ok(None) };
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(AgentLock { _lock: lock, created })),
         Err(TryLockError::WouldBlock) => {
-            Err("the node agent runs and would put everything back: stop it first (delete its DaemonSet)".to_owned())
+            Err("the node agent runs and would install everything again: stop it first (delete its DaemonSet)"
+                .to_owned())
         }
         Err(TryLockError::Error(error)) => Err(unknown(error)),
     }

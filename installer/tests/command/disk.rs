@@ -75,7 +75,7 @@ fn without_a_place_to_remember_the_node_gets_its_network_all_the_same() {
         read_only(&node.path("lib"));
         let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 1, "{text}");
-        assert!(text.contains("remembering in") && text.contains("[unremembered]"), "{text}");
+        assert!(text.contains("keeping the record") && text.contains("[not-recorded]"), "{text}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
         let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 1, "and it is said as long as it is so: {text}");

@@ -118,7 +118,9 @@ fn assert_whole(node: &Node, case: &str) {
     assert_eq!(mode(&node.path("bin/vcn-native")), 0o755, "{case}");
     let old = json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()]);
     let found = configuration(node);
-    assert!(found == wished(&old) || found == wished(&json!(new())), "{case}: {found:#}");
+    // A plugin that could not be asked is left out until the next run.
+    let unanswered = case.contains("[plugin-unanswered]") && found["plugins"] == json!([{"type": "vcn-native"}]);
+    assert!(found == wished(&old) || found == wished(&json!(new())) || unanswered, "{case}: {found:#}");
 }
 
 fn assert_healed(node: &Node, case: &str) {

@@ -32,7 +32,7 @@ fn said(node: &Node, arguments: &[&str]) -> (Option<String>, bool) {
 }
 
 fn left(reason: &str) -> (Option<String>, bool) {
-    let what = "note: 05-vcn-native.conflist is what the runtime takes although nothing of ours is to be installed";
+    let what = "note: 05-vcn-native.conflist is what the runtime uses although nothing of ours is to be installed";
     (Some(format!("{what}: {reason} [left-behind]")), true)
 }
 
@@ -44,7 +44,7 @@ fn it_goes_when_there_is_another_configuration_and_not_sooner() {
     assert_eq!(said(&node, &another), left(none));
     flannel(&node);
     let (step, there) = said(&node, &[&another[..], &["--dry-run"]].concat());
-    let away = "take /etc/cni/net.d/05-vcn-native.conflist away: the pod network is another (node-label)";
+    let away = "remove /etc/cni/net.d/05-vcn-native.conflist: the pod network is another (node-label)";
     assert_eq!((step, there), (Some(format!("would: {away}")), true));
     assert_eq!(said(&node, &another), (Some(format!("did: {away}")), false));
     assert_eq!(node.names(), ["bin/vcn-native", "net.d/10-flannel.conflist"]);
@@ -59,7 +59,7 @@ fn it_goes_when_there_is_another_configuration_and_not_sooner() {
 /// Remembered, it would be ours to heal: what stops a first installation did not stop it.
 #[test]
 fn what_somebody_took_away_is_remembered_no_more_once_another_network_is_meant() {
-    let forgotten = (Some("did: remember no more that 05-vcn-native.conflist was there".to_owned()), false);
+    let forgotten = (Some("did: delete 05-vcn-native.conflist from the record".to_owned()), false);
     let another = ["--node-label", "false"];
     for somebodys in [false, true] {
         let node = ours();
@@ -78,28 +78,13 @@ fn what_somebody_took_away_is_remembered_no_more_once_another_network_is_meant()
 }
 
 #[test]
-fn what_was_there_before_us_is_remembered_until_it_is_back() {
-    let node = Node::new();
-    fs::write(node.conflist(), SOMEBODYS).unwrap();
-    assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
-    fs::remove_file(node.conflist()).unwrap();
-    let none = ["--pod-network", "none"];
-    assert_eq!(said(&node, &none).0, None);
-    // As one leaves it who is stopped before he can say so.
-    fs::write(node.conflist(), SOMEBODYS).unwrap();
-    fs::set_permissions(node.conflist(), fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(said(&node, &none).0.is_some_and(|step| step.starts_with("did: remember no more ")));
-    assert_eq!(node.entries("lib/before"), [""; 0], "nor is its copy kept");
-}
-
-#[test]
 fn where_the_setting_says_none_nothing_is_waited_for_and_what_was_there_before_us_comes_back() {
     let node = Node::new();
     fs::write(node.conflist(), SOMEBODYS).unwrap();
     assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
     assert_ne!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
     let (step, _) = said(&node, &["--pod-network", "none"]);
-    assert!(step.is_some_and(|step| step.starts_with("did: take ") && step.ends_with("another (setting)")));
+    assert!(step.is_some_and(|step| step.starts_with("did: remove ") && step.ends_with("another (setting)")));
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
     assert_eq!(said(&node, &["--pod-network", "none"]).0, None, "that is not ours");
     let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
@@ -108,30 +93,20 @@ fn where_the_setting_says_none_nothing_is_waited_for_and_what_was_there_before_u
     assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
 }
 
-/// A binary's copy has the name of its digest as well.
+/// As of a file whose owner the agent may not set.
 #[test]
-fn a_copy_of_what_came_back_stays_while_another_place_needs_it() {
-    let node = Node::new();
-    fs::write(node.conflist(), SOMEBODYS).unwrap();
-    node.executable("bin/vcn-native", SOMEBODYS);
-    assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
-    assert!(said(&node, &["--pod-network", "none"]).0.is_some_and(|step| step.starts_with("did: take ")));
-    let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
-    assert!(code == 0, "{text}");
-    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), SOMEBODYS);
-}
-
-/// What was somebody's with an owner of his own, say, is not the agent's to give.
-#[test]
-fn where_it_cannot_be_taken_away_it_is_said_that_it_is_left() {
+fn failure_to_remove_it_is_reported_as_left_behind() {
     let node = Node::new();
     fs::write(node.conflist(), SOMEBODYS).unwrap();
     assert_eq!(node.run(&[&OURS[..], &["--usable"]].concat()).0, 0);
     let copy = node.path("lib/before").join(&node.entries("lib/before")[0]);
-    fs::write(copy, "spoilt").unwrap();
+    fs::remove_file(&copy).unwrap();
+    nix::unistd::mkfifo(&copy, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::rename(&copy, copy.with_file_name("1.1.05-vcn-native.conflist")).unwrap();
+    fs::set_permissions(node.path("net.d"), fs::Permissions::from_mode(0o555)).unwrap();
     let (code, text) = node.run(&["--pod-network", "none"]);
-    let note = "note: 05-vcn-native.conflist is what the runtime takes although nothing of ours is to be installed: ";
-    assert!(code == 1 && text.contains(note) && text.contains("[corrupt]"), "{text}");
+    let note = "note: 05-vcn-native.conflist is what the runtime uses although nothing of ours is to be installed: ";
+    assert!(code == 1 && text.contains(note) && text.contains("[denied]"), "{text}");
     assert!(fs::read_to_string(node.conflist()).unwrap().contains("vcn-native"));
 }
 
@@ -139,7 +114,7 @@ fn where_it_cannot_be_taken_away_it_is_said_that_it_is_left() {
 fn silence_and_doubt_take_nothing_and_in_doubt_what_we_remember_is_kept_up() {
     let node = ours();
     flannel(&node);
-    let unsure = left("nothing says for sure that the pod network is another");
+    let unsure = left("no signal says for sure that the pod network is another");
     assert_eq!(said(&node, &[]), unsure);
     for arguments in [&["--node-label", "perhaps"], &["--native-pod-network", "present"]] {
         assert_eq!(said(&node, arguments), (None, true), "{arguments:?}");
@@ -163,17 +138,6 @@ fn a_pod_that_lives_by_it_keeps_it() {
     assert_eq!(said(&node, &another), pods);
     fs::remove_dir_all(node.path("run")).unwrap();
     assert!(!said(&node, &another).1, "as after a boot");
-}
-
-#[test]
-fn what_was_there_before_us_is_not_lost_where_it_is_not_known() {
-    let node = ours();
-    flannel(&node);
-    fs::write(node.path("lib/installer.json"), "{").unwrap();
-    let another = ["--node-label", "false"];
-    assert_eq!(node.run(&another).0, 1);
-    let (said, there) = said(&node, &another);
-    assert!(there && said.as_ref().is_some_and(|said| said.contains("installer.json.damaged")), "{said:?}");
 }
 
 /// As an image is that was made of a node: nothing but the files of the runtime came along.
@@ -206,7 +170,7 @@ fn a_link_that_leads_nowhere_goes_where_it_is_known_to_have_been_ours() {
     flannel(&node);
     fs::remove_file(node.conflist()).unwrap();
     std::os::unix::fs::symlink("real", node.conflist()).unwrap();
-    assert!(said(&node, &["--pod-network", "none"]).0.is_some_and(|step| step.starts_with("did: take ")));
+    assert!(said(&node, &["--pod-network", "none"]).0.is_some_and(|step| step.starts_with("did: remove ")));
     assert_eq!(node.entries("net.d"), ["10-flannel.conflist"]);
     // What may lead somewhere from where others stand, and what is nobody's we know of, is for a person to look at.
     for (to, ours) in [("/elsewhere/real", true), ("real", false)] {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use installer::{Answers, Report, Settings, Signals};
+use installer::{Report, Settings, Signals, VersionCache};
 use sandbox::{Container, Image};
 use tempfile::TempDir;
 
@@ -152,7 +152,7 @@ impl Node {
 
     /// One look of the installer's code in the agent's container, as the agent has it look.
     pub(crate) fn reconcile(&self, settings: &Settings) -> Report {
-        let look = || installer::reconcile(settings, &Signals::default(), true, &Answers::waited_for());
+        let look = || installer::reconcile(settings, &Signals::default(), true, &mut VersionCache::default());
         self.agents().run(&self.image("source"), look).unwrap()
     }
 

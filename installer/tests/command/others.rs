@@ -150,42 +150,6 @@ fn what_is_no_file_at_our_configurations_place_is_named_and_the_binaries_heal_al
 }
 
 #[test]
-fn of_keys_that_come_twice_the_last_one_counts_as_it_does_for_the_runtime() {
-    let node = node();
-    let text = r#"{"cniVersion":"1.0.0","name":"vcn-native","plugins":[{"type":"old"}],"plugins":[{"type":"vcn-native"},{"type":"istio-cni"}]}"#;
-    fs::write(node.conflist(), text).unwrap();
-    let (code, said) = node.run(&ARGUMENTS);
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(kinds(&node), ["vcn-native", "portmap", "istio-cni"]);
-    assert!(fs::read_to_string(node.conflist()).unwrap().contains(r#""plugins":[{"type":"old"}],"#));
-    let (_, said) = node.run(&ARGUMENTS);
-    assert!(!said.contains("did: "), "{said}");
-}
-
-/// Deeper than some libraries read, though not the runtime.
-#[test]
-fn what_others_nested_deep_is_no_damage_and_stays() {
-    let node = node();
-    let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
-    let list = |levels| format!(r#"{{"name":"x","plugins":[{{"type":"bridge","x":{}}}]}}"#, deep(levels));
-    for (levels, said) in [(500, "[sorts-before]"), (10_000, "nested deeper than 10000 levels [malformed-before]")] {
-        fs::write(node.path("net.d/00-deep.conflist"), list(levels)).unwrap();
-        let (code, told) = node.run(&ARGUMENTS);
-        assert!(code == 0 && told.contains(said), "{told}");
-    }
-    fs::remove_file(node.path("net.d/00-deep.conflist")).unwrap();
-    let text = fs::read_to_string(node.conflist()).unwrap();
-    let (before, end) = text.rsplit_once(']').unwrap();
-    let theirs = format!(r#"{{"type":"istio-cni","x":{}}}"#, deep(500));
-    fs::write(node.conflist(), format!("{},{theirs}\n  ]{end}", before.trim_end())).unwrap();
-    let (code, told) = node.run(&ARGUMENTS);
-    assert!(code == 0 && !told.contains("did: ") && told.contains("[extended]"), "{told}");
-    let (code, told) = node.run(&[&ARGUMENTS[..], &["--chain", ""]].concat());
-    let now = fs::read_to_string(node.conflist()).unwrap();
-    assert!(code == 0 && now.contains(&theirs) && !now.contains("portmap"), "{told}\n{now}");
-}
-
-#[test]
 fn what_sorts_before_ours_and_stops_the_runtime_is_reported_and_never_touched() {
     let list = r#"{"name":"x","plugins":[{"type":"bridge"}]}"#;
     for (name, text, said) in [

@@ -192,6 +192,6 @@ fn a_binary_whose_mode_somebody_changes_again_and_again_is_made_executable_five_
     }
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
     let (code, text) = node.run(&arguments);
-    assert!(code == 1 && text.contains("[contention]") && text.contains("its mode was made 0644"), "{text}");
+    assert!(code == 1 && text.contains("[contention]") && text.contains("its mode was changed to 0644"), "{text}");
     assert_eq!(mode(&binary), 0o644);
 }

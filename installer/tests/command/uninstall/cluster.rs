@@ -86,7 +86,7 @@ fn while_the_agents_daemonset_exists_or_that_is_unknown_nothing_is_removed() {
     let cluster = Cluster::new();
     cluster.refused("the DaemonSet oke-node-agent exists");
     cluster.delete(BINDING);
-    cluster.refused("whether the DaemonSet oke-node-agent still exists is unknown (forbidden: ");
+    cluster.refused("the DaemonSet oke-node-agent may still exist (forbidden: ");
     cluster.server.stop().unwrap();
     cluster.refused("(unreachable: ");
     let (code, text) = cluster.uninstall(&["--force"]);

@@ -27,7 +27,7 @@ fn link(host: &Host) -> String {
 fn a_link_that_we_raised_is_what_it_was_before_where_nobody_else_uses_it() {
     let (node, host, before) = raised_by_us();
     let (code, said) = node.uninstall(&host, &["--force", "--dry-run"]);
-    let would = ["would: set link/ens5/mtu to 1500 again", "would: set link/ens5/state to down again"];
+    let would = ["would: restore link/ens5/mtu to 1500", "would: restore link/ens5/state to down"];
     assert!(code == 0 && would.iter().all(|step| said.contains(step)), "{said}");
     assert_eq!(link(&host), "up 9000");
     let (code, said) = node.uninstall(&host, &["--force"]);
@@ -67,10 +67,10 @@ fn where_there_is_another_pod_network_no_link_is_lowered() {
     let (node, host, _) = raised_by_us();
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     let (code, said) = node.uninstall(&host, &["--force"]);
-    let left = "left: setting link/ens5/state: 10-flannel.conflist is another pod network's, which may live by it\n";
+    let left = "left: setting link/ens5/state: 10-flannel.conflist is of another pod network, which may use it\n";
     assert!(code == 0 && said.contains(left), "{said}");
     // From which the kernel may ask for its pods' router, too.
-    let asks = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is another pod network's";
+    let asks = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is of another pod network";
     assert!(said.contains(asks), "{said}");
     assert_eq!(link(&host), "up 9000");
 
@@ -86,8 +86,7 @@ fn where_there_is_another_pod_network_no_link_is_lowered() {
     host.ip("link set theirs up");
     host.ip("route add 10.0.32.40/32 dev theirs");
     let (code, said) = node.uninstall(&host, &["--force"]);
-    let left =
-        "left: setting link/ens5/state: pods of another network may live by it: a route to 10.0.32.40 by theirs\n";
+    let left = "left: setting link/ens5/state: pods of another network may use it: a route to 10.0.32.40 by theirs\n";
     assert!(code == 0 && said.contains(left), "{said}");
     assert_eq!(link(&host), "up 9000");
 }

@@ -36,7 +36,7 @@ fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
     fs::create_dir_all(node.path("run")).unwrap();
     fs::write(node.path("run/allocations.json"), "{").unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert!(code == 75 && text.contains("whether pods hold addresses cannot be told"), "{text}");
+    assert!(code == 75 && text.contains("reading which pods hold addresses"), "{text}");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn while_the_agent_runs_it_is_refused() {
     // Forced, it would be put back a second later.
     for arguments in [&[][..], &["--force"], &["--dry-run"]] {
         let (code, text) = node.uninstall(&Host::new(), arguments);
-        assert!(code == 75 && text.contains("the node agent runs and would put everything back"), "{text}");
+        assert!(code == 75 && text.contains("the node agent runs and would install everything again"), "{text}");
         assert_eq!(node.snapshot(), before);
     }
     // Closed alone, what other tests have just forked might still hold it.

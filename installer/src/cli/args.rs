@@ -1,0 +1,205 @@
+//! The command line, as typed. Every option may come from the environment instead, as a DaemonSet sets it.
+
+use std::path::PathBuf;
+
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::{PodNetwork, Seen, Signals};
+
+const EXAMPLES: &str = "Examples:
+  oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
+  oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
+
+/// State across reboots.
+pub const DATA_DIR: &str = "/var/lib/vcn-native";
+
+const CNI_CACHE_DIR: &str = "/var/lib/cni";
+const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";
+
+/// Puts the VCN-native CNI binaries and configuration on this node, where the cluster uses VCN-native pod networking.
+///
+/// Prints the decision, the signal that decided, and the changes that were made (or, with --dry-run, would be). Signals are
+/// options, because this command asks no API; the node agent reads them itself. Without any signal, nothing is touched. Exit status: 0 in sync with the decision, 1 failure, 64 usage error, 75 refused for now (uninstall).
+#[derive(Clone, Debug, Parser)]
+#[command(name = "oke-cni-installer", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub struct Args {
+    /// Another command than installing
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of the agent, too.
+    #[command(flatten)]
+    pub options: Options,
+    /// Directories of our own state.
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// A pod could get an address now: write the configuration, too
+    #[arg(long, env = "CNI_USABLE", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
+    pub usable: bool,
+    /// Print what would be done and do nothing
+    #[arg(long, env = "CNI_DRY_RUN", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
+    pub dry_run: bool,
+    // Last, because its heading stays until another one comes.
+    /// Signals about the cluster's pod network.
+    #[command(flatten)]
+    pub signals: SignalArgs,
+}
+
+/// Other commands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Remove everything of ours from this node: configurations and binaries (what was there before comes back), routes,
+    /// rules, pods' links, the nft tables, kernel settings, state
+    ///
+    /// Refuses with exit status 75 while pods of our network run here, or while the node agent or another installer runs, which
+    /// would install everything again; in a pod also while the agent's DaemonSet exists. It may be repeated. Exit status 1:
+    /// something could not be removed, and is named. On a whole cluster: manifests/uninstall.
+    Uninstall(Box<UninstallArgs>),
+    /// Do nothing until SIGTERM: keeps a pod ready whose init container did the work (manifests/uninstall)
+    #[command(hide = true)]
+    Idle,
+}
+
+/// How to uninstall.
+#[derive(Clone, Debug, clap::Args)]
+pub struct UninstallArgs {
+    /// Where things are.
+    #[command(flatten)]
+    pub directories: Directories,
+    /// Directories of our own state.
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// Kernel settings, as seen from here; a container's /proc/sys is read-only
+    #[arg(long, env = "SYSCTL_ROOT", default_value = "/proc/sys", value_name = "DIR")]
+    pub sysctl_root: PathBuf,
+    /// The host's file system, as seen from here, for the drop-ins for network managers
+    #[arg(long, env = "HOST_ROOT", default_value = "/", value_name = "DIR")]
+    pub host_root: PathBuf,
+    /// Continue although pods of our network run here (they lose it), or the agent's DaemonSet exists or cannot be read
+    #[arg(long)]
+    pub force: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Directories of our own state; the agent has the same options of its own.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Keeping {
+    /// State of this boot, shared with the plugins
+    #[arg(long, env = "STATE_DIR", default_value = vcn::STATE_DIR, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// State across reboots: the record, and copies of what was there before
+    #[arg(long, env = "DATA_DIR", default_value = DATA_DIR, value_name = "DIR")]
+    pub data_dir: PathBuf,
+}
+
+/// The options that the agent has, too.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Whose pod network this is: outranks every signal
+    #[arg(long, env = "POD_NETWORK", value_enum, default_value = "auto", value_name = "WHOSE")]
+    pub pod_network: PodNetwork,
+    /// Install although OKE's own vcn-native-ip-cni is present; it hands out the same addresses, so it is refused while pods
+    /// of its network run on the node
+    #[arg(long, env = "CNI_TAKEOVER", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
+    pub takeover: bool,
+    /// The plugins behind ours, in order, each if its binary exists: portmap, bandwidth, tuning, vnic-attach; or a JSON
+    /// array of such names and of whole entries, ["portmap", {"type": "tuning", "sysctl": {…}}]
+    #[arg(long, env = "CNI_CHAIN", default_value = "portmap", value_name = "LIST")]
+    pub chain: String,
+    /// The largest MTU of a pod's link; the VNIC's by default
+    #[arg(long, env = "POD_MTU", value_name = "BYTES")]
+    pub pod_mtu: Option<u32>,
+    /// If the pod network is not ours: chain vnic-attach into this configuration (10-flannel.conflist). Without the option it
+    /// is taken out again
+    #[arg(long, env = "CNI_CHAIN_INTO", value_name = "FILE")]
+    pub chain_into: Option<String>,
+    /// Where things are.
+    #[command(flatten)]
+    pub directories: Directories,
+    /// Where pods of OKE's own CNI show.
+    #[command(flatten)]
+    pub foreign_pods: ForeignPodSources,
+}
+
+/// Where things are, as seen from here.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Directories {
+    /// Where the container runtime looks for CNI binaries, as seen from here
+    #[arg(long, env = "CNI_BIN_DIR", default_value = "/opt/cni/bin", value_name = "DIR")]
+    pub cni_bin_dir: PathBuf,
+    /// Where the container runtime looks for CNI configurations, as seen from here
+    #[arg(long, env = "CNI_CONF_DIR", default_value = "/etc/cni/net.d", value_name = "DIR")]
+    pub cni_conf_dir: PathBuf,
+    /// Where the plugin binaries to install are
+    #[arg(long, env = "CNI_SOURCE_DIR", default_value = "/usr/libexec/vcn-native", value_name = "DIR")]
+    pub source_dir: PathBuf,
+}
+
+/// Where pods of OKE's own CNI show, as seen from here.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ForeignPodSources {
+    /// Where the container runtime caches results of plugins, as seen from here: shows pods (takeover)
+    #[arg(long, env = "CNI_CACHE_DIR", default_value = CNI_CACHE_DIR, value_name = "DIR")]
+    pub cni_cache_dir: PathBuf,
+    /// Where OKE's own CNI keeps which addresses are used: shows its pods (takeover)
+    #[arg(long, env = "OKE_STATE_DIR", default_value = OKE_STATE_DIR, value_name = "DIR")]
+    pub oke_state_dir: PathBuf,
+}
+
+impl Options {
+    /// Directories alone: uninstalling needs nothing else.
+    #[must_use]
+    pub fn at(directories: Directories) -> Self {
+        Self {
+            pod_network: PodNetwork::Auto,
+            takeover: false,
+            chain: String::new(),
+            pod_mtu: None,
+            chain_into: None,
+            directories,
+            foreign_pods: ForeignPodSources {
+                cni_cache_dir: CNI_CACHE_DIR.into(),
+                oke_state_dir: OKE_STATE_DIR.into(),
+            },
+        }
+    }
+}
+
+/// The signals, as typed.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Signals, the strongest first")]
+pub struct SignalArgs {
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
+    #[arg(long, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
+    pub node_label: Option<String>,
+    /// The value of oke-native-pod-networking in the instance's metadata
+    #[arg(long, env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
+    pub instance_metadata: Option<String>,
+    /// The NativePodNetwork named after this instance
+    #[arg(long, env = "SIGNAL_NATIVE_POD_NETWORK", value_enum, default_value = "unknown", value_name = "SEEN")]
+    pub native_pod_network: Seen,
+    /// The DaemonSet kube-system/vcn-native-ip-cni
+    #[arg(long, env = "SIGNAL_OKE_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
+    pub oke_daemonset: Seen,
+    /// The DaemonSet kube-system/kube-flannel-ds
+    #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
+    pub flannel_daemonset: Seen,
+    /// VNICs of the NativePodNetwork with applicationResources: they forbid a takeover
+    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
+    pub application_resources: Seen,
+}
+
+impl From<SignalArgs> for Signals {
+    fn from(args: SignalArgs) -> Self {
+        Self {
+            node_label: args.node_label,
+            instance_metadata: args.instance_metadata,
+            native_pod_network: args.native_pod_network,
+            oke_daemonset: args.oke_daemonset,
+            flannel_daemonset: args.flannel_daemonset,
+            application_resources: args.application_resources,
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Every signal with every value, the conflicts between them, and rules that hold for every combination.
+
+use std::path::Path;
+
+use super::*;
+use crate::observed::Contents;
+use crate::settings::fixture;
+
+const SEEN: [Seen; 3] = [Seen::Unknown, Seen::Absent, Seen::Present];
+const FLAGS: [Option<&str>; 5] = [None, Some("true"), Some("false"), Some("yes"), Some("")];
+
+fn settings(pod_network: PodNetwork, takeover: bool) -> Settings {
+    Settings { pod_network, takeover, ..fixture::settings_in(Path::new("/")) }
+}
+
+fn file(name: &str, plugins: &[&str]) -> ConfFile {
+    let types = plugins.iter().map(|name| (*name).to_owned()).collect();
+    ConfFile { name: name.to_owned(), contents: Contents::Plugins(types) }
+}
+
+fn oke() -> ConfFile {
+    file("10-oci.conflist", &["oci-ipvlan", "oci-ptp"])
+}
+
+fn flannel() -> ConfFile {
+    file("10-flannel.conflist", &["flannel", "portmap"])
+}
+
+fn ours() -> ConfFile {
+    file("05-vcn-native.conflist", &["vcn-native", "portmap"])
+}
+
+/// A node without pods of other networks and without a record of ours.
+fn new(conf_files: &[ConfFile]) -> NodeState<'_> {
+    NodeState { conf_files, pods: &ForeignPods::None, installed_before: false }
+}
+
+/// Decides with one signal each: label, metadata, NativePodNetwork, OKE's DaemonSet, Flannel's DaemonSet.
+fn auto(signals: (Option<&str>, Option<&str>, Seen, Seen, Seen), files: &[ConfFile]) -> (bool, Signal) {
+    let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), new(files));
+    assert!(!decision.reason.is_empty());
+    (decision.install, decision.decided_by)
+}
+
+fn known((label, metadata, network, oke, flannel): (Option<&str>, Option<&str>, Seen, Seen, Seen)) -> Signals {
+    Signals {
+        node_label: label.map(str::to_owned),
+        instance_metadata: metadata.map(str::to_owned),
+        native_pod_network: network,
+        oke_daemonset: oke,
+        flannel_daemonset: flannel,
+        application_resources: Seen::Unknown,
+    }
+}
+
+#[test]
+fn each_signal_alone_decides() {
+    use Seen::{Absent, Present, Unknown};
+    let none = (Unknown, Unknown, Unknown);
+    for (label, metadata, (network, oke_set, flannel_set), files, expected) in [
+        (None, None, none, vec![], (false, Signal::Nothing)),
+        (Some("true"), None, none, vec![], (true, Signal::NodeLabel)),
+        (Some("True "), None, none, vec![], (true, Signal::NodeLabel)),
+        (Some("false"), None, none, vec![], (false, Signal::NodeLabel)),
+        (Some("yes"), None, none, vec![], (false, Signal::NodeLabel)),
+        (Some(""), None, none, vec![], (false, Signal::NodeLabel)),
+        (None, Some("true"), none, vec![], (true, Signal::InstanceMetadata)),
+        (None, Some("false"), none, vec![], (false, Signal::InstanceMetadata)),
+        (None, Some("1"), none, vec![], (false, Signal::InstanceMetadata)),
+        (None, None, (Present, Unknown, Unknown), vec![], (true, Signal::NativePodNetwork)),
+        (None, None, (Absent, Unknown, Unknown), vec![], (false, Signal::Nothing)),
+        (None, None, (Unknown, Present, Unknown), vec![], (false, Signal::OkeDaemonSet)),
+        (None, None, (Unknown, Absent, Unknown), vec![], (false, Signal::Nothing)),
+        (None, None, (Unknown, Unknown, Present), vec![], (false, Signal::FlannelDaemonSet)),
+        (None, None, (Unknown, Unknown, Absent), vec![], (false, Signal::Nothing)),
+        (None, None, none, vec![flannel()], (false, Signal::FlannelConflist)),
+        (None, None, none, vec![oke()], (false, Signal::Nothing)),
+        (None, None, none, vec![file("87-podman.conflist", &["bridge"])], (false, Signal::Nothing)),
+    ] {
+        let case = format!("{label:?} {metadata:?} {network:?} {oke_set:?} {flannel_set:?} {files:?}");
+        assert_eq!(auto((label, metadata, network, oke_set, flannel_set), &files), expected, "{case}");
+    }
+}
+
+#[test]
+fn stronger_signal_decides() {
+    use Seen::{Absent, Present, Unknown};
+    for (label, metadata, (network, flannel_set), files, expected) in [
+        (Some("false"), Some("true"), (Present, Unknown), vec![], (false, Signal::NodeLabel)),
+        (Some("true"), Some("false"), (Absent, Present), vec![flannel()], (true, Signal::NodeLabel)),
+        (Some("yes"), Some("true"), (Present, Absent), vec![], (false, Signal::NodeLabel)),
+        (None, Some("false"), (Present, Unknown), vec![], (false, Signal::InstanceMetadata)),
+        (None, Some("true"), (Absent, Present), vec![], (true, Signal::InstanceMetadata)),
+        (None, Some("true"), (Unknown, Unknown), vec![flannel()], (true, Signal::InstanceMetadata)),
+    ] {
+        let case = format!("{label:?} {metadata:?} {network:?} {flannel_set:?} {files:?}");
+        assert_eq!(auto((label, metadata, network, Unknown, flannel_set), &files), expected, "{case}");
+    }
+}
+
+#[test]
+fn weak_signal_yields_to_flannel() {
+    use Seen::{Present, Unknown};
+    for (flannel_set, files, expected) in
+        [(Present, vec![], Signal::FlannelDaemonSet), (Unknown, vec![flannel()], Signal::FlannelConflist)]
+    {
+        assert_eq!(auto((None, None, Present, Unknown, flannel_set), &files), (false, expected));
+        let takeover = settings(PodNetwork::Auto, true);
+        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), new(&files));
+        assert_eq!((decision.install, decision.decided_by), (false, expected));
+    }
+}
+
+#[test]
+fn setting_outranks_every_signal() {
+    use Seen::{Present, Unknown};
+    let everything_for = known((Some("true"), Some("true"), Present, Unknown, Unknown));
+    let decision = decide(&settings(PodNetwork::None, true), &everything_for, new(&[]));
+    assert_eq!((decision.install, decision.decided_by), (false, Signal::Setting));
+    assert_eq!(decision.against, [Signal::NodeLabel, Signal::InstanceMetadata, Signal::NativePodNetwork]);
+
+    let everything_against = known((Some("false"), Some("false"), Unknown, Unknown, Present));
+    let decision = decide(&settings(PodNetwork::VcnNative, false), &everything_against, new(&[flannel()]));
+    assert_eq!((decision.install, decision.decided_by), (true, Signal::Setting));
+    assert_eq!(decision.against.len(), 4);
+}
+
+#[test]
+fn okes_cni_prevents_installation_without_takeover() {
+    use Seen::{Present, Unknown};
+    for pod_network in [PodNetwork::Auto, PodNetwork::VcnNative] {
+        for (oke_set, files, expected) in [
+            (Unknown, vec![oke()], Signal::OkeConflist),
+            (Unknown, vec![file("05-renamed.conflist", &["oci-ipvlan"])], Signal::OkeConflist),
+            (Present, vec![], Signal::OkeDaemonSet),
+        ] {
+            let signals = known((Some("true"), None, Present, oke_set, Unknown));
+            let decision = decide(&settings(pod_network, false), &signals, new(&files));
+            assert_eq!((decision.install, decision.decided_by), (false, expected));
+            assert!(decision.reason.contains("takeover is not set"), "{}", decision.reason);
+            assert!(decide(&settings(pod_network, true), &signals, new(&files)).install);
+        }
+    }
+}
+
+#[test]
+fn okes_daemonset_alone_keeps_an_existing_installation() {
+    use Seen::{Present, Unknown};
+    let of = |pod_network, label, here: NodeState<'_>| {
+        let signals = known((label, None, Unknown, Present, Unknown));
+        let decision = decide(&settings(pod_network, false), &signals, here);
+        (decision.install, decision.decided_by, decision.against, decision.reason)
+    };
+    let in_place = [ours()];
+    let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
+    let (label, beside) = (Some("true"), vec![Signal::OkeDaemonSet]);
+    let reason = "the node label oci.oraclecloud.com/vcn-native-ip-cni is \"true\"; the DaemonSet vcn-native-ip-cni exists, and \
+                  OKE's own CNI hands out the same addresses, but this node's pod network is ours already and OKE's \
+                  own CNI is not on this node: ours is kept up";
+    // Our configuration was emptied, half-written or removed: it must be repaired.
+    let spoilt = [ConfFile { name: vcn::CONFLIST_FILE.to_owned(), contents: Contents::Malformed("half".to_owned()) }];
+    let emptied = [file("05-vcn-native.conflist", &["portmap"])];
+    for here in [new(&in_place), remembered(&[]), remembered(&spoilt), remembered(&emptied)] {
+        assert_eq!(of(PodNetwork::Auto, label, here), (true, Signal::NodeLabel, beside.clone(), reason.to_owned()));
+        let kept = of(PodNetwork::VcnNative, None, here);
+        assert_eq!((kept.0, kept.1, kept.2), (true, Signal::Setting, beside.clone()));
+        // Unknown pods do not matter to an existing installation; pods that were found do.
+        let pods = ForeignPods::Unknown("why".to_owned());
+        assert!(of(PodNetwork::Auto, label, NodeState { pods: &pods, ..here }).0);
+        let pods = ForeignPods::Found("a pod".to_owned());
+        let seen = of(PodNetwork::Auto, label, NodeState { pods: &pods, ..here });
+        assert_eq!((seen.0, seen.1), (false, Signal::OkePods));
+    }
+    // A new node; a file of OKE's; a file of our name without our plugin; no other signal than the DaemonSet.
+    let (beside, theirs) = ([ours(), oke()], [oke()]);
+    for (label, here, expected) in [
+        (label, new(&[]), Signal::OkeDaemonSet),
+        (label, new(&beside), Signal::OkeConflist),
+        (label, remembered(&theirs), Signal::OkeConflist),
+        (label, new(&emptied), Signal::OkeDaemonSet),
+        (None, new(&in_place), Signal::OkeDaemonSet),
+        (None, remembered(&[]), Signal::OkeDaemonSet),
+    ] {
+        let refused = of(PodNetwork::Auto, label, here);
+        assert_eq!((refused.0, refused.1, refused.2), (false, expected, vec![]), "{here:?}");
+    }
+}
+
+#[test]
+fn application_resources_prevent_takeover() {
+    let with = |application_resources| Signals {
+        application_resources,
+        ..known((Some("true"), None, Seen::Present, Seen::Present, Seen::Unknown))
+    };
+    let decided = |application_resources, takeover, here| {
+        decide(&settings(PodNetwork::Auto, takeover), &with(application_resources), here)
+    };
+    let theirs = [oke()];
+    for files in [&[][..], &theirs] {
+        let refused = decided(Seen::Present, true, new(files));
+        assert_eq!((refused.install, refused.decided_by), (false, Signal::ApplicationResources), "{refused:?}");
+        assert!(refused.reason.contains("application resources") && refused.reason.contains("take over nodes"));
+        assert_ne!(decided(Seen::Present, false, new(files)).decided_by, Signal::ApplicationResources, "no takeover");
+        assert!(decided(Seen::Unknown, true, new(files)).install);
+    }
+    // A node that was taken over before stays ours.
+    assert!(decided(Seen::Present, true, NodeState { installed_before: true, ..new(&theirs) }).install);
+    let alone = Signals { oke_daemonset: Seen::Absent, ..with(Seen::Present) };
+    assert!(decide(&settings(PodNetwork::Auto, true), &alone, new(&[])).install, "OKE's own CNI is not there");
+}
+
+#[test]
+fn rules_hold_for_every_combination() {
+    let alone = [vec![], vec![oke()], vec![flannel()], vec![oke(), flannel()]];
+    let beside = alone.clone().map(|files| [vec![ours()], files].concat());
+    let file_sets = [alone, beside].concat();
+    let mut combinations = 0;
+    for label in FLAGS {
+        for metadata in FLAGS {
+            for seen in 0..27 {
+                let (network, oke_set, flannel_set) = (SEEN[seen / 9], SEEN[seen / 3 % 3], SEEN[seen % 3]);
+                let signals = known((label, metadata, network, oke_set, flannel_set));
+                for files in &file_sets {
+                    for installed_before in [false, true] {
+                        rules_hold(&signals, NodeState { installed_before, ..new(files) });
+                        combinations += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(combinations, 5 * 5 * 27 * 8 * 2);
+}
+
+fn rules_hold(signals: &Signals, here: NodeState<'_>) {
+    let files = here.conf_files;
+    let oke_file = files.iter().any(ConfFile::is_oke);
+    let oke_present = signals.oke_daemonset == Seen::Present || oke_file;
+    // The DaemonSet does not end an existing installation.
+    let stands = (here.installed_before || files.iter().any(ConfFile::is_ours)) && !oke_file;
+    let flannel_present = signals.flannel_daemonset == Seen::Present || files.iter().any(ConfFile::is_flannel);
+    let strong = signals.node_label.as_deref().or(signals.instance_metadata.as_deref());
+    let weak = signals.native_pod_network == Seen::Present || signals.oke_daemonset == Seen::Present;
+    for takeover in [false, true] {
+        let of = |pod_network| decide(&settings(pod_network, takeover), signals, here);
+        assert!(!of(PodNetwork::None).install);
+        assert_eq!(of(PodNetwork::VcnNative).install, takeover || !oke_present || stands);
+        let decision = of(PodNetwork::Auto);
+        let positive = strong.map_or(weak && !flannel_present, |text| text == "true");
+        let doubt = strong.map_or(weak && flannel_present, |text| text != "true" && text != "false");
+        let kept = doubt && here.installed_before && !oke_file;
+        let stands = stands && (strong.is_some() || signals.native_pod_network == Seen::Present);
+        let free = takeover || !oke_present || stands;
+        assert_eq!(decision.install, (positive || kept) && free, "{signals:?} {here:?} {decision:?}");
+        assert!(!decision.against.contains(&decision.decided_by));
+        let among =
+            |pods: &ForeignPods| decide(&settings(PodNetwork::Auto, takeover), signals, NodeState { pods, ..here });
+        let living = among(&ForeignPods::Found("a pod".into()));
+        assert!(!living.install, "two pods would have one address: {living:?}");
+        let untold = among(&ForeignPods::Unknown("why".into()));
+        assert_eq!(untold.install, decision.install && (!oke_present || stands), "{untold:?}");
+    }
+}
+
+#[test]
+fn another_network_is_never_concluded_from_silence_or_doubt() {
+    use Seen::{Absent, Present, Unknown};
+    let another = |network: PodNetwork, signals, files: &[ConfFile]| {
+        let here = NodeState { installed_before: true, ..new(files) };
+        let decision = decide(&settings(network, false), &known(signals), here);
+        assert!(!decision.install || !decision.another, "{decision:?}");
+        decision.another
+    };
+    let auto = |signals, files: &[ConfFile]| another(PodNetwork::Auto, signals, files);
+    let none = (None, None, Unknown, Unknown, Unknown);
+    assert!(another(PodNetwork::None, (Some("true"), None, Present, Unknown, Unknown), &[ours()]));
+    assert!(auto((Some("false"), None, Unknown, Unknown, Unknown), &[ours()]));
+    assert!(auto((None, Some("false"), Unknown, Unknown, Unknown), &[ours()]));
+    assert!(auto((None, None, Present, Unknown, Unknown), &[ours(), oke()]), "OKE's own CNI is on this node");
+    assert!(auto((None, None, Absent, Unknown, Unknown), &[ours(), flannel()]));
+    assert!(auto((None, None, Absent, Unknown, Present), &[ours()]));
+
+    assert!(!auto(none, &[ours()]), "silence");
+    assert!(!auto((None, None, Absent, Unknown, Unknown), &[ours()]), "a new node has none yet");
+    assert!(!auto(none, &[ours(), flannel()]), "it may be stale while the sources are silent");
+    assert!(!auto((None, None, Unknown, Unknown, Present), &[ours()]));
+    assert!(!auto((None, None, Present, Unknown, Present), &[ours(), flannel()]), "one against the other");
+    assert!(!auto((Some("maybe"), None, Absent, Unknown, Unknown), &[ours(), flannel()]), "invalid");
+    assert!(!auto((None, None, Unknown, Present, Unknown), &[ours()]), "one object for all nodes");
+    let set = |files: &[ConfFile]| another(PodNetwork::VcnNative, none, files);
+    assert!(!set(&[ours(), oke()]), "the setting says ours");
+}
+
+#[test]
+fn doubt_keeps_an_existing_installation_only() {
+    use Seen::{Absent, Present, Unknown};
+    let decided = |signals, here: NodeState<'_>| {
+        let decision = decide(&settings(PodNetwork::Auto, false), &known(signals), here);
+        assert!(!decision.another, "{decision:?}");
+        (decision.install, decision.decided_by, decision.against)
+    };
+    let garbage = (Some("yes"), Some("true"), Present, Unknown, Absent);
+    let against = (None, None, Present, Unknown, Present);
+    let (in_place, theirs) = ([ours()], [ours(), oke()]);
+    let remembered = |conf_files| NodeState { installed_before: true, ..new(conf_files) };
+    let flannel_set = || vec![Signal::FlannelDaemonSet];
+    for here in [remembered(&[]), remembered(&in_place)] {
+        assert_eq!(decided(garbage, here), (true, Signal::NodeLabel, vec![]));
+        assert_eq!(decided(against, here), (true, Signal::NativePodNetwork, flannel_set()));
+    }
+    // Our file may come with an image; OKE's is of this node.
+    for here in [new(&[]), new(&in_place), remembered(&theirs)] {
+        assert_eq!(decided(garbage, here), (false, Signal::NodeLabel, vec![]), "{here:?}");
+        assert_eq!(decided(against, here), (false, Signal::FlannelDaemonSet, vec![]), "{here:?}");
+    }
+}

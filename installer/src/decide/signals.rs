@@ -1,0 +1,127 @@
+//! What is known about the cluster's pod network: an operator's setting, and what the caller read. This crate asks no API.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The node label that OKE sets to `true` or `false`: the strongest signal.
+pub const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
+
+/// The instance metadata key that self-managed nodes are started with.
+pub const METADATA_KEY: &str = "oke-native-pod-networking";
+
+/// OKE's own CNI, a DaemonSet in kube-system. It hands out the same addresses as ours.
+pub const OKE_DAEMONSET: &str = "vcn-native-ip-cni";
+
+/// Flannel's DaemonSet in kube-system.
+pub const FLANNEL_DAEMONSET: &str = "kube-flannel-ds";
+
+/// The CNI configuration that OKE's own CNI writes.
+pub const OKE_CONFLIST: &str = "10-oci.conflist";
+
+/// What the caller read; by default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// The value of [`NODE_LABEL`]. Labels can lag behind the node's registration.
+    pub node_label: Option<String>,
+    /// The value of [`METADATA_KEY`] in the instance's metadata.
+    pub instance_metadata: Option<String>,
+    /// The NativePodNetwork named after this instance.
+    pub native_pod_network: Seen,
+    /// [`OKE_DAEMONSET`].
+    pub oke_daemonset: Seen,
+    /// [`FLANNEL_DAEMONSET`].
+    pub flannel_daemonset: Seen,
+    /// VNICs of the NativePodNetwork that are kept for application resources: they prevent a takeover.
+    pub application_resources: Seen,
+}
+
+/// Whether something was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Seen {
+    /// It was not read, or reading failed.
+    #[default]
+    Unknown,
+    /// It is not there.
+    Absent,
+    /// It is there.
+    Present,
+}
+
+/// Whose pod network this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PodNetwork {
+    /// The signals decide.
+    #[default]
+    Auto,
+    /// VCN-native pod networking, whatever the signals say.
+    VcnNative,
+    /// Not ours, whatever the signals say.
+    None,
+}
+
+/// What can decide. Display writes stable words: they are in reports, metrics and documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// The operator's setting.
+    Setting,
+    /// [`NODE_LABEL`].
+    NodeLabel,
+    /// [`METADATA_KEY`].
+    InstanceMetadata,
+    /// The NativePodNetwork of this instance.
+    NativePodNetwork,
+    /// [`OKE_DAEMONSET`].
+    OkeDaemonSet,
+    /// [`FLANNEL_DAEMONSET`].
+    FlannelDaemonSet,
+    /// A configuration of OKE's own CNI in the configuration directory.
+    OkeConflist,
+    /// Pods of OKE's own CNI on this node, or it cannot be known.
+    OkePods,
+    /// VNICs that are kept for application resources on a node that OKE's own CNI serves.
+    ApplicationResources,
+    /// A configuration of Flannel's in the configuration directory.
+    FlannelConflist,
+    /// No signal.
+    Nothing,
+}
+
+impl Signals {
+    /// Takes [`NODE_LABEL`] from a node's labels.
+    #[must_use]
+    pub fn with_labels(mut self, labels: &BTreeMap<String, String>) -> Self {
+        self.node_label = labels.get(NODE_LABEL).cloned();
+        self
+    }
+
+    /// Takes [`METADATA_KEY`] from an instance's metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: &BTreeMap<String, String>) -> Self {
+        self.instance_metadata = metadata.get(METADATA_KEY).cloned();
+        self
+    }
+}
+
+impl From<bool> for Seen {
+    fn from(present: bool) -> Self {
+        if present { Self::Present } else { Self::Absent }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Setting => "setting",
+            Self::NodeLabel => "node-label",
+            Self::InstanceMetadata => "instance-metadata",
+            Self::NativePodNetwork => "native-pod-network",
+            Self::OkeDaemonSet => "oke-daemonset",
+            Self::FlannelDaemonSet => "flannel-daemonset",
+            Self::OkeConflist => "oke-conflist",
+            Self::OkePods => "oke-pods",
+            Self::ApplicationResources => "application-resources",
+            Self::FlannelConflist => "flannel-conflist",
+            Self::Nothing => "nothing",
+        })
+    }
+}

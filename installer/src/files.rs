@@ -1,0 +1,15 @@
+//! Files and directories of the host, and how this crate reads and replaces them.
+
+mod atomic_file;
+mod digest;
+mod directory;
+mod identity;
+mod lock;
+mod state_file;
+
+pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if, write_link};
+pub use digest::Digest;
+pub(crate) use directory::{check_links, create_directory, open_file, set_mode};
+pub use identity::{Identity, Snapshot};
+pub(crate) use lock::InstallerLock;
+pub(crate) use state_file::{read_document, remove, write_document};

@@ -1,0 +1,109 @@
+//! Atomicity, seen by readers, writers and running processes. Kills and failures at every system call are in
+//! `tests/command/kill.rs`.
+
+use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::*;
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn write_replaces_files_and_links_and_leaves_nothing_else() {
+    let (directory, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (target, other) = (directory.path().join("vcn-native"), outside.path().join("other"));
+    fs::write(&other, "other's").unwrap();
+    symlink(&other, &target).unwrap();
+    for (contents, mode) in [(&b"one"[..], 0o755), (b"another", 0o600), (b"", 0o755)] {
+        write(&target, contents, mode).unwrap();
+        assert!(fs::symlink_metadata(&target).unwrap().is_file());
+        let found = fs::metadata(&target).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((fs::read(&target).unwrap().as_slice(), found), (contents, mode));
+    }
+    assert_eq!(names(directory.path()), ["vcn-native"]);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "other's");
+    let error = write(&directory.path().join("none/vcn-native"), b"new", 0o600).unwrap_err();
+    assert!(error.to_string().contains("creating a temporary file next to it failed"), "{error}");
+}
+
+#[test]
+fn failed_check_before_the_rename_keeps_the_old_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("05-vcn-native.conflist");
+    fs::write(&target, "old").unwrap();
+    let check = || Err(Error::Raced { target: target.clone() });
+    assert_eq!(write_if(&target, b"new", 0o600, &check).unwrap_err().word(), "raced");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+    assert_eq!(names(directory.path()), ["05-vcn-native.conflist"]);
+}
+
+#[test]
+fn write_is_repeated_if_its_temporary_file_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("vcn-native");
+    let left = std::cell::Cell::new(ATTEMPTS - 1);
+    let remove = || {
+        if left.get() > 0 {
+            left.set(left.get() - 1);
+            let temporary = names(directory.path()).into_iter().find(|name| is_temporary(name)).unwrap();
+            fs::remove_file(directory.path().join(temporary)).unwrap();
+        }
+        Ok(())
+    };
+    write_if(&target, b"new", 0o600, &remove).unwrap();
+    assert_eq!((fs::read(&target).unwrap().as_slice(), left.get()), (&b"new"[..], 0));
+}
+
+#[test]
+fn readers_never_see_a_part_of_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("vcn-native");
+    let versions = [vec![b'a'; 200_000], vec![b'b'; 300_000]];
+    write(&target, &versions[0], 0o755).unwrap();
+    let (done, start) = (AtomicBool::new(false), Barrier::new(3));
+    thread::scope(|scope| {
+        let writers = versions.each_ref().map(|contents| {
+            let (target, start) = (&target, &start);
+            scope.spawn(move || {
+                start.wait();
+                (0..20).try_for_each(|_| write(target, contents, 0o755))
+            })
+        });
+        let reader = scope.spawn(|| {
+            start.wait();
+            while !done.load(Ordering::Relaxed) {
+                let seen = fs::read(&target).unwrap();
+                assert!(versions.contains(&seen), "{} bytes", seen.len());
+            }
+        });
+        let results = writers.map(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        reader.join().unwrap();
+    });
+    assert_eq!(names(directory.path()), ["vcn-native"]);
+}
+
+#[test]
+fn running_process_keeps_its_old_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("vcn-native");
+    write(&target, &fs::read("/bin/sleep").unwrap(), 0o755).unwrap();
+    let mut running = loop {
+        // Another test may fork while we write: its child holds our file open until it executes.
+        match Command::new(&target).arg("1000").spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => thread::yield_now(),
+            other => break other.unwrap(),
+        }
+    };
+    write(&target, b"new", 0o755).unwrap();
+    assert_eq!(running.try_wait().unwrap(), None);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+}

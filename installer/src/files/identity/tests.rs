@@ -1,0 +1,27 @@
+//! Every change of a file shows.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+#[test]
+fn snapshot_differs_after_any_change_of_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, other) = (directory.path().join("file"), directory.path().join("other"));
+    fs::write(&file, "one").unwrap();
+    let look = || Snapshot::default().with(directory.path()).with(&other);
+    let mut before = look();
+    assert_eq!(look(), before);
+    let changes: [(&str, &dyn Fn()); 5] = [
+        ("other content of the same length", &|| fs::write(&file, "two").unwrap()),
+        ("another mode", &|| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap()),
+        ("a copy in its place", &|| drop((fs::copy(&file, &other).unwrap(), fs::rename(&other, &file).unwrap()))),
+        ("a link that leads elsewhere", &|| symlink(&file, &other).unwrap()),
+        ("a file less", &|| fs::remove_file(&file).unwrap()),
+    ];
+    for (what, change) in changes {
+        change();
+        assert_ne!(look(), before, "{what}");
+        before = look();
+    }
+}

@@ -1,0 +1,48 @@
+//! JSON documents in the data directory: read, written whole, removed.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, Error as _};
+
+use super::write;
+use crate::Error;
+
+const MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Reads a document; `None` if there is no file.
+///
+/// # Errors
+/// [`Error::Record`] if it is damaged, or if a link, a pipe, a device or an oversized file has its name.
+pub(crate) fn read_document<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
+    let damaged = |source| Error::Record { path: path.to_owned(), source };
+    match ipam::read_state(path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(damaged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(damaged(serde_json::Error::custom(error))),
+        Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Writes a document and, if necessary, creates its directory.
+pub(crate) fn write_document(path: &Path, document: &impl Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(document);
+    let text = text.map_err(|source| Error::Record { path: path.to_owned(), source })?;
+    if let Some(directory) = path.parent() {
+        let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory);
+        created.map_err(|source| Error::Place { target: path.to_owned(), action: "creating its directory", source })?;
+    }
+    write(path, format!("{text}\n").as_bytes(), MODE)
+}
+
+/// Removes a file or link; one that is gone already is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| Error::Remove { path: path.to_owned(), source }),
+    }
+}

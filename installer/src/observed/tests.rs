@@ -1,0 +1,179 @@
+//! Configurations as runtimes read them, and what is not read.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use super::*;
+use crate::PluginEntry;
+use crate::settings::fixture;
+
+fn plugins(kinds: &[&str]) -> Contents {
+    Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect())
+}
+
+fn file(name: &str, contents: Contents) -> ConfFile {
+    ConfFile { name: name.to_owned(), contents }
+}
+
+#[test]
+fn files_are_listed_as_the_runtime_loads_them() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("87-podman.conflist", r#"{"name":"podman","plugins":[{"type":"bridge"},{"type":"portmap"}]}"#),
+        ("99-dummy.conf", ""),
+        ("20-single.conf", r#"{"type":"flannel"}"#),
+        ("30-nameless.json", r#"{"plugins":[{}]}"#),
+        (".conf", r#"{"type":"hidden"}"#),
+        ("00-old.conflist.bak", "{"),
+        (".oke-cni-installer.1.tmp", "{"),
+    ] {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    fs::create_dir(directory.path().join("50-folder.conf")).unwrap();
+    symlink("nowhere", directory.path().join("40-link.conf")).unwrap();
+    fs::write(directory.path().join(OsStr::from_bytes(b"20-\xff.conf")), r#"{"type":"x"}"#).unwrap();
+    let malformed = |why: &str| Contents::Malformed(why.to_owned());
+    let expected = [
+        file(".conf", plugins(&["hidden"])),
+        file("20-single.conf", plugins(&["flannel"])),
+        file("20-\u{fffd}.conf", plugins(&["x"])),
+        file("30-nameless.json", malformed("a plugin has no type")),
+        file("40-link.conf", Contents::Unread("it is a link to nowhere, which does not exist".to_owned())),
+        file("87-podman.conflist", plugins(&["bridge", "portmap"])),
+        file("99-dummy.conf", malformed("EOF while parsing a value at line 1 column 0")),
+    ];
+    assert_eq!(conf_files(directory.path()).unwrap(), expected);
+    assert_eq!(conf_files(Path::new("/nowhere/at/all")).unwrap(), []);
+}
+
+#[test]
+fn files_that_containerd_refuses_are_recognized() {
+    for (name, text, refused) in [
+        ("10-a.conflist", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, None),
+        ("10-a.conflist", r#"{"plugins":[{"type":"bridge"}]}"#, Some("it has no name")),
+        ("10-a.conflist", r#"{"name":"a","plugins":[]}"#, Some("its list of plugins is empty")),
+        ("10-a.conflist", r#"{"name":"a","type":"bridge"}"#, Some("its name promises a list")),
+        ("10-a.conf", r#"{"name":"a","type":"bridge"}"#, None),
+        ("10-a.conf", r#"{"name":"a","plugins":[{"type":"bridge"}]}"#, Some("does not end in .conflist")),
+        ("10-a.conflist", r#"{"name":"a","plugins":[{"Type":"bridge"}]}"#, None),
+        ("10-a.conflist", "{\"name\":\"a\\ufffd\",\"plugins\":[{\"type\":\"bridge\"}]}", None),
+        ("10-a.conflist", r#"{"name":"a","plugins":[{"type":""}]}"#, Some("")),
+        ("10-a.conflist", r#"{"name":"a","x":1e999,"plugins":[{"type":"bridge"}]}"#, Some("")),
+        ("10-a.conflist", "[]", Some("")),
+    ] {
+        match (Contents::of_file(name, text.as_bytes()), refused) {
+            (found, None) => assert_eq!(found, plugins(&["bridge"]), "{name}: {text}"),
+            (Contents::Refused(_, why), Some(part)) => assert!(why.contains(part), "{text}: {why}"),
+            (Contents::Malformed(_), Some("")) => {}
+            (found, _) => panic!("{text}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn owner_and_network_of_a_file_are_known_by_name_and_plugins() {
+    assert!(file("10-oci.conflist", Contents::Malformed(String::new())).is_oke());
+    assert!(file("05-renamed.conflist", plugins(&["oci-ipvlan", "oci-ptp"])).is_oke());
+    assert!(file("10-flannel.conflist", plugins(&[])).is_flannel());
+    assert!(file("10-cbr0.conflist", plugins(&["flannel", "portmap"])).is_flannel());
+    for (kinds, gives) in [
+        (&["flannel", "portmap"][..], GivesPods::Network),
+        (&["multus", "bridge"], GivesPods::Network),
+        (&["loopback", "multus-shim"], GivesPods::CalledNetwork),
+        (&["loopback"], GivesPods::Nothing),
+    ] {
+        let found = file("00-x.conflist", plugins(kinds));
+        assert_eq!((found.gives(), found.gives_another_network()), (gives, gives == GivesPods::Network), "{kinds:?}");
+    }
+    assert!(!file(vcn::CONFLIST_FILE, plugins(&["vcn-native"])).gives_another_network());
+    let refused = Contents::Refused(vec!["flannel".to_owned()], "it has no name".to_owned());
+    assert!(!file("10-flannel.conflist", refused).gives_another_network());
+}
+
+#[test]
+fn half_written_file_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("05-vcn-native.conflist");
+    fs::write(&path, "{\"plugins\": [").unwrap();
+    let mut pauses = 0;
+    let found = ConfAt::settled_by(&path, || {
+        pauses += 1;
+        if pauses == 9 {
+            fs::write(&path, "{\"plugins\": []}").unwrap();
+        }
+    });
+    assert_eq!(found.file().unwrap().contents, b"{\"plugins\": []}");
+    fs::write(&path, [b'{', 0xff]).unwrap();
+    assert_eq!(ConfAt::settled(&path).file().unwrap().contents, [b'{', 0xff], "it stays so");
+}
+
+#[test]
+fn links_are_followed_within_the_directory_only() {
+    let root = tempfile::tempdir().unwrap();
+    let (directory, outside) = (root.path().join("net.d"), root.path().join("outside"));
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("real"), "{}").unwrap();
+    fs::write(&outside, "{}").unwrap();
+    let link = directory.join("05-vcn-native.conflist");
+    let read = |to: &Path| {
+        let _ = fs::remove_file(&link);
+        symlink(to, &link).unwrap();
+        ConfAt::read(&link)
+    };
+    for to in [Path::new("real"), Path::new("../net.d/real"), &directory.join("real")] {
+        let target = directory.canonicalize().unwrap().join("real");
+        assert_eq!(read(to).file().map(|found| found.target.clone()), Some(target), "{}", to.display());
+    }
+    for (to, why) in [
+        (outside.as_path(), "leads out of its directory"),
+        (Path::new("../outside"), "leads out of its directory"),
+        (Path::new("nothing"), "which does not exist"),
+        (Path::new("05-vcn-native.conflist"), "which does not exist"),
+    ] {
+        let found = read(to);
+        assert_eq!(found, ConfAt::Link(to.to_owned()));
+        assert!(found.unread().unwrap().contains(why), "{found:?}");
+    }
+}
+
+#[test]
+fn special_and_huge_files_are_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (pipe, folder, huge) =
+        (directory.path().join("pipe"), directory.path().join("folder"), directory.path().join("huge"));
+    mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+    fs::create_dir(&folder).unwrap();
+    File::create(&huge).unwrap().set_len((1 << 20) + 1).unwrap();
+    for (path, why) in [(pipe, "special file"), (folder, "directory"), (huge, "longer than 1048576 bytes")] {
+        let found = ConfAt::read(&path);
+        assert!(found.unread().is_some_and(|reason| reason.contains(why)), "{found:?}");
+    }
+}
+
+#[test]
+fn plugins_of_settings_and_of_configurations_before_ours_are_looked_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = PluginEntry::list("portmap,vnic-attach").unwrap();
+    let settings = Settings { chain, ..fixture::settings_in(directory.path()) };
+    fs::create_dir_all(&settings.cni_bin_dir).unwrap();
+    fs::write(settings.cni_bin_dir.join("bridge"), "").unwrap();
+    let files = [
+        ("00-a.conflist", &["bridge", "gone"][..]),
+        ("01-loopback.conf", &["loopback"]),
+        ("02-sound.conflist", &["bridge"]),
+        ("03-behind.conflist", &["gone"]),
+    ];
+    let files = files.map(|(name, kinds)| file(name, plugins(kinds)));
+    let (record, mut versions) = (Record::default(), VersionCache::default());
+    let found = Observed::read(&settings, files.into(), &record, true, &mut versions);
+    let lacking = [("00-a.conflist", "gone"), ("01-loopback.conf", "loopback")];
+    let lacking = lacking.map(|(file, kind)| (file.to_owned(), vec![kind.to_owned()]));
+    assert_eq!(found.missing_before, lacking.into(), "no runtime reads further");
+    let asked: Vec<_> = found.chain.iter().map(|binary| binary.name.as_str()).collect();
+    assert_eq!(asked, ["vcn-native", "portmap", "vnic-attach"]);
+}

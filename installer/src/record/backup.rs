@@ -1,0 +1,100 @@
+//! What had one of our files' names before us: one copy each, given back when ours goes.
+//!
+//! A copy's name says whose it was (`1000.1000.vcn-native`), its mode is the file's, and a link is kept as a link, so that
+//! no record is needed to give it back.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::files::{Owner, copy, open_file, remove, write_link};
+
+/// The copies' directory, in the data directory.
+pub(crate) const DIRECTORY: &str = "before";
+
+/// The largest file that is copied, in bytes: several times the largest plugin. A larger one could fill the disk.
+const LARGEST: u64 = 256 << 20;
+
+/// A copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Backup {
+    path: PathBuf,
+    owner: Owner,
+}
+
+impl Backup {
+    /// The copy for a file's name, if there is one.
+    pub(crate) fn find(data_dir: &Path, name: &str) -> Option<Self> {
+        all(data_dir).into_iter().find_map(|(found, backup)| (found == name).then_some(backup))
+    }
+
+    /// Copies a file or link, in place of an earlier copy. Nothing to copy is no error.
+    pub(crate) fn make(path: &Path, name: &str, data_dir: &Path) -> Result<(), Error> {
+        let read = |source| Error::Read { path: path.to_owned(), source };
+        let directory = data_dir.join(DIRECTORY);
+        let metadata = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(read)?,
+        };
+        let created = fs::create_dir_all(&directory);
+        created.map_err(|source| Error::Place { target: directory.clone(), action: "creating it", source })?;
+        let copied = directory.join(format!("{}.{}.{name}", metadata.uid(), metadata.gid()));
+        // Of another owner.
+        if let Some(earlier) = Self::find(data_dir, name).filter(|earlier| earlier.path != copied) {
+            earlier.remove()?;
+        }
+        if metadata.is_symlink() {
+            return write_link(&copied, &fs::read_link(path).map_err(read)?);
+        }
+        let file = open_file(path).map_err(read)?;
+        let metadata = file.metadata().map_err(read)?;
+        if !metadata.is_file() {
+            return Err(Error::in_the_way(path));
+        }
+        if metadata.len() > LARGEST {
+            let reason = format!("it is larger than {} MiB, too large to be kept; move it away", LARGEST >> 20);
+            return Err(Error::InTheWay { path: path.to_owned(), reason });
+        }
+        copy(&copied, file.take(LARGEST), metadata.permissions().mode() & 0o7777, None)
+    }
+
+    /// Puts the file or link back, with its contents, mode and owner.
+    pub(crate) fn restore(&self, target: &Path) -> Result<(), Error> {
+        let read = |source| Error::Read { path: self.path.clone(), source };
+        if self.path.is_symlink() {
+            return write_link(target, &fs::read_link(&self.path).map_err(read)?);
+        }
+        let file = open_file(&self.path).map_err(read)?;
+        let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;
+        copy(target, file, mode, Some(self.owner))
+    }
+
+    /// The copied contents; `None` of a link.
+    pub(crate) fn contents(&self) -> Option<Vec<u8>> {
+        let mut contents = Vec::new();
+        open_file(&self.path).ok()?.read_to_end(&mut contents).ok()?;
+        Some(contents)
+    }
+
+    /// Removes the copy.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        remove(&self.path)
+    }
+}
+
+/// All copies, with the names of the files that they are of.
+pub(crate) fn all(data_dir: &Path) -> Vec<(String, Backup)> {
+    let entries = fs::read_dir(data_dir.join(DIRECTORY)).into_iter().flatten().flatten();
+    let mut copies: Vec<_> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let mut parts = name.splitn(3, '.');
+            let owner = Owner { user: parts.next()?.parse().ok()?, group: parts.next()?.parse().ok()? };
+            Some((parts.next()?.to_owned(), Backup { path: entry.path(), owner }))
+        })
+        .collect();
+    copies.sort_by(|(one, _), (other, _)| one.cmp(other));
+    copies
+}

@@ -1,0 +1,53 @@
+//! What a setting may list.
+
+use super::*;
+
+fn kinds(text: &str) -> Vec<String> {
+    PluginEntry::list(text).unwrap().into_iter().map(|entry| entry.kind).collect()
+}
+
+#[test]
+fn names_and_json_may_be_listed() {
+    assert_eq!(kinds(" portmap , bandwidth,tuning,vnic-attach,"), KNOWN);
+    assert_eq!(kinds(""), Vec::<String>::new());
+    let listed =
+        PluginEntry::list(r#"["portmap", {"sysctl": {"net.core.somaxconn": "500"}, "type": "tuning"}]"#).unwrap();
+    let tuning = listed.last().unwrap().to_json();
+    assert_eq!(tuning.to_string(), r#"{"type":"tuning","sysctl":{"net.core.somaxconn":"500"}}"#);
+}
+
+/// It reads every number as a float64 and hands that to the plugin, whatever the text was.
+#[test]
+fn a_number_is_written_so_that_the_runtime_reads_what_was_meant() {
+    let value = |text: &str| text.parse::<f64>().unwrap().to_bits();
+    for number in [
+        "9007199254740993",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "1.10",
+        "1e3",
+    ] {
+        let entry = PluginEntry::list(&format!(r#"[{{"type":"x","n":{number}}}]"#)).unwrap().remove(0).to_json();
+        let text = format!("{entry:#}");
+        let (_, written) = text.rsplit_once(": ").unwrap();
+        assert_eq!(value(written.trim_end_matches(['\n', '}'])), value(number), "{text}");
+    }
+    assert!(matches!(PluginEntry::list(r#"[{"type":"x","n":1e999}]"#), Err(PluginListError::Json(_))));
+}
+
+#[test]
+fn what_makes_no_chain_is_refused_with_the_right_names() {
+    let refused = |text: &str| PluginEntry::list(text).unwrap_err().to_string();
+    assert!(refused("portmapp").contains("portmap, bandwidth, tuning, vnic-attach"));
+    for wrong in ["[1]", r#"[{"snat":true}]"#, r#"[{"type":""}]"#, "[", "portmap,portmap", r#"[{"type":"vcn-native"}]"#]
+    {
+        assert!(PluginEntry::list(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn vnic_attach_is_given_the_pods_annotations() {
+    let entry = PluginEntry::named("vnic-attach").unwrap().to_json();
+    assert_eq!(entry["capabilities"]["io.kubernetes.cri.pod-annotations"], true);
+}

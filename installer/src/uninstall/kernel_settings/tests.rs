@@ -1,0 +1,133 @@
+//! Settings are noted once, and restored only if no other program changed or needs them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ipam::BootId;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A data directory and something that looks like /proc/sys.
+struct Node {
+    directory: TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let node = Self { directory: tempfile::tempdir().unwrap() };
+        fs::create_dir_all(node.path("sys/net/ipv4")).unwrap();
+        node.set("2");
+        node
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn set(&self, value: &str) {
+        fs::write(self.path("sys/net/ipv4/ip_forward"), format!("{value}\n")).unwrap();
+    }
+
+    fn note(&self, boot: &BootId, before: &str, set: &str) {
+        let key = "net/ipv4/ip_forward".to_owned();
+        let change = SettingChange { key, before: before.to_owned(), set: set.to_owned() };
+        note_settings(&self.path("lib"), boot, &[change]).unwrap();
+    }
+
+    /// The value after restoring, and what was left.
+    fn restored(&self) -> (String, Vec<String>) {
+        self.restored_next_to(&OtherNetworks::default())
+    }
+
+    fn restored_next_to(&self, others: &OtherNetworks) -> (String, Vec<String>) {
+        let mut removal = Removal { applied: true, ..Removal::default() };
+        restore(&self.path("lib"), &self.path("sys"), others, &mut removal);
+        assert!(removal.failures.is_empty(), "{removal}");
+        (fs::read_to_string(self.path("sys/net/ipv4/ip_forward")).unwrap().trim().to_owned(), removal.left)
+    }
+}
+
+#[test]
+fn first_noted_value_is_restored() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    node.note(&boot, "0", "1");
+    node.note(&boot, "7", "2");
+    assert_eq!(node.restored(), ("0".to_owned(), vec![]));
+}
+
+#[test]
+fn forwarding_stays_for_another_pod_network() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    node.note(&boot, "0", "2");
+    let left = "setting net/ipv4/ip_forward: 10-flannel.conflist is of another pod network, which may use it";
+    assert_eq!(
+        node.restored_next_to(&OtherNetworks::configured("10-flannel.conflist")),
+        ("2".to_owned(), vec![left.to_owned()])
+    );
+    assert_eq!(node.restored(), ("0".to_owned(), vec![]));
+}
+
+#[test]
+fn accept_ra_stays_while_forwarding_stays() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    let value = node.path("sys/net/ipv6/conf/ens3/accept_ra");
+    fs::create_dir_all(value.parent().unwrap()).unwrap();
+    fs::write(&value, "2\n").unwrap();
+    let key = "net/ipv6/conf/ens3/accept_ra".to_owned();
+    let change = SettingChange { key, before: "1".to_owned(), set: "2".to_owned() };
+    note_settings(&node.path("lib"), &boot, &[change]).unwrap();
+    let now = || fs::read_to_string(&value).unwrap().trim().to_owned();
+    let left = "setting net/ipv6/conf/ens3/accept_ra: 10-flannel.conflist is of another pod network, which may use it";
+    assert_eq!(node.restored_next_to(&OtherNetworks::configured("10-flannel.conflist")).1, [left]);
+    assert_eq!(now(), "2");
+    assert_eq!((node.restored().1, now()), (vec![], "1".to_owned()));
+}
+
+#[test]
+fn setting_that_another_program_changed_stays() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    node.note(&boot, "0", "1");
+    let left = vec!["setting net/ipv4/ip_forward: another program changed it to 2 since".to_owned()];
+    assert_eq!(node.restored(), ("2".to_owned(), left));
+}
+
+#[test]
+fn notes_of_another_boot_are_void() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    node.note(&BootId::from_text("another"), "0", "2");
+    assert_eq!(node.restored().0, "2");
+    node.note(&boot, "5", "2");
+    assert_eq!(node.restored().0, "5");
+}
+
+#[test]
+fn notes_keep_fields_of_a_later_version() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    node.note(&boot, "0", "2");
+    let path = node.path("lib/sysctls.json");
+    let text = fs::read_to_string(&path)
+        .unwrap()
+        .replacen('{', "{ \"later\": [1],", 1)
+        .replace("\"set\"", "\"l\": 1, \"set\"");
+    fs::write(&path, &text).unwrap();
+    node.note(&boot, "1", "2");
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    node.note(&boot, "1", "3");
+    let kept: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&kept["later"][0], &kept["settings"]["net/ipv4/ip_forward"]["l"]), (&1.into(), &1.into()));
+    fs::write(&path, "{").unwrap();
+    node.note(&boot, "4", "2");
+    assert_eq!(node.restored().0, "4", "damaged notes are replaced");
+}
+
+#[test]
+fn only_network_settings_are_written() {
+    let (node, boot) = (Node::new(), BootId::current().unwrap());
+    for key in ["kernel/core_pattern", "net/../kernel/core_pattern", "net//x"] {
+        let change = SettingChange { key: key.to_owned(), before: "|x".to_owned(), set: "core".to_owned() };
+        note_settings(&node.path("lib"), &boot, &[change]).unwrap();
+    }
+    assert_eq!(node.restored().1.len(), 3);
+}

@@ -1,0 +1,124 @@
+//! The result of an uninstallation: steps, what stays, failures; as the command prints it and as programs log it.
+
+use std::fmt;
+
+use vcn::printable;
+
+use crate::Error;
+use crate::report::chain;
+
+/// The result of an uninstallation.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Removal {
+    /// Why nothing was done.
+    pub refusals: Vec<String>,
+    /// The steps that were taken or, if not `applied`, would be.
+    pub steps: Vec<String>,
+    /// Whether the steps were taken.
+    pub applied: bool,
+    /// What stays although it has one of our names, because it is not ours or another program uses it.
+    pub left: Vec<String>,
+    /// What an operator should know.
+    pub notes: Vec<String>,
+    /// What could not be removed.
+    pub failures: Vec<Error>,
+}
+
+/// The result in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// Nothing of ours is left.
+    All,
+    /// A dry run.
+    Planned,
+    /// Something could not be removed.
+    Part,
+    /// Nothing was done.
+    Refused,
+}
+
+impl Removal {
+    /// The result in one word.
+    #[must_use]
+    pub fn status(&self) -> Removed {
+        match (&self.refusals[..], &self.failures[..], self.applied) {
+            ([_, ..], ..) => Removed::Refused,
+            (_, [_, ..], _) => Removed::Part,
+            (.., false) => Removed::Planned,
+            (.., true) => Removed::All,
+        }
+    }
+
+    /// Logs it as events of `program`; `next` says what to do about what stays.
+    pub fn log(&self, program: &str, next: &str) {
+        let event = |word: &str| format!("{program}.{word}");
+        for step in &self.steps {
+            tracing::info!(event = event("uninstall_step"), step, applied = self.applied);
+        }
+        for left in &self.left {
+            tracing::info!(event = event("uninstall_left"), left);
+        }
+        for note in &self.notes {
+            tracing::warn!(event = event("uninstall_note"), note);
+        }
+        for why in &self.refusals {
+            tracing::warn!(event = event("uninstall_refused"), reason = "refused", why, "everything stays; {next}");
+        }
+        for failure in &self.failures {
+            let (reason, why) = (failure.word(), chain(failure));
+            tracing::warn!(event = event("uninstall_failed"), reason, why, "it stays; {next}");
+        }
+        let ended = match self.status() {
+            Removed::All => "uninstalled",
+            Removed::Planned => "uninstall_planned",
+            Removed::Part => "uninstall_incomplete",
+            // Logged for each reason.
+            Removed::Refused => return,
+        };
+        tracing::info!(event = event(ended), status = %self.status(), steps = self.steps.len());
+    }
+
+    /// Takes a step, unless this is a dry run.
+    pub(crate) fn step(&mut self, what: String, take: impl FnOnce() -> Result<(), Error>) {
+        if self.applied
+            && let Err(error) = take()
+        {
+            self.failures.push(error);
+            return;
+        }
+        self.steps.push(what);
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for refusal in &self.refusals {
+            writeln!(f, "refused: {}", printable(&refusal.to_string()))?;
+        }
+        for step in &self.steps {
+            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(&step.to_string()))?;
+        }
+        for left in &self.left {
+            writeln!(f, "left: {}", printable(&left.to_string()))?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "failed: {} [{}]", printable(&chain(failure)), failure.word())?;
+        }
+        write!(f, "status: {}", self.status())
+    }
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "removed",
+            Self::Planned => "planned",
+            Self::Part => "failed",
+            Self::Refused => "refused",
+        })
+    }
+}

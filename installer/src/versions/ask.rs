@@ -1,0 +1,166 @@
+//! One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::Answer;
+
+/// VERSION is one process start, some milliseconds; a plugin that takes longer is broken.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Between checks of a process that closed its output but has not ended.
+const POLL_EVERY: Duration = Duration::from_millis(5);
+
+/// How long a killed process may take to end.
+const KILL: Duration = Duration::from_millis(500);
+
+/// The longest answer read, in bytes.
+const LONGEST: usize = 64 << 10;
+
+pub(super) const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
+                                         binary that is not static, or what a script names after #!)";
+
+/// A question that was put.
+pub(super) enum Question {
+    Asked(Child),
+    /// It could not be put.
+    Answered(Answer),
+}
+
+impl Question {
+    /// Starts the binary.
+    pub(super) fn put(path: &Path, end: Instant) -> Self {
+        let failed = |reason: String| Self::Answered(Answer::Failed(reason));
+        match start(path, end) {
+            Ok(mut child) => {
+                if let Some(mut stdin) = child.stdin.take() {
+                    // Old plugins read it; one that does not may have closed it already.
+                    let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
+                }
+                Self::Asked(child)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => Self::Answered(Answer::Missing),
+            // The kernel reports a file that is there as missing if its interpreter is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => failed(NO_INTERPRETER.to_owned()),
+            Err(error) => failed(format!("it does not start: {error}")),
+        }
+    }
+
+    /// Waits for the answer until `end`; the process comes along if it did not end although it was killed.
+    pub(super) fn answer(self, end: Instant, deadline: Duration) -> (Answer, Option<Child>) {
+        let mut child = match self {
+            Self::Asked(child) => child,
+            Self::Answered(answer) => return (answer, None),
+        };
+        let text = output(&mut child, end, deadline);
+        let Some(status) = kill(&mut child) else {
+            let reason = format!("no answer within {deadline:?}, and it does not end");
+            return (Answer::Failed(reason), Some(child));
+        };
+        let answer = text.and_then(|text| parse(&text, status)).unwrap_or_else(Answer::Failed);
+        (answer, None)
+    }
+}
+
+/// ETXTBSY: some process, forked while another wrote the file, still has it open.
+fn start(path: &Path, end: Instant) -> io::Result<Child> {
+    loop {
+        let started = Command::new(path)
+            .env_clear()
+            .env("CNI_COMMAND", "VERSION")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        match started {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                thread::sleep(POLL_EVERY);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Everything that it prints, once it has ended.
+fn output(child: &mut Child, end: Instant, deadline: Duration) -> Result<Vec<u8>, String> {
+    let late = || format!("no answer within {deadline:?}");
+    let mut stdout = child.stdout.take().ok_or("its output is gone")?;
+    let text = read(&mut stdout, end).map_err(|error| format!("reading its output: {error}"))?.ok_or_else(late)?;
+    while !has_ended(child).map_err(|error| format!("waiting for it: {error}"))? {
+        if Instant::now() >= end {
+            return Err(late());
+        }
+        thread::sleep(POLL_EVERY);
+    }
+    Ok(text)
+}
+
+/// Without reaping it: its process id, which is its group's, stays taken until the group is killed.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    Ok(waitid(Id::Pid(Pid::from_raw(id)), flags)? != WaitStatus::StillAlive)
+}
+
+/// `None` at the deadline: a process that the plugin started may hold the output open for ever.
+fn read(stdout: &mut ChildStdout, end: Instant) -> io::Result<Option<Vec<u8>>> {
+    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        // What is there already is read after the deadline, too: another binary took the time.
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)], timeout) {
+            Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+        }
+        let length = stdout.read(&mut piece)?;
+        text.extend_from_slice(piece.get(..length).unwrap_or_default());
+        if length == 0 || text.len() >= LONGEST {
+            return Ok(Some(text));
+        }
+    }
+}
+
+/// Ends the process and what it left behind in its group. `None` if it does not end.
+fn kill(child: &mut Child) -> Option<io::Result<ExitStatus>> {
+    if let Ok(group) = i32::try_from(child.id()) {
+        // Fails only if all of them have ended.
+        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let end = Instant::now() + KILL;
+    loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() >= end => return None,
+            Ok(None) => thread::sleep(POLL_EVERY),
+            Ok(Some(status)) => return Some(Ok(status)),
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
+
+fn parse(text: &[u8], ended: io::Result<ExitStatus>) -> Result<Answer, String> {
+    let shown = || format!("{:?}", String::from_utf8_lossy(text).chars().take(120).collect::<String>());
+    let status = ended.map_err(|error| format!("waiting for it: {error}"))?;
+    if !status.success() {
+        return Err(format!("it ended with {status}: {}", shown()));
+    }
+    let document: Option<Value> = serde_json::from_slice(text).ok();
+    let versions = document.as_ref().and_then(|document| document.get("supportedVersions")?.as_array());
+    let versions = versions.ok_or_else(|| format!("its answer is {}, without supportedVersions", shown()))?;
+    Ok(Answer::Speaks(versions.iter().filter_map(|version| version.as_str()?.parse().ok()).collect()))
+}
