@@ -11,13 +11,13 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::files::{create_directory, remove, set_mode, write, write_if};
+use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Replaced};
+use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Replaced, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
 use crate::report::chain;
-use crate::{ConflistState, Digest, Error, Note, Report, Settings, Step};
+use crate::{ConflistState, Error, Note, Report, Settings};
 
 /// Takes steps.
 pub(crate) struct Applier<'a> {
@@ -45,7 +45,7 @@ impl Applier<'_> {
                     if purpose == Some(Purpose::Ours) {
                         report.conflist = ConflistState::InPlace;
                     }
-                    report.steps.push(step);
+                    report.steps.push(step.to_string());
                 }
                 Err(error) => {
                     if let Step::RemoveConflist(removing) = &step {

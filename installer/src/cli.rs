@@ -3,5 +3,5 @@
 mod args;
 mod run;
 
-pub use args::{Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, SignalArgs, UninstallArgs};
+pub use args::{Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, UninstallArgs};
 pub use run::run;

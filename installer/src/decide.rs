@@ -4,11 +4,11 @@ mod decision;
 mod foreign_pods;
 mod own_pods;
 mod signals;
+mod statements;
 
-pub(crate) use decision::oke_cni;
-pub use decision::{Decision, NodeState, decide};
-pub use foreign_pods::ForeignPods;
-pub(crate) use foreign_pods::kernel_shows;
+pub use decision::Decision;
+pub(crate) use decision::{NodeState, decide, oke_cni};
+pub(crate) use foreign_pods::{ForeignPods, kernel_shows};
 pub use own_pods::pods;
 pub use signals::{
     FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals,

@@ -7,59 +7,40 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Why part of the work was not done.
+#[expect(missing_docs, reason = "the message names each field")]
 #[derive(Debug, Error)]
 pub enum Error {
     /// A directory or file could not be read.
     #[error("reading {}", path.display())]
     Read {
-        /// The directory or file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A binary to install is missing in the source directory.
     #[error("reading {}: set --source-dir to the directory that holds the plugin binaries", path.display())]
     Source {
-        /// Where it should be.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A binary to install changed after it was read.
     #[error("{} changed while it was being installed; the next reconcile installs the new one", path.display())]
-    SourceChanged {
-        /// The binary.
-        path: PathBuf,
-    },
+    SourceChanged { path: PathBuf },
     /// A file could not be replaced; it is unchanged.
     #[error("putting {} in place: {action} failed{}", target.display(), next_step(source))]
     Place {
-        /// The file.
         target: PathBuf,
-        /// The operation that failed.
         action: &'static str,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// What has one of our files' names cannot be replaced.
     #[error("putting {} in place: {reason}", path.display())]
-    InTheWay {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    InTheWay { path: PathBuf, reason: String },
     /// Our own plugin does not answer VERSION, or not with the version of our configuration.
     #[error("asking {} for its CNI versions: {reason}", path.display())]
-    Version {
-        /// The binary.
-        path: PathBuf,
-        /// What it did instead.
-        reason: String,
-    },
+    Version { path: PathBuf, reason: String },
     /// Another installer holds the lock.
     #[error(
         "another installer is at work on this node, or its directories cannot be locked; the next reconcile tries again"
@@ -67,43 +48,25 @@ pub enum Error {
     Busy,
     /// Another program wrote the file at the same moment; its contents stay.
     #[error("writing {}: another program changed it at the same moment; the next reconcile reads it again", target.display())]
-    Raced {
-        /// The file.
-        target: PathBuf,
-    },
+    Raced { target: PathBuf },
     /// Another program reverts what we write again and again.
     #[error(
         "{}: another program reverted it {times} times within {} s, so the installer pauses for {} s: {difference}; find \
          out which program writes that file (another CNI's agent?) and stop one of the two",
         path.display(), within.as_secs(), pause.as_secs()
     )]
-    Contention {
-        /// The file.
-        path: PathBuf,
-        /// How often it was repaired.
-        times: usize,
-        /// In this time.
-        within: Duration,
-        /// What the other program changed.
-        difference: String,
-        /// Time until the next repair.
-        pause: Duration,
-    },
+    Contention { path: PathBuf, times: usize, within: Duration, difference: String, pause: Duration },
     /// The record cannot be parsed.
     #[error("{} is damaged: our plugins are recognized by their names alone", path.display())]
     Record {
-        /// The record's file.
         path: PathBuf,
-        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// The record could not be read or written.
     #[error("keeping the record {}", path.display())]
     NotRecorded {
-        /// The record's file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: Box<Error>,
     },
@@ -112,16 +75,11 @@ pub enum Error {
         "{pods}, although there were none a moment ago: they keep their network, and no further pod gets one; drain the \
          node and uninstall again"
     )]
-    PodsCame {
-        /// What shows them.
-        pods: String,
-    },
+    PodsCame { pods: String },
     /// A file could not be removed.
     #[error("removing {}{}", path.display(), next_step(source))]
     Remove {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -130,25 +88,18 @@ pub enum Error {
         "{} was written by the node agent, and its directory is not mounted here: mount it (manifests/uninstall-drop-ins), \
          or remove the file by hand and use --force", path.display()
     )]
-    NotMounted {
-        /// The file.
-        path: PathBuf,
-    },
+    NotMounted { path: PathBuf },
     /// Kernel objects could not be listed.
     #[error("listing {what}")]
     Kernel {
-        /// The objects.
         what: &'static str,
-        /// The cause.
         #[source]
         source: netlink::Error,
     },
     /// A kernel object of ours could not be removed.
     #[error("removing {what}")]
     Network {
-        /// The object.
         what: String,
-        /// The cause.
         #[source]
         source: netlink::Error,
     },

@@ -8,8 +8,9 @@ mod lock;
 mod state_file;
 
 pub(crate) use atomic_file::{Owner, copy, is_temporary, write, write_if, write_link};
-pub use digest::Digest;
+pub(crate) use digest::Digest;
 pub(crate) use directory::{check_links, create_directory, open_file, set_mode};
-pub use identity::{Identity, Snapshot};
+pub(crate) use identity::Identity;
+pub use identity::Snapshot;
 pub(crate) use lock::InstallerLock;
 pub(crate) use state_file::{read_document, remove, write_document};

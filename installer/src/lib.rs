@@ -32,20 +32,17 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{
-    Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, SignalArgs, UninstallArgs, run,
-};
+pub use cli::{Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, UninstallArgs, run};
 pub use decide::{
-    Decision, FLANNEL_DAEMONSET, ForeignPods, METADATA_KEY, NODE_LABEL, NodeState, OKE_CONFLIST, OKE_DAEMONSET,
-    PodNetwork, Seen, Signal, Signals, decide, pods,
+    Decision, FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal,
+    Signals, pods,
 };
 pub use error::Error;
-pub use files::{Digest, Identity, Snapshot};
-use observed::Observed;
-pub use observed::{ConfFile, Contents, GivesPods};
-pub use plan::{ConfChange, Note, NoteKind, Purpose, Removing, Replaced, RuntimeUses, Step};
+pub use files::Snapshot;
+pub use observed::GivesPods;
+pub use plan::{Note, NoteKind, RuntimeUses};
 pub use reconcile::{decision, dry_run, reconcile};
 pub use report::{ConflistState, Report, Status};
-pub use settings::{PluginEntry, PluginListError, Settings, SettingsError};
+pub use settings::{PluginListError, Settings, SettingsError};
 pub use uninstall::{Removal, Removed, SettingChange, Uninstall, note_settings, on_delete, uninstall};
 pub use versions::VersionCache;

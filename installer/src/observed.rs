@@ -13,8 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) use binaries::{AddedBy, Binary, BinaryFound, ChainBinary};
+pub use conf_file::GivesPods;
 pub(crate) use conf_file::conf_files;
-pub use conf_file::{ConfFile, Contents, GivesPods};
+pub(crate) use conf_file::{ConfFile, Contents};
 pub(crate) use conf_text::{ConfAt, ConfText, kind};
 pub(crate) use leftover::{Leftover, OurConflist, is_ours};
 

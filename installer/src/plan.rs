@@ -1,5 +1,6 @@
 //! What has to be done: a pure function of settings, decision, what was observed and what is on record.
 
+mod chain;
 mod conflist;
 mod hosts;
 mod leftover;
@@ -15,11 +16,11 @@ use serde_json::Value;
 
 pub(crate) use hosts::unchain;
 pub use note::{Note, NoteKind, RuntimeUses};
-pub use step::{ConfChange, Purpose, Removing, Replaced, Step};
+pub(crate) use step::{ConfChange, Purpose, Removing, Replaced, Step};
 
-use crate::observed::{Binary, BinaryFound};
+use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};
-use crate::{ConfFile, ConflistState, Contents, Decision, Error, Observed, Settings};
+use crate::{ConflistState, Decision, Error, Settings};
 
 /// The mode of a plugin binary.
 pub(crate) const BINARY_MODE: u32 = 0o755;

@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use crate::apply::{Applier, plugins};
-use crate::decide::{decide, oke_cni};
+use crate::decide::{ForeignPods, NodeState, decide, oke_cni};
 use crate::files::{InstallerLock, check_links};
-use crate::observed::{Observed, conf_files};
+use crate::observed::{ConfFile, Observed, conf_files};
 use crate::plan::{Facts, plan};
 use crate::record::{Record, RecordFile};
-use crate::{ConfFile, Decision, Error, ForeignPods, NodeState, Report, Settings, Signals, VersionCache};
+use crate::{Decision, Error, Report, Settings, Signals, VersionCache};
 
 /// Attempts if another program writes a configuration at the same moment.
 const ATTEMPTS: usize = 5;
@@ -101,7 +101,7 @@ fn once((settings, signals, usable): (&Settings, &Signals, bool), versions: &mut
     report.failures.extend(plan.failures);
     report.failures.extend(damage);
     if mode == Mode::DryRun {
-        report.steps = plan.steps;
+        report.steps = plan.steps.iter().map(ToString::to_string).collect();
         return report;
     }
     if let Some(wanted) = plan.adopted {

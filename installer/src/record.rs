@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 
 pub(crate) use rewrite_limiter::{RewriteLimiter, Urgency, WINDOW};
 
-use crate::files::{read_document, write_document};
-use crate::{Digest, Error};
+use crate::Error;
+use crate::files::{Digest, read_document, write_document};
 
 /// The format's number. Later versions only add fields, so that one version back can read them, and keeps them.
 const VERSION: u32 = 1;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use vcn::printable;
 
-use crate::{Decision, Error, Note, Step};
+use crate::{Decision, Error, Note};
 
 /// The result of one reconcile.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct Report {
     /// Whether to install, which signal decided, and why.
     pub decision: Decision,
     /// The steps that were taken or, if not `applied`, would be.
-    pub steps: Vec<Step>,
+    pub steps: Vec<String>,
     /// Whether the steps were taken.
     pub applied: bool,
     /// The state of our configuration.
@@ -103,7 +103,7 @@ impl fmt::Display for Report {
             writeln!(f, "against: {signal}")?;
         }
         for step in &self.steps {
-            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(&step.to_string()))?;
+            writeln!(f, "{}: {}", if self.applied { "did" } else { "would" }, printable(step))?;
         }
         for note in &self.notes {
             writeln!(f, "note: {} [{}]", printable(&note.to_string()), note.word())?;

@@ -11,8 +11,9 @@ use vcn::Mtu;
 
 use serde_json::Value;
 
+pub(crate) use plugin_entry::PluginEntry;
+pub use plugin_entry::PluginListError;
 pub(crate) use plugin_entry::{MAIN, OURS, VNIC_ATTACH};
-pub use plugin_entry::{PluginEntry, PluginListError};
 
 use crate::PodNetwork;
 use crate::cli::{DATA_DIR, Directories, ForeignPodSources, Options};
@@ -29,7 +30,7 @@ pub struct Settings {
     /// Whether to install although OKE's own CNI is present.
     pub takeover: bool,
     /// The plugins behind ours, each if its binary exists.
-    pub chain: Vec<PluginEntry>,
+    pub(crate) chain: Vec<PluginEntry>,
     /// The largest MTU of a pod's link; the VNIC's by default.
     pub pod_mtu: Option<Mtu>,
     /// Another program's configuration, by its name in the directory, that `vnic-attach` is chained into if the pod network
@@ -52,25 +53,19 @@ pub struct Settings {
 }
 
 /// Why options are refused.
+#[expect(missing_docs, reason = "the message names each field")]
 #[derive(Debug, Error)]
 pub enum SettingsError {
     /// A directory is not an absolute path.
     #[error("{option} is {path}, which is not an absolute path", path = .path.display())]
-    Relative {
-        /// The option.
-        option: &'static str,
-        /// Its value.
-        path: PathBuf,
-    },
+    Relative { option: &'static str, path: PathBuf },
     /// Binaries would be installed over themselves.
     #[error("--source-dir and --cni-bin-dir are both {}: nothing could be installed from there", .0.display())]
     SameDirectory(PathBuf),
     /// The list of plugins is invalid.
     #[error("--chain is {text:?}")]
     Chain {
-        /// Its value.
         text: String,
-        /// The cause.
         #[source]
         source: PluginListError,
     },

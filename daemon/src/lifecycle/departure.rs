@@ -2,7 +2,7 @@
 //! node. `installer::on_delete` asks the API server, once, and decides; here what was decided is done and told.
 
 use installer::Uninstall;
-use installer::on_delete::{Shutdown, ask, daemon_set_of, shutdown};
+use installer::on_delete::{ask, daemon_set_of};
 use resident::api_server;
 
 use crate::settings::Settings;
@@ -14,16 +14,13 @@ pub async fn is_for_good(settings: &Settings) -> bool {
         return false;
     };
     let (answer, why) = ask(name).await;
-    match shutdown(answer) {
-        Shutdown::Restart(reason) => {
-            tracing::info!(event = "agent.returning", reason = reason.word(), name, why, "everything stays");
-            false
-        }
-        Shutdown::Uninstall(reason) => {
-            tracing::info!(event = "agent.leaving", reason = reason.word(), name, "uninstalling");
-            true
-        }
+    let (reason, uninstall) = (answer.word(), answer.means_uninstall());
+    if uninstall {
+        tracing::info!(event = "agent.leaving", reason, name, "uninstalling");
+    } else {
+        tracing::info!(event = "agent.returning", reason, name, why, "everything stays");
     }
+    uninstall
 }
 
 /// Takes everything of ours off the node, as the command does, never forced. To be called when nothing of the agent works

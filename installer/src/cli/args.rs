@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::{PodNetwork, Seen, Signals};
+use crate::{PodNetwork, Signals};
 
 const EXAMPLES: &str = "Examples:
   oke-cni-installer --dry-run --node-label true --usable    what would be done on a node of a VCN-native cluster
@@ -42,7 +42,7 @@ pub struct Args {
     // Last, because its heading stays until another one comes.
     /// Signals about the cluster's pod network.
     #[command(flatten)]
-    pub signals: SignalArgs,
+    pub signals: Signals,
 }
 
 /// Other commands.
@@ -163,43 +163,6 @@ impl Options {
                 cni_cache_dir: CNI_CACHE_DIR.into(),
                 oke_state_dir: OKE_STATE_DIR.into(),
             },
-        }
-    }
-}
-
-/// The signals, as typed.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Signals, the strongest first")]
-pub struct SignalArgs {
-    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
-    pub node_label: Option<String>,
-    /// The value of oke-native-pod-networking in the instance's metadata
-    #[arg(long, env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
-    pub instance_metadata: Option<String>,
-    /// The NativePodNetwork named after this instance
-    #[arg(long, env = "SIGNAL_NATIVE_POD_NETWORK", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub native_pod_network: Seen,
-    /// The DaemonSet kube-system/vcn-native-ip-cni
-    #[arg(long, env = "SIGNAL_OKE_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub oke_daemonset: Seen,
-    /// The DaemonSet kube-system/kube-flannel-ds
-    #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub flannel_daemonset: Seen,
-    /// VNICs of the NativePodNetwork with applicationResources: they forbid a takeover
-    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
-    pub application_resources: Seen,
-}
-
-impl From<SignalArgs> for Signals {
-    fn from(args: SignalArgs) -> Self {
-        Self {
-            node_label: args.node_label,
-            instance_metadata: args.instance_metadata,
-            native_pod_network: args.native_pod_network,
-            oke_daemonset: args.oke_daemonset,
-            flannel_daemonset: args.flannel_daemonset,
-            application_resources: args.application_resources,
         }
     }
 }

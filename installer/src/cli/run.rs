@@ -52,7 +52,7 @@ fn run_install(args: Args) -> anyhow::Result<ExitCode> {
     let Args { options, signals, keeping, usable, dry_run: dry, .. } = args;
     let settings = settings(options, &keeping)?;
     let act = if dry { dry_run } else { reconcile };
-    print(&act(&settings, &signals.into(), usable, &mut VersionCache::default()))
+    print(&act(&settings, &signals, usable, &mut VersionCache::default()))
 }
 
 fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {

@@ -7,9 +7,11 @@ mod tests;
 
 use std::path::Path;
 
-use super::signals::{FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_DAEMONSET};
-use super::{ForeignPods, PodNetwork, Seen, Signal, Signals};
-use crate::{ConfFile, Settings};
+use super::signals::OKE_DAEMONSET;
+use super::statements::{Says, Statement, statements};
+use super::{ForeignPods, Seen, Signal, Signals};
+use crate::Settings;
+use crate::observed::ConfFile;
 
 /// Whether to install, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,27 +32,13 @@ pub struct Decision {
 
 /// What this node itself shows, in addition to the signals.
 #[derive(Clone, Copy, Debug)]
-pub struct NodeState<'a> {
+pub(crate) struct NodeState<'a> {
     /// The CNI configurations in the runtime's directory.
-    pub conf_files: &'a [ConfFile],
+    pub(crate) conf_files: &'a [ConfFile],
     /// Pods of other networks.
-    pub pods: &'a ForeignPods,
+    pub(crate) pods: &'a ForeignPods,
     /// Whether our configuration is on record: one that another program removed or damaged is ours to repair.
-    pub installed_before: bool,
-}
-
-/// One signal and its statement.
-struct Statement {
-    signal: Signal,
-    says: Says,
-    found: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Says {
-    VcnNative,
-    OtherNetwork,
-    Invalid,
+    pub(crate) installed_before: bool,
 }
 
 impl Decision {
@@ -78,15 +66,13 @@ impl Decision {
 /// - In doubt (an invalid signal, weak signals that contradict each other) an existing installation is kept up.
 /// - Nothing is installed while pods of another network run on the node: they may have our addresses.
 /// - A node whose VNICs are kept for application resources is not taken over: pods would lose what they request.
-#[must_use]
-pub fn decide(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
+pub(crate) fn decide(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
     let oke = oke_cni(signals, node.conf_files).is_some() || matches!(node.pods, ForeignPods::Found(_));
     Decision { oke, ..by_statements(settings, signals, node) }
 }
 
 fn by_statements(settings: &Settings, signals: &Signals, node: NodeState<'_>) -> Decision {
-    let NodeState { conf_files, pods, installed_before } = node;
-    let statements = statements(settings, signals, conf_files);
+    let statements = statements(settings, signals, node.conf_files);
     let Some(strongest) = statements.first() else {
         return Decision::new(
             false,
@@ -95,70 +81,98 @@ fn by_statements(settings: &Settings, signals: &Signals, node: NodeState<'_>) ->
                 .to_owned(),
         );
     };
-    // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
-    let stays = installed_before && !conf_files.iter().any(ConfFile::is_oke);
-    let contrary: Vec<&Statement> =
-        statements.iter().filter(|it| it.says != strongest.says && it.says != Says::Invalid).collect();
-    let mut decision = match (strongest.says, contrary.first()) {
-        (Says::Invalid, _) if stays => {
-            let reason = format!("{}, which is neither true nor false, {STAYS}", strongest.found);
-            Decision::new(true, strongest.signal, reason)
-        }
-        (Says::Invalid, _) => {
-            let reason = format!("{}, which is neither true nor false, so nothing is touched", strongest.found);
-            return Decision::new(false, strongest.signal, reason);
-        }
-        (Says::VcnNative, Some(other)) if strongest.signal >= Signal::NativePodNetwork => {
-            let (this, that) = (&strongest.found, &other.found);
-            match stays {
-                true => Decision::new(true, strongest.signal, format!("{this}, but {that}, {STAYS}")),
-                false => {
-                    let reason = format!("{this}, but {that}: in doubt nothing is touched");
-                    return Decision::new(false, other.signal, reason);
-                }
-            }
-        }
-        (Says::VcnNative, _) => Decision::new(true, strongest.signal, strongest.found.clone()),
-        (..) => {
-            let decision = Decision::new(false, strongest.signal, strongest.found.clone());
-            // What speaks of Flannel may be stale, and the NativePodNetwork that would speak against it was not read.
-            let asked = signals.native_pod_network == Seen::Absent;
-            decision.another(strongest.signal < Signal::NativePodNetwork || asked)
-        }
-    };
-    if decision.install {
-        let oke = oke_cni(signals, conf_files);
-        let ours = installed_before || conf_files.iter().any(ConfFile::is_ours);
-        let kept = ours && oke.as_ref().is_some_and(|(signal, _)| stands(strongest.signal, *signal));
-        // Its DaemonSet may put a pod on none of the nodes; and a setting that says ours outranks its file.
-        let is_okes = |signal| signal == Signal::OkeConflist && strongest.signal != Signal::Setting;
-        match &oke {
-            Some((signal, found)) if !settings.takeover && !kept => {
-                let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
-                return Decision::new(false, *signal, reason).another(is_okes(*signal));
-            }
-            Some((signal, found)) if !settings.takeover => {
-                decision.against.push(*signal);
-                decision.reason = format!(
-                    "{}; {found}, and OKE's own CNI hands out the same addresses, but this node's pod network is ours already \
-                     and OKE's own CNI is not on this node: ours is kept up",
-                    decision.reason
-                );
-            }
-            Some((signal, _)) if !ours && signals.application_resources == Seen::Present => {
-                let decision = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
-                return decision.another(is_okes(*signal));
-            }
-            _ => {}
-        }
-        if let Some(reason) = occupied(pods, oke.is_some() && !kept) {
-            return Decision::new(false, Signal::OkePods, reason);
+    let contrary = statements.iter().filter(|it| it.says != strongest.says && it.says != Says::Invalid);
+    // An invalid signal has no contrary.
+    let contrary: Vec<&Statement> = contrary.filter(|_| strongest.says != Says::Invalid).collect();
+    let decision = by_strongest(strongest, contrary.first().copied(), signals, node);
+    let doubted = decision.decided_by != strongest.signal;
+    if !decision.install {
+        let against = if doubted || strongest.says == Says::Invalid { Vec::new() } else { signals_of(&contrary) };
+        return Decision { against, ..decision };
+    }
+    match by_occupation(&decision, settings, signals, node) {
+        Err(refused) => refused,
+        Ok(decision) => {
+            let against = [decision.against.clone(), signals_of(&contrary)].concat();
+            Decision { against, ..decision }
         }
     }
-    // An invalid signal has no contrary.
-    let contrary = contrary.into_iter().filter(|_| strongest.says != Says::Invalid);
-    decision.against.extend(contrary.map(|statement| statement.signal));
-    decision
+}
+
+fn signals_of(statements: &[&Statement]) -> Vec<Signal> {
+    statements.iter().map(|statement| statement.signal).collect()
+}
+
+/// What the strongest signal decides.
+fn by_strongest(
+    strongest: &Statement,
+    contrary: Option<&Statement>,
+    signals: &Signals,
+    node: NodeState<'_>,
+) -> Decision {
+    let Statement { signal, says, found } = strongest;
+    // An existing installation speaks against handing over what no signal clearly asks for. A file of OKE's is of this node.
+    let stays = node.installed_before && !node.conf_files.iter().any(ConfFile::is_oke);
+    match (says, contrary) {
+        (Says::Invalid, _) if stays => {
+            Decision::new(true, *signal, format!("{found}, which is neither true nor false, {STAYS}"))
+        }
+        (Says::Invalid, _) => {
+            Decision::new(false, *signal, format!("{found}, which is neither true nor false, so nothing is touched"))
+        }
+        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork && stays => {
+            Decision::new(true, *signal, format!("{found}, but {}, {STAYS}", other.found))
+        }
+        (Says::VcnNative, Some(other)) if *signal >= Signal::NativePodNetwork => {
+            let reason = format!("{found}, but {}: in doubt nothing is touched", other.found);
+            Decision::new(false, other.signal, reason)
+        }
+        (Says::VcnNative, _) => Decision::new(true, *signal, found.clone()),
+        (Says::OtherNetwork, _) => {
+            // What speaks of Flannel may be stale, and the NativePodNetwork that would speak against it was not read.
+            let asked = signals.native_pod_network == Seen::Absent;
+            Decision::new(false, *signal, found.clone()).another(*signal < Signal::NativePodNetwork || asked)
+        }
+    }
+}
+
+/// Whether OKE's own CNI or pods of another network prevent what was decided.
+fn by_occupation(
+    decision: &Decision,
+    settings: &Settings,
+    signals: &Signals,
+    node: NodeState<'_>,
+) -> Result<Decision, Decision> {
+    let mut decision = decision.clone();
+    let strongest = decision.decided_by;
+    let oke = oke_cni(signals, node.conf_files);
+    let ours = node.installed_before || node.conf_files.iter().any(ConfFile::is_ours);
+    let kept = ours && oke.as_ref().is_some_and(|(signal, _)| is_kept_up(strongest, *signal));
+    // Its DaemonSet may put a pod on none of the nodes; and a setting that says ours outranks its file.
+    let is_okes = |signal| signal == Signal::OkeConflist && strongest != Signal::Setting;
+    match &oke {
+        Some((signal, found)) if !settings.takeover && !kept => {
+            let reason = format!("{found}: OKE's own CNI hands out the same addresses, and takeover is not set");
+            return Err(Decision::new(false, *signal, reason).another(is_okes(*signal)));
+        }
+        Some((signal, found)) if !settings.takeover => {
+            decision.against.push(*signal);
+            decision.reason = format!(
+                "{}; {found}, and OKE's own CNI hands out the same addresses, but this node's pod network is ours already \
+                 and OKE's own CNI is not on this node: ours is kept up",
+                decision.reason
+            );
+        }
+        Some((signal, _)) if !ours && signals.application_resources == Seen::Present => {
+            let refused = Decision::new(false, Signal::ApplicationResources, APPLICATION_RESOURCES.to_owned());
+            return Err(refused.another(is_okes(*signal)));
+        }
+        _ => {}
+    }
+    match occupied(node.pods, oke.is_some() && !kept) {
+        Some(reason) => Err(Decision::new(false, Signal::OkePods, reason)),
+        None => Ok(decision),
+    }
 }
 
 /// The reason for a node with such VNICs.
@@ -171,7 +185,7 @@ const STAYS: &str = "but this node's pod network is ours already: in doubt ours 
 
 /// Whether an existing installation is kept up next to a sign of OKE's own CNI. Its DaemonSet is one object for all nodes, and
 /// may put a pod on none of them; a file is of this node. A DaemonSet that is itself the strongest signal does not count.
-fn stands(strongest: Signal, oke: Signal) -> bool {
+fn is_kept_up(strongest: Signal, oke: Signal) -> bool {
     oke == Signal::OkeDaemonSet && strongest != Signal::OkeDaemonSet
 }
 
@@ -195,66 +209,6 @@ fn occupied(pods: &ForeignPods, oke: bool) -> Option<String> {
              (manifests/overlays/oke-vcn-native/takeover.yaml)"
         )),
     }
-}
-
-/// Every signal that says anything, the strongest first.
-fn statements(settings: &Settings, signals: &Signals, conf_files: &[ConfFile]) -> Vec<Statement> {
-    let setting = match settings.pod_network {
-        PodNetwork::Auto => None,
-        PodNetwork::VcnNative => Some((Says::VcnNative, "the setting is vcn-native")),
-        PodNetwork::None => Some((Says::OtherNetwork, "the setting is none")),
-    };
-    let setting = setting.map(|(says, found)| Statement { signal: Signal::Setting, says, found: found.to_owned() });
-    let present = |seen: Seen, signal: Signal, says: Says, found: String| {
-        (seen == Seen::Present).then_some(Statement { signal, says, found })
-    };
-    let flannel_file = conf_files.iter().find(|file| file.is_flannel());
-    [
-        setting,
-        flag(Signal::NodeLabel, &format!("the node label {NODE_LABEL}"), signals.node_label.as_deref()),
-        flag(
-            Signal::InstanceMetadata,
-            &format!("the instance metadata {METADATA_KEY}"),
-            signals.instance_metadata.as_deref(),
-        ),
-        present(
-            signals.native_pod_network,
-            Signal::NativePodNetwork,
-            Says::VcnNative,
-            "the instance has a NativePodNetwork".to_owned(),
-        ),
-        present(
-            signals.oke_daemonset,
-            Signal::OkeDaemonSet,
-            Says::VcnNative,
-            format!("the DaemonSet {OKE_DAEMONSET} exists"),
-        ),
-        present(
-            signals.flannel_daemonset,
-            Signal::FlannelDaemonSet,
-            Says::OtherNetwork,
-            format!("the DaemonSet {FLANNEL_DAEMONSET} exists"),
-        ),
-        flannel_file.map(|file| Statement {
-            signal: Signal::FlannelConflist,
-            says: Says::OtherNetwork,
-            found: format!("{} is a configuration of Flannel", file.name),
-        }),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// A text that should be `true` or `false`. An empty one is invalid, too.
-fn flag(signal: Signal, what: &str, value: Option<&str>) -> Option<Statement> {
-    let value = value?;
-    let says = match value.trim().to_ascii_lowercase().as_str() {
-        "true" => Says::VcnNative,
-        "false" => Says::OtherNetwork,
-        _ => Says::Invalid,
-    };
-    Some(Statement { signal, says, found: format!("{what} is {value:?}") })
 }
 
 pub(crate) fn oke_cni(signals: &Signals, conf_files: &[ConfFile]) -> Option<(Signal, String)> {

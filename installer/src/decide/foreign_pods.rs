@@ -10,15 +10,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::observed::ConfAt;
-use crate::{ConfFile, Settings};
+use crate::Settings;
+use crate::observed::{ConfAt, ConfFile};
 
 /// The name of OKE's network, if its configuration names no other.
 const NETWORK: &str = "oci";
 
 /// Pods of other networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForeignPods {
+pub(crate) enum ForeignPods {
     /// There are none.
     None,
     /// There are; what shows it.
@@ -29,8 +29,7 @@ pub enum ForeignPods {
 
 impl ForeignPods {
     /// Looks for them. If our configuration is in place already, pods are ours.
-    #[must_use]
-    pub fn find(settings: &Settings, conf_files: &[ConfFile]) -> Self {
+    pub(crate) fn find(settings: &Settings, conf_files: &[ConfFile]) -> Self {
         if conf_files.iter().any(ConfFile::is_ours) {
             return Self::None;
         }

@@ -19,19 +19,26 @@ pub const FLANNEL_DAEMONSET: &str = "kube-flannel-ds";
 pub const OKE_CONFLIST: &str = "10-oci.conflist";
 
 /// What the caller read; by default nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Signals, the strongest first")]
 pub struct Signals {
-    /// The value of [`NODE_LABEL`]. Labels can lag behind the node's registration.
+    /// The value of the node label oci.oraclecloud.com/vcn-native-ip-cni
+    #[arg(long, env = "SIGNAL_NODE_LABEL", value_name = "true|false")]
     pub node_label: Option<String>,
-    /// The value of [`METADATA_KEY`] in the instance's metadata.
+    /// The value of oke-native-pod-networking in the instance's metadata
+    #[arg(long, env = "SIGNAL_INSTANCE_METADATA", value_name = "true|false")]
     pub instance_metadata: Option<String>,
-    /// The NativePodNetwork named after this instance.
+    /// The NativePodNetwork named after this instance
+    #[arg(long, env = "SIGNAL_NATIVE_POD_NETWORK", value_enum, default_value = "unknown", value_name = "SEEN")]
     pub native_pod_network: Seen,
-    /// [`OKE_DAEMONSET`].
+    /// The DaemonSet kube-system/vcn-native-ip-cni
+    #[arg(long, env = "SIGNAL_OKE_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
     pub oke_daemonset: Seen,
-    /// [`FLANNEL_DAEMONSET`].
+    /// The DaemonSet kube-system/kube-flannel-ds
+    #[arg(long, env = "SIGNAL_FLANNEL_DAEMONSET", value_enum, default_value = "unknown", value_name = "SEEN")]
     pub flannel_daemonset: Seen,
-    /// VNICs of the NativePodNetwork that are kept for application resources: they prevent a takeover.
+    /// VNICs of the NativePodNetwork with applicationResources: they prevent a takeover
+    #[arg(long, env = "SIGNAL_APPLICATION_RESOURCES", value_enum, default_value = "unknown", value_name = "SEEN")]
     pub application_resources: Seen,
 }
 

@@ -12,12 +12,11 @@ const PIECE: usize = 64 << 10;
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digest([u8; 32]);
+pub(crate) struct Digest([u8; 32]);
 
 impl Digest {
     /// The digest of some contents.
-    #[must_use]
-    pub fn of(contents: &[u8]) -> Self {
+    pub(crate) fn of(contents: &[u8]) -> Self {
         Self(Sha256::digest(contents).into())
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// A file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     device: u64,
     inode: u64,
     mode: u32,
@@ -28,8 +28,7 @@ pub struct Snapshot {
 
 impl Identity {
     /// The file at `path`, through links; `None` if there is none or it cannot be read.
-    #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().as_ref().map(Self::from)
     }
 }

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{ConfFile, ConfText, Contents};
+use crate::files::Digest;
 use crate::settings::{MAIN, OURS, VNIC_ATTACH};
 use crate::versions::Answer;
-use crate::{Digest, Error, Settings, VersionCache};
+use crate::{Error, Settings, VersionCache};
 
 /// One of our binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,16 +20,16 @@ const LOOPBACK: &str = "loopback";
 
 /// A file that a runtime loads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfFile {
+pub(crate) struct ConfFile {
     /// Its name in the directory.
-    pub name: String,
+    pub(crate) name: String,
     /// Its contents.
-    pub contents: Contents,
+    pub(crate) contents: Contents,
 }
 
 /// A configuration's contents, as far as the installer is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub(crate) enum Contents {
     /// The types of its plugins, in order.
     Plugins(Vec<String>),
     /// The same, and why containerd refuses it nevertheless, with every file of the directory after it.
@@ -53,38 +53,32 @@ pub enum GivesPods {
 
 impl ConfFile {
     /// Whether it is our configuration and names our plugin.
-    #[must_use]
-    pub fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.name == vcn::CONFLIST_FILE && self.has(MAIN)
     }
 
     /// Whether it is of OKE's own CNI: by its name or, as it may have been renamed, by its plugins.
-    #[must_use]
-    pub fn is_oke(&self) -> bool {
+    pub(crate) fn is_oke(&self) -> bool {
         self.name == OKE_CONFLIST || self.has("oci-ipvlan") || self.has("oci-ptp")
     }
 
     /// Whether it is of Flannel.
-    #[must_use]
-    pub fn is_flannel(&self) -> bool {
+    pub(crate) fn is_flannel(&self) -> bool {
         self.name.contains("flannel") || self.has("flannel")
     }
 
     /// Whether a runtime can give pods another network than ours by it.
-    #[must_use]
-    pub fn gives_another_network(&self) -> bool {
+    pub(crate) fn gives_another_network(&self) -> bool {
         self.is_usable_and_not_ours() && self.gives() == GivesPods::Network
     }
 
     /// As [`Self::gives_another_network`], or it cannot be known.
-    #[must_use]
-    pub fn may_give_another_network(&self) -> bool {
+    pub(crate) fn may_give_another_network(&self) -> bool {
         self.is_usable_and_not_ours() && self.gives() != GivesPods::Nothing
     }
 
     /// Whether a runtime can give pods any network by it, or it cannot be known.
-    #[must_use]
-    pub fn may_give_a_network(&self) -> bool {
+    pub(crate) fn may_give_a_network(&self) -> bool {
         match self.contents {
             Contents::Plugins(_) => self.gives() != GivesPods::Nothing,
             Contents::Unread(_) => true,
@@ -93,8 +87,7 @@ impl ConfFile {
     }
 
     /// What pods get by it from a runtime that can use it.
-    #[must_use]
-    pub fn gives(&self) -> GivesPods {
+    pub(crate) fn gives(&self) -> GivesPods {
         let mut others = self.kinds().iter().filter(|kind| *kind != LOOPBACK).peekable();
         if others.peek().is_none() {
             GivesPods::Nothing
@@ -123,8 +116,7 @@ impl ConfFile {
 
 impl Contents {
     /// Reads a configuration, a list of plugins or a single one.
-    #[must_use]
-    pub fn parse(contents: &[u8]) -> Self {
+    pub(crate) fn parse(contents: &[u8]) -> Self {
         let document = match parse(contents) {
             Ok(document) if document.is_object() => document,
             Ok(_) => return Self::Malformed("it is not an object".to_owned()),

@@ -116,17 +116,12 @@ impl ConfAt {
 }
 
 impl ConfText {
-    /// The list of plugins, if it is one.
+    /// The document, if it has an array of plugins, each with a type.
     pub(crate) fn list(&self) -> Option<Map<String, Value>> {
-        list(&self.contents)
+        let Value::Object(document) = parse(&self.contents).ok()? else { return None };
+        let plugins = document.get("plugins")?.as_array()?;
+        plugins.iter().all(|plugin| kind(plugin).is_some()).then_some(document)
     }
-}
-
-/// A document with an array of plugins, each of which has a type.
-pub(crate) fn list(contents: &[u8]) -> Option<Map<String, Value>> {
-    let Value::Object(document) = parse(contents).ok()? else { return None };
-    let plugins = document.get("plugins")?.as_array()?;
-    plugins.iter().all(|plugin| kind(plugin).is_some()).then_some(document)
 }
 
 /// JSON as the runtime reads it: Go replaces what is not UTF-8.

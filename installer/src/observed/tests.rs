@@ -9,8 +9,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::PluginEntry;
-use crate::settings::fixture;
+use crate::settings::{PluginEntry, fixture};
 
 fn plugins(kinds: &[&str]) -> Contents {
     Contents::Plugins(kinds.iter().map(|kind| (*kind).to_owned()).collect())

@@ -1,25 +1,22 @@
 //! Our own configuration: what it is to contain. The whole file is ours; plugins that other programs added stay, as values
 //! and in their order, and so do keys that we do not know.
 
-use std::collections::BTreeSet;
+use serde_json::{Map, Value};
 
-use serde_json::{Map, Value, json};
-
-use super::{ConfChange, Facts, Note, NoteKind, Plan, Purpose, Step, contention};
-use crate::observed::{AddedBy, ChainBinary, ConfAt, ConfText, kind};
+use super::{ConfChange, Facts, Note, Plan, Purpose, Step, contention};
+use crate::observed::{ConfAt, ConfText, kind};
 use crate::record::{ConfigurationRecord, Urgency};
 use crate::settings::{MAIN, OURS};
-use crate::versions::{Answer, Version};
-use crate::{ConflistState, Error, PluginEntry};
+use crate::{ConflistState, Error};
 
 /// Readable by root alone, as the CIS benchmark asks; the runtime is root. A mode that was changed since stays.
 const MODE: u32 = 0o600;
 
-const PLUGINS: &str = "plugins";
+pub(super) const PLUGINS: &str = "plugins";
 
 impl Plan {
     pub(super) fn conflist(&mut self, facts: Facts<'_>, usable: bool) {
-        let Facts { settings, observed, record, .. } = facts;
+        let Facts { settings, observed, .. } = facts;
         let present = observed.conflist.file();
         self.conflist = match present {
             // Never removed: pods that were started before the agent, and their DEL, depend on it.
@@ -38,9 +35,14 @@ impl Plan {
             // A plugin of ours that the settings no longer list would be taken for another program's.
             return;
         }
+        self.content(facts, present);
+    }
+
+    fn content(&mut self, facts: Facts<'_>, present: Option<&ConfText>) {
+        let Facts { settings, observed, record, .. } = facts;
         let disk = present.and_then(ConfText::list);
         let entries = settings.entries();
-        let wanted = match self.wanted(&entries, &observed.chain, disk.as_ref()) {
+        let wanted = match self.our_part(&entries, &observed.chain, disk.as_ref()) {
             Ok(wanted) => wanted,
             // If its binary could not be read, that is reported already.
             Err(_) if !observed.failures.is_empty() => return,
@@ -67,32 +69,22 @@ impl Plan {
         // If we want nothing new, another program made the difference.
         let reverted =
             (known.wanted.as_ref() == Some(&wanted)).then(|| difference(&wanted, present.is_some(), disk.as_ref()));
-        let target = present.map_or_else(|| settings.conflist(), |found| found.target.clone());
-        let link = match &observed.conflist {
-            ConfAt::Link(to) => Some(to.clone()),
-            _ => None,
-        };
-        let foreign = match present {
-            Some(found) => !known.is_written() && !names_ours(found),
-            None => !known.is_written() && link.is_some(),
-        };
+        let link = if let ConfAt::Link(to) = &observed.conflist { Some(to.clone()) } else { None };
+        let is_foreign = present.map_or(link.is_some(), |found| !names_ours(found));
         let urgency = if present.is_some_and(has_main) { Urgency::PodsStart } else { Urgency::PodsWait };
-        self.write(
-            ConfChange {
-                name: vcn::CONFLIST_FILE.to_owned(),
-                target,
-                contents: format!("{document:#}\n").into_bytes(),
-                mode: present.map_or(MODE, |found| found.mode),
-                found: present.map(|found| found.contents.clone()),
-                link,
-                wanted,
-                backup: foreign,
-                purpose: Purpose::Ours,
-                reverted,
-            },
-            (known, urgency),
-            facts,
-        );
+        let change = ConfChange {
+            name: vcn::CONFLIST_FILE.to_owned(),
+            target: present.map_or_else(|| settings.conflist(), |found| found.target.clone()),
+            contents: format!("{document:#}\n").into_bytes(),
+            mode: present.map_or(MODE, |found| found.mode),
+            found: present.map(|found| found.contents.clone()),
+            link,
+            wanted,
+            backup: is_foreign && !known.is_written(),
+            purpose: Purpose::Ours,
+            reverted,
+        };
+        self.write(change, (known, urgency), facts);
     }
 
     /// Plans a change, unless repairs of the file pause.
@@ -114,70 +106,6 @@ impl Plan {
         }
         self.steps.push(Step::ChangeConf(Box::new(change)));
     }
-
-    /// Our part of the configuration: the header, our plugin, and every listed plugin that exists and answers. A plugin that
-    /// is in the file and gave no valid answer this time stays: a moment of load must not take host ports away.
-    fn wanted(
-        &mut self,
-        entries: &[PluginEntry],
-        chain: &[ChainBinary],
-        disk: Option<&Map<String, Value>>,
-    ) -> Result<Value, Error> {
-        let mut common: Option<BTreeSet<Version>> = None;
-        let mut named = Vec::new();
-        for binary in chain {
-            let ChainBinary { name, path, answer, added_by } = binary;
-            let on_disk = || disk.map(promised).unwrap_or_default();
-            let speaks = match (suitable(answer), added_by) {
-                (Ok(versions), _) => versions.clone(),
-                (Err(reason), AddedBy::Us) => return Err(Error::Version { path: path.clone(), reason }),
-                (Err(reason), AddedBy::OtherProgram) => {
-                    self.notes.push(match answer {
-                        Answer::Missing => Note::missing_in_chain(name),
-                        Answer::Speaks(_) | Answer::Failed(_) => Note::unsure(name, &reason),
-                    });
-                    if let Answer::Speaks(versions) = answer { versions.clone() } else { on_disk() }
-                }
-                (Err(reason), AddedBy::Settings) => {
-                    let listed = disk.is_some_and(|disk| list(disk).any(|plugin| kind(plugin) == Some(name)));
-                    let failed = matches!(answer, Answer::Failed(_));
-                    let (note, text) = match (failed, listed) {
-                        (true, true) => (NoteKind::PluginKept, format!("{name} stays in the chain, although {reason}")),
-                        (true, false) => {
-                            let text = format!("{name} is left out of the chain until it answers: {reason}");
-                            (NoteKind::PluginUnanswered, text)
-                        }
-                        (false, _) => (NoteKind::PluginLeftOut, format!("{name} is left out of the chain: {reason}")),
-                    };
-                    self.notes.push(Note { kind: note, subject: name.clone(), message: text });
-                    if note != NoteKind::PluginKept {
-                        continue;
-                    }
-                    on_disk()
-                }
-            };
-            named.extend(entries.iter().find(|entry| entry.kind() == *name).map(PluginEntry::to_json));
-            common = Some(match common {
-                None => speaks,
-                // If they have nothing in common, there is nothing to promise that would help.
-                Some(common) if common.is_disjoint(&speaks) => common,
-                Some(common) => &common & &speaks,
-            });
-        }
-        Ok(our_part(&named, &common.unwrap_or_default()))
-    }
-}
-
-/// Header and plugins. Runtimes that do not know `cniVersions` (containerd 1.6) read `cniVersion` alone: the newest that all
-/// of them know, unless a plugin that another program added is older.
-pub(super) fn our_part(plugins: &[Value], versions: &BTreeSet<Version>) -> Value {
-    let newest = versions.iter().rev().find(|version| **version <= Version::CONFIGURATION);
-    json!({
-        "cniVersion": newest.unwrap_or(&Version::CONFIGURATION).to_string(),
-        "cniVersions": versions.iter().map(Version::to_string).collect::<Vec<_>>(),
-        "name": vcn::NETWORK_NAME,
-        PLUGINS: plugins,
-    })
 }
 
 /// The whole document: our part, and what other programs added to the one on disk. A plugin of ours stays where it is; a
@@ -237,27 +165,12 @@ fn plugins(document: &Value) -> impl Iterator<Item = &Value> {
     document.as_object().into_iter().flat_map(list)
 }
 
-fn list(document: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+pub(super) fn list(document: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     document.get(PLUGINS).and_then(Value::as_array).into_iter().flatten()
 }
 
 fn find<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     plugins(document).find(|plugin| kind(plugin) == Some(name))
-}
-
-/// The versions that the file on disk promises.
-fn promised(disk: &Map<String, Value>) -> BTreeSet<Version> {
-    let versions = disk.get("cniVersions").and_then(Value::as_array).into_iter().flatten();
-    versions.filter_map(|version| version.as_str()?.parse().ok()).collect()
-}
-
-fn suitable(answer: &Answer) -> Result<&BTreeSet<Version>, String> {
-    match answer {
-        Answer::Missing => Err("its binary is missing".to_owned()),
-        Answer::Failed(reason) => Err(reason.clone()),
-        Answer::Speaks(versions) if versions.contains(&Version::CONFIGURATION) => Ok(versions),
-        Answer::Speaks(_) => Err(format!("it does not speak CNI {}", Version::CONFIGURATION)),
-    }
 }
 
 fn has_main(found: &ConfText) -> bool {

@@ -3,8 +3,8 @@
 //! have none.
 
 use super::{Note, Plan, Removing, Step};
-use crate::observed::{Leftover, OurConflist};
-use crate::{ConfFile, Contents, Decision, Settings, Signal};
+use crate::observed::{ConfFile, Contents, Leftover, OurConflist};
+use crate::{Decision, Settings, Signal};
 
 impl Plan {
     pub(super) fn leftover(

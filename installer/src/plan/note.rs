@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::GivesPods;
+use crate::observed::ConfFile;
 use crate::versions::Version;
-use crate::{ConfFile, GivesPods};
 
 /// A note. Display is its message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,99 +6,76 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::BINARY_MODE;
+use crate::Signal;
+use crate::files::Digest;
 use crate::settings::VNIC_ATTACH;
-use crate::{Digest, Signal};
 
 /// One change. Display is its line in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Create a directory of the runtime.
     CreateDirectory(PathBuf),
     /// Remove a temporary file of a killed installer.
     RemoveStale(PathBuf),
-    /// Install a binary.
-    InstallBinary {
-        /// From here.
-        source: PathBuf,
-        /// To here.
-        target: PathBuf,
-        /// The source's digest when it was read.
-        digest: Digest,
-        /// What it replaces.
-        replaces: Option<Replaced>,
-    },
-    /// Make a binary executable again.
-    SetMode {
-        /// The binary.
-        target: PathBuf,
-        /// Its digest.
-        digest: Digest,
-        /// Its permission bits now.
-        was: u32,
-    },
+    /// Install a binary, if the source still has this digest.
+    InstallBinary { source: PathBuf, target: PathBuf, digest: Digest, replaces: Option<Replaced> },
+    /// Make a binary executable again that has this digest.
+    SetMode { target: PathBuf, digest: Digest, was: u32 },
     /// Write a configuration.
     ChangeConf(Box<ConfChange>),
     /// Remove our configuration from a node whose pod network is another; what was there before it comes back.
     RemoveConflist(Box<Removing>),
     /// Delete a configuration from the record: ours is gone, or our plugin is no longer in another program's.
-    Forget {
-        /// The configuration.
-        path: PathBuf,
-    },
+    Forget { path: PathBuf },
 }
 
 /// What a binary replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replaced {
-    /// Another file.
+pub(crate) enum Replaced {
     File(Digest),
-    /// A link.
     Link,
 }
 
 /// A configuration that is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfChange {
+pub(crate) struct ConfChange {
     /// Its name in the directory.
-    pub name: String,
-    /// The file.
-    pub target: PathBuf,
-    /// Its new contents.
-    pub contents: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) target: PathBuf,
+    pub(crate) contents: Vec<u8>,
     /// Its permission bits.
-    pub mode: u32,
+    pub(crate) mode: u32,
     /// Its contents when it was read; it is written only if they are still the same.
-    pub found: Option<Vec<u8>>,
+    pub(crate) found: Option<Vec<u8>>,
     /// The target of a link with its name that leads out of the directory: the file replaces the link.
-    pub link: Option<PathBuf>,
+    pub(crate) link: Option<PathBuf>,
     /// Our part of it.
-    pub wanted: Value,
+    pub(crate) wanted: Value,
     /// Whether what is there is another program's and is copied before.
-    pub backup: bool,
-    /// What it is for.
-    pub purpose: Purpose,
+    pub(crate) backup: bool,
+    pub(crate) purpose: Purpose,
     /// What another program changed since we last wrote it.
-    pub reverted: Option<String>,
+    pub(crate) reverted: Option<String>,
 }
 
 /// Our configuration, to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removing {
+pub(crate) struct Removing {
     /// Its path in the directory.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The file: of a link the link's target.
-    pub target: PathBuf,
+    pub(crate) target: PathBuf,
     /// Its contents when it was read; it is removed only if they are still the same. `None` of a link to nothing.
-    pub found: Option<Vec<u8>>,
+    pub(crate) found: Option<Vec<u8>>,
     /// Whether every runtime uses it.
-    pub first: bool,
+    pub(crate) first: bool,
     /// The signal that says that the pod network is another.
-    pub decided_by: Signal,
+    pub(crate) decided_by: Signal,
 }
 
 /// What a configuration is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// It is ours.
     Ours,
     /// Our plugin is chained into another program's.

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::*;
+use crate::Signal;
+use crate::files::Digest;
 use crate::observed::{AddedBy, ChainBinary, ConfAt, ConfText, Leftover, OurConflist};
-use crate::settings::fixture;
+use crate::settings::{PluginEntry, fixture};
 use crate::versions::Answer;
-use crate::{Digest, PluginEntry, Signal};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/conflist");
 

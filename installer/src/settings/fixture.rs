@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{PluginEntry, PodNetwork, Settings};
+use crate::settings::PluginEntry;
+use crate::{PodNetwork, Settings};
 
 /// Settings whose every directory is in one.
 pub(crate) fn settings_in(root: &Path) -> Settings {

@@ -20,12 +20,13 @@ const KNOWN: [&str; 4] = ["portmap", "bandwidth", "tuning", VNIC_ATTACH];
 
 /// A plugin's entry in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginEntry {
+pub(crate) struct PluginEntry {
     kind: String,
     rest: Map<String, Value>,
 }
 
 /// Why a list of plugins is refused.
+#[expect(missing_docs, reason = "the message names each field")]
 #[derive(Debug, Error)]
 pub enum PluginListError {
     /// A name alone does not say how to configure this plugin.
@@ -33,10 +34,7 @@ pub enum PluginListError {
         "{name:?} is none of {}; another plugin is given as JSON, [{{\"type\": {name:?}, …}}]",
         KNOWN.join(", ")
     )]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    Unknown { name: String },
     /// It begins like JSON.
     #[error("it is not a JSON array")]
     Json(#[source] serde_json::Error),
@@ -50,8 +48,7 @@ pub enum PluginListError {
 
 impl PluginEntry {
     /// A plugin by its name, with defaults; `None` if the name alone does not say how to configure it.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let rest = match name {
             // A pod that connects to a host port of its own node needs the source rewritten.
             "portmap" => json!({"capabilities": {"portMappings": true}, "snat": true}),
@@ -80,7 +77,7 @@ impl PluginEntry {
     ///
     /// # Errors
     /// Unknown names, entries without a type, the same plugin twice.
-    pub fn list(text: &str) -> Result<Vec<Self>, PluginListError> {
+    pub(crate) fn list(text: &str) -> Result<Vec<Self>, PluginListError> {
         let text = text.trim();
         let entries: Vec<Self> = if text.starts_with('[') {
             let elements: Vec<Value> = serde_json::from_str(text).map_err(PluginListError::Json)?;
@@ -117,21 +114,18 @@ impl PluginEntry {
     }
 
     /// The name of the plugin's binary.
-    #[must_use]
-    pub fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         &self.kind
     }
 
     /// Adds a key.
-    #[must_use]
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.rest.insert(key.to_owned(), value.into());
         self
     }
 
     /// The JSON entry, the type first.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let kind = ("type".to_owned(), Value::from(self.kind.as_str()));
         Value::Object([kind].into_iter().chain(self.rest.clone()).collect())
     }

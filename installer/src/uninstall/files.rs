@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::files::{Digest, remove, write_if};
 use crate::observed::{ChainHost, ConfAt, ConfFile, chained, conf_files, is_ours, stale_in};
-use crate::plan::{ConfChange, unchain};
+use crate::plan::{ConfChange, Step, unchain};
 use crate::record::Record;
 use crate::record::backup::Backup;
 use crate::settings::OURS;
-use crate::{Error, Removal, Settings, Step};
+use crate::{Error, Removal, Settings};
 
 /// Our configuration goes, whatever other programs added to it: without our plugin they have no interface to work on. Of
 /// another program's only our entry goes.

@@ -1,7 +1,6 @@
 //! Kernel settings as they were before us, of the host and of VNICs' links: the agent notes one before it changes it, and
 //! uninstalling restores it. A reboot restores them, too, so notes of another boot are void.
 
-mod link;
 mod restore;
 #[cfg(test)]
 mod tests;

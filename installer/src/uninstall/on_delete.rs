@@ -15,10 +15,9 @@ const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnDaemonSet {
     /// It exists.
-    Present {
-        /// It is being deleted (`metadata.deletionTimestamp`).
-        deleting: bool,
-    },
+    Present,
+    /// It is being deleted (`metadata.deletionTimestamp`).
+    Deleting,
     /// It does not exist (404).
     NotFound,
     /// The token is not valid any more (401).
@@ -29,62 +28,43 @@ pub enum OwnDaemonSet {
     Unreachable,
 }
 
-/// What a shutdown is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shutdown {
-    /// An upgrade, a restart or a reboot: everything stays.
-    Restart(Reason),
-    /// The DaemonSet was deleted.
-    Uninstall(Reason),
-}
+impl OwnDaemonSet {
+    /// Whether the agent is stopped because its DaemonSet was deleted.
+    ///
+    /// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with
+    /// its pod's object, which a forced deletion removes at once while the DaemonSet creates the next pod.
+    #[must_use]
+    pub const fn means_uninstall(self) -> bool {
+        matches!(self, Self::Deleting | Self::NotFound)
+    }
 
-/// What decided. The words of `word` are stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The DaemonSet exists.
-    DaemonSetPresent,
-    /// It is being deleted.
-    DaemonSetDeleting,
-    /// It is gone.
-    DaemonSetGone,
-    /// The token is not valid any more.
-    Unauthorized,
-    /// The right to read it is missing.
-    Forbidden,
-    /// The API server did not answer.
-    Unreachable,
-}
-
-/// What a shutdown is for, by the API server's answer.
-///
-/// An invalid token is a doubt, although istio-cni takes it for the end of its service account: a token also ends with its
-/// pod's object, which a forced deletion removes at once while the DaemonSet creates the next pod.
-#[must_use]
-pub const fn shutdown(answer: OwnDaemonSet) -> Shutdown {
-    use Shutdown::{Restart, Uninstall};
-    match answer {
-        OwnDaemonSet::Present { deleting: true } => Uninstall(Reason::DaemonSetDeleting),
-        OwnDaemonSet::Present { deleting: false } => Restart(Reason::DaemonSetPresent),
-        OwnDaemonSet::NotFound => Uninstall(Reason::DaemonSetGone),
-        OwnDaemonSet::Unauthorized => Restart(Reason::Unauthorized),
-        OwnDaemonSet::Forbidden => Restart(Reason::Forbidden),
-        OwnDaemonSet::Unreachable => Restart(Reason::Unreachable),
+    /// A stable word for logs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Present => "daemonset-present",
+            Self::Deleting => "daemonset-deleting",
+            Self::NotFound => "daemonset-gone",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::Unreachable => "unreachable",
+        }
     }
 }
 
 /// Why the uninstaller must not run: an agent may start on this node again. `cause` explains a doubt.
 #[must_use]
 pub fn refusal(name: &str, answer: OwnDaemonSet, cause: Option<&str>) -> Option<String> {
-    match shutdown(answer) {
-        Shutdown::Uninstall(_) => None,
-        Shutdown::Restart(Reason::DaemonSetPresent) => Some(format!(
+    match answer {
+        answer if answer.means_uninstall() => None,
+        OwnDaemonSet::Present => Some(format!(
             "the DaemonSet {name} exists, and its agents would install everything again: delete it first \
              (docs/uninstall.md), or uninstall this node alone by --force"
         )),
-        Shutdown::Restart(reason) => Some(format!(
+        doubt => Some(format!(
             "the DaemonSet {name} may still exist ({}: {}): apply all of manifests/uninstall, check that this node reaches \
              the API server, or continue by --force",
-            reason.word(),
+            doubt.word(),
             cause.unwrap_or("no cause given")
         )),
     }
@@ -96,19 +76,4 @@ pub fn refusal(name: &str, answer: OwnDaemonSet, cause: Option<&str>) -> Option<
 pub fn daemon_set_of(pod: &str) -> Option<&str> {
     let (name, random) = pod.rsplit_once('-')?;
     (!name.is_empty() && random.len() == 5 && random.bytes().all(|byte| RANDOM.contains(&byte))).then_some(name)
-}
-
-impl Reason {
-    /// A stable word for logs.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::DaemonSetPresent => "daemonset-present",
-            Self::DaemonSetDeleting => "daemonset-deleting",
-            Self::DaemonSetGone => "daemonset-gone",
-            Self::Unauthorized => "unauthorized",
-            Self::Forbidden => "forbidden",
-            Self::Unreachable => "unreachable",
-        }
-    }
 }

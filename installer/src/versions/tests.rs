@@ -69,11 +69,11 @@ fn plugins_that_hang_share_one_deadline_and_are_killed() {
     let plugins: Vec<_> = scripts.iter().map(|script| plugin(script)).collect();
     let paths: Vec<PathBuf> = plugins.iter().map(|(_, path)| path.clone()).collect();
     let begun = Instant::now();
-    let answers = VersionCache::default().answers_within(&paths, Duration::from_secs(30));
+    let answers = VersionCache::default().answers_within(&paths, Duration::from_secs(5));
     for (script, answer) in scripts.iter().zip(answers) {
         assert!(matches!(&answer, Answer::Failed(why) if why.starts_with("no answer within")), "{script}: {answer:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(60), "one after the other takes two minutes");
+    assert!(begun.elapsed() < Duration::from_secs(15), "one after the other takes 20 s");
 }
 
 #[test]

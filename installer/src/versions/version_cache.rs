@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Answer;
 use super::ask::{DEADLINE, Question};
-use crate::Identity;
+use crate::files::Identity;
 
 /// Between two questions to a binary that failed to answer.
 const RETRY_AFTER: Duration = Duration::from_secs(60);

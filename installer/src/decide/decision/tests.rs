@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::PodNetwork;
 use crate::observed::Contents;
 use crate::settings::fixture;
 

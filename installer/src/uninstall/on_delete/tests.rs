@@ -1,30 +1,53 @@
 //! Every answer of the API server, and what it means.
 
+use kube::core::Status;
+use kube::core::response::StatusDetails;
+
 use super::*;
 
 #[test]
 fn only_a_deleted_daemonset_means_uninstall() {
-    for (answer, expected) in [
-        (OwnDaemonSet::Present { deleting: false }, Shutdown::Restart(Reason::DaemonSetPresent)),
-        (OwnDaemonSet::Present { deleting: true }, Shutdown::Uninstall(Reason::DaemonSetDeleting)),
-        (OwnDaemonSet::NotFound, Shutdown::Uninstall(Reason::DaemonSetGone)),
-        (OwnDaemonSet::Unauthorized, Shutdown::Restart(Reason::Unauthorized)),
-        (OwnDaemonSet::Forbidden, Shutdown::Restart(Reason::Forbidden)),
-        (OwnDaemonSet::Unreachable, Shutdown::Restart(Reason::Unreachable)),
+    for (answer, uninstall) in [
+        (OwnDaemonSet::Present, false),
+        (OwnDaemonSet::Deleting, true),
+        (OwnDaemonSet::NotFound, true),
+        (OwnDaemonSet::Unauthorized, false),
+        (OwnDaemonSet::Forbidden, false),
+        (OwnDaemonSet::Unreachable, false),
     ] {
-        assert_eq!(shutdown(answer), expected);
+        assert_eq!(answer.means_uninstall(), uninstall, "{answer:?}");
         let refused = refusal("agent", answer, Some("the cause"));
-        match expected {
-            Shutdown::Uninstall(_) => assert_eq!(refused, None),
-            Shutdown::Restart(Reason::DaemonSetPresent) => {
-                assert!(refused.unwrap().starts_with("the DaemonSet agent exists"));
-            }
-            Shutdown::Restart(reason) => {
-                let refused = refused.unwrap();
-                let cause = format!("({}: the cause)", reason.word());
-                assert!(refused.contains(&cause) && refused.contains("--force"), "{refused}");
-            }
-        }
+        assert_eq!(refused.is_none(), uninstall);
+        let doubt = format!("({}: the cause)", answer.word());
+        let reason = if answer == OwnDaemonSet::Present { "the DaemonSet agent exists" } else { &doubt };
+        assert!(refused.is_none_or(|text| text.contains(reason) && text.contains("--force")), "{answer:?}");
+    }
+}
+
+#[test]
+fn only_an_answer_that_names_the_daemonset_says_that_it_is_gone() {
+    let status = |code, kind: &str, name: &str| {
+        let details = StatusDetails {
+            name: name.into(),
+            group: "apps".into(),
+            kind: kind.into(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        };
+        Status { code, details: Some(details), ..Status::default() }
+    };
+    for (answer, expected) in [
+        (status(404, "daemonsets", "agent"), OwnDaemonSet::NotFound),
+        (status(404, "daemonsets", "other"), OwnDaemonSet::Unreachable),
+        (status(404, "namespaces", "agent"), OwnDaemonSet::Unreachable),
+        (Status { code: 404, ..Status::default() }, OwnDaemonSet::Unreachable),
+        (status(429, "daemonsets", "agent"), OwnDaemonSet::Unreachable),
+        (status(503, "daemonsets", "agent"), OwnDaemonSet::Unreachable),
+        (status(401, "", ""), OwnDaemonSet::Unauthorized),
+        (status(403, "daemonsets", "agent"), OwnDaemonSet::Forbidden),
+    ] {
+        assert_eq!(meaning(&answer, "agent"), expected, "{answer:?}");
     }
 }
 
