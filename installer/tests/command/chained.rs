@@ -1,4 +1,4 @@
-//! Our plugin in somebody else's chain: Flannel's, on a node whose pod network is not ours.
+//! Our plugin in another program's chain: Flannel's, on a node whose pod network is not ours.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn conflist(node: &Node) -> String {
 }
 
 #[test]
-fn it_is_chained_last_and_taken_out_to_the_byte() {
+fn plugin_is_chained_last_and_taken_out_to_the_byte() {
     for text in [
         FLANNEL.to_owned(),
         FLANNEL.replace("  ", "\t"),
@@ -53,7 +53,7 @@ fn it_is_chained_last_and_taken_out_to_the_byte() {
 }
 
 #[test]
-fn what_others_did_meanwhile_stays_when_it_is_taken_out() {
+fn changes_of_other_programs_stay_when_it_is_taken_out() {
     let node = node(FLANNEL);
     node.run(&CHAIN);
     let more = conflist(&node).replace("\"hairpinMode\": true", "\"hairpinMode\": false");
@@ -66,7 +66,7 @@ fn what_others_did_meanwhile_stays_when_it_is_taken_out() {
 }
 
 #[test]
-fn flannels_restart_takes_it_out_and_it_is_put_in_again_but_not_for_ever() {
+fn plugin_comes_back_after_flannels_restart_but_not_for_ever() {
     let node = node(FLANNEL);
     let chained = |node: &Node| conflist(node).contains("vnic-attach");
     for _ in 0..6 {
@@ -81,7 +81,7 @@ fn flannels_restart_takes_it_out_and_it_is_put_in_again_but_not_for_ever() {
 }
 
 #[test]
-fn without_its_binary_or_its_host_nothing_is_chained_and_that_is_said() {
+fn nothing_is_chained_without_binary_file_or_version() {
     let node = node(FLANNEL);
     fs::remove_file(node.path("source/vnic-attach")).unwrap();
     let (code, told) = node.run(&CHAIN);
@@ -105,7 +105,7 @@ fn without_its_binary_or_its_host_nothing_is_chained_and_that_is_said() {
 }
 
 #[test]
-fn where_the_pod_network_becomes_ours_it_leaves_the_others_chain() {
+fn plugin_leaves_the_chain_when_the_pod_network_becomes_ours() {
     let node = node(FLANNEL);
     node.run(&CHAIN);
     let (code, told) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);

@@ -9,9 +9,7 @@ use std::thread;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::node::{Node, PLUGIN, PORTMAP, mode, told};
-
-const ARGUMENTS: [&str; 3] = ["--node-label", "true", "--usable"];
+use crate::node::{INSTALL, Node, PLUGIN, mode, told};
 
 /// On a thread whose mounts are its own.
 fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
@@ -25,10 +23,6 @@ fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn small_disk(at: &Path) {
-    mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
-}
-
 fn read_only(at: &Path) {
     mount(Some(at), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
     mount(None::<&str>, at, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY, None::<&str>)
@@ -36,72 +30,48 @@ fn read_only(at: &Path) {
 }
 
 #[test]
-fn a_full_disk_keeps_the_old_binary_and_gets_no_configuration_that_names_the_new() {
+fn full_disk_keeps_the_old_binary_and_configuration() {
     with_own_mounts(|| {
         let node = Node::new();
-        small_disk(&node.path("bin"));
-        assert_eq!(node.run(&ARGUMENTS).0, 0);
+        mount(Some("tmpfs"), &node.path("bin"), Some("tmpfs"), MsFlags::empty(), Some("size=64k")).unwrap();
+        assert_eq!(node.run(&INSTALL).0, 0);
         let before = node.snapshot();
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n#{}", "x".repeat(100_000)));
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 1, "{text}");
-        assert!(
-            text.contains("writing failed; free space on that file system") && text.contains("[no-space]"),
-            "{text}"
-        );
+        let (code, text) = node.run(&INSTALL);
+        let expected = "writing failed; free space on that file system";
+        assert!(code == 1 && text.contains(expected) && text.contains("[no-space]"), "{text}");
         assert_eq!(node.snapshot(), before, "not even a temporary file is left");
         node.executable("source/vcn-native", &format!("{PLUGIN}exit\n"));
-        assert_eq!(node.run(&ARGUMENTS).0, 0);
+        assert_eq!(node.run(&INSTALL).0, 0);
     });
 }
 
 #[test]
-fn a_read_only_directory_of_binaries_is_named_with_the_way_out() {
+fn read_only_directories_are_reported_with_the_next_step() {
     with_own_mounts(|| {
         let node = Node::new();
         read_only(&node.path("bin"));
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 1, "{text}");
-        assert!(text.contains("--cni-bin-dir") && text.contains("[read-only]"), "{text}");
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 1 && text.contains("--cni-bin-dir") && text.contains("[read-only]"), "{text}");
         assert!(!node.conflist().exists());
-    });
-}
 
-#[test]
-fn without_a_place_to_remember_the_node_gets_its_network_all_the_same() {
-    with_own_mounts(|| {
         let node = Node::new();
         fs::create_dir(node.path("lib")).unwrap();
         read_only(&node.path("lib"));
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 1, "{text}");
-        assert!(text.contains("keeping the record") && text.contains("[not-recorded]"), "{text}");
-        assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 1, "and it is said as long as it is so: {text}");
-        assert!(!text.contains("did: "), "{text}");
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 1 && text.contains("keeping the record") && text.contains("[not-recorded]"), "{text}");
+        assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "pods get their network");
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 1 && !text.contains("did: "), "reported as long as it is so: {text}");
     });
 }
 
 #[test]
-fn what_is_the_same_is_not_touched_not_even_its_inode() {
-    let node = Node::new();
-    node.executable("bin/portmap", PORTMAP);
-    node.run(&ARGUMENTS);
-    let before = node.snapshot();
-    for _ in 0..3 {
-        let (code, text) = node.run(&ARGUMENTS);
-        assert_eq!(code, 0, "{text}");
-        assert_eq!(node.snapshot(), before);
-    }
-}
-
-#[test]
-fn a_running_binary_is_replaced_and_runs_on() {
+fn running_binary_is_replaced_and_keeps_running() {
     let node = Node::new();
     sandbox::copy_program(Path::new("/bin/sleep"), &node.path("bin/vcn-native")).unwrap();
     let mut running = Command::new(node.path("bin/vcn-native")).arg("1000").spawn().unwrap();
-    let (code, text) = node.run(&ARGUMENTS);
+    let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
     assert_eq!(running.try_wait().unwrap(), None);
     running.kill().unwrap();
@@ -109,26 +79,25 @@ fn a_running_binary_is_replaced_and_runs_on() {
     assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), PLUGIN);
 }
 
-/// Tells a thread to end.
-struct Told<'a>(&'a AtomicBool);
+/// Ends a thread, also when an assertion fails.
+struct Done<'a>(&'a AtomicBool);
 
-impl Drop for Told<'_> {
+impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn two_releases_installing_at_once_leave_one_of_them_whole() {
+fn two_releases_at_once_leave_one_of_them_whole() {
     let node = Node::new();
     fs::create_dir(node.path("newer")).unwrap();
     let newer = format!("{PLUGIN}exit\n#{}\n", "n".repeat(300_000));
     node.executable("newer/vcn-native", &newer);
-    node.run(&ARGUMENTS);
+    node.run(&INSTALL);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Told even when an assertion fails: the scope waits for the reader.
-        let ends = Told(&done);
+        let ends = Done(&done);
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let seen = fs::read_to_string(node.path("bin/vcn-native")).unwrap();
@@ -138,9 +107,8 @@ fn two_releases_installing_at_once_leave_one_of_them_whole() {
         });
         for round in 0..12 {
             let start = |release: &str| {
-                let mut command = node.command_of(release, &ARGUMENTS);
-                command.stdout(Stdio::piped()).stderr(Stdio::piped());
-                command.spawn().unwrap()
+                let mut command = node.command_of(release, &INSTALL);
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             };
             for child in [start("source"), start("newer"), start("source")] {
                 let (code, text) = told(&child.wait_with_output().unwrap());
@@ -154,13 +122,13 @@ fn two_releases_installing_at_once_leave_one_of_them_whole() {
 }
 
 #[test]
-fn what_a_killed_installer_left_is_gone_after_the_next() {
+fn temporary_files_of_a_killed_installer_are_removed() {
     let node = Node::new();
     fs::create_dir(node.path("lib")).unwrap();
     for name in ["bin", "net.d", "lib"] {
         fs::write(node.path(name).join(".oke-cni-installer.00112233aabbccdd.tmp"), "half").unwrap();
     }
-    let (code, text) = node.run(&ARGUMENTS);
+    let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("did: remove stale").count(), 3, "{text}");
     assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);

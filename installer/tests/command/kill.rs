@@ -1,5 +1,5 @@
 //! An upgrade is killed at any of its system calls, or one of them fails. The node has the old or the new binary, whole and
-//! executable, a configuration that can be read, and the next run completes it and leaves nothing behind.
+//! executable, and a valid configuration; the next run completes it and leaves nothing behind.
 
 use std::collections::HashMap;
 use std::fs;
@@ -40,7 +40,7 @@ fn before() -> Node {
     node.executable("source/vcn-native", &plugin('o'));
     let (code, text) = node.run(&["--node-label", "true", "--usable", "--chain=bandwidth", "--pod-mtu", "1500"]);
     assert_eq!(code, 0, "{text}");
-    assert_eq!(configuration(&node), wished(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
+    assert_eq!(configuration(&node), document(&json!([{"type": "vcn-native", "mtu": 1500}, bandwidth()])));
     node.executable("source/vcn-native", &plugin('n'));
     node
 }
@@ -55,7 +55,7 @@ fn new() -> Vec<Value> {
     vec![json!({"type": "vcn-native"}), portmap]
 }
 
-fn wished(plugins: &Value) -> Value {
+fn document(plugins: &Value) -> Value {
     let versions = ["0.3.1", "0.4.0", "1.0.0"];
     json!({"cniVersion": "1.0.0", "cniVersions": versions, "name": "vcn-native", "plugins": plugins})
 }
@@ -120,14 +120,14 @@ fn assert_whole(node: &Node, case: &str) {
     let found = configuration(node);
     // A plugin that could not be asked is left out until the next run.
     let unanswered = case.contains("[plugin-unanswered]") && found["plugins"] == json!([{"type": "vcn-native"}]);
-    assert!(found == wished(&old) || found == wished(&json!(new())) || unanswered, "{case}: {found:#}");
+    assert!(found == document(&old) || found == document(&json!(new())) || unanswered, "{case}: {found:#}");
 }
 
-fn assert_healed(node: &Node, case: &str) {
+fn assert_repaired(node: &Node, case: &str) {
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{case}: {text}");
     assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('n'), "{case}");
-    assert_eq!(configuration(node), wished(&json!(new())), "{case}");
+    assert_eq!(configuration(node), document(&json!(new())), "{case}");
     let mut names = node.names();
     names.extend(fs::read_dir(node.path("lib")).unwrap().map(|entry| format!("lib/{:?}", entry.unwrap().file_name())));
     assert_eq!(
@@ -147,7 +147,7 @@ fn assert_healed(node: &Node, case: &str) {
 }
 
 #[test]
-fn killed_at_any_system_call_it_leaves_a_node_that_works_and_heals() {
+fn kill_at_any_system_call_leaves_a_node_that_works() {
     let cases = sample(calls(), 4);
     let mut hit = 0;
     for call in &cases {
@@ -156,13 +156,13 @@ fn killed_at_any_system_call_it_leaves_a_node_that_works_and_heals() {
         let (output, _) = run(&node, &[format!("--trace={}", call.name), inject]);
         hit += usize::from(output.status.signal() == Some(9));
         assert_whole(&node, &call.line);
-        assert_healed(&node, &call.line);
+        assert_repaired(&node, &call.line);
     }
     assert!(hit * 10 >= cases.len() * 9, "only {hit} of {} runs came to the call", cases.len());
 }
 
 #[test]
-fn what_an_upgrade_took_away_goes_although_it_was_killed_before_the_rename_and_others_came_since() {
+fn unlisted_plugin_goes_after_a_kill_before_the_rename() {
     let into_place = |call: &&Call| call.name == "rename" && call.line.contains("05-vcn-native.conflist");
     let calls = calls();
     let call = calls.iter().find(into_place).expect("the configuration is renamed into its place");
@@ -179,12 +179,12 @@ fn what_an_upgrade_took_away_goes_although_it_was_killed_before_the_rename_and_o
         }
         let (code, text) = node.run(&ARGUMENTS);
         assert_eq!(code, 0, "{text}");
-        assert_eq!(configuration(&node), wished(&json!([new(), others].concat())), "{text}");
+        assert_eq!(configuration(&node), document(&json!([new(), others].concat())), "{text}");
     }
 }
 
 #[test]
-fn whichever_system_call_fails_the_node_works_and_heals() {
+fn failure_of_any_system_call_leaves_a_node_that_works() {
     // Not `close`: on Linux it does close, and the standard library calls a failure of it a fault of the program's.
     let file_calls = ["openat", "write", "fsync", "fchmod", "rename", "read", "statx", "flock", "unlink", "mkdir"];
     let calls = calls().into_iter().filter(|call| file_calls.contains(&call.name.as_str())).collect();
@@ -197,12 +197,12 @@ fn whichever_system_call_fails_the_node_works_and_heals() {
         assert!(log.contains("(INJECTED)") || output.status.success(), "{case}");
         assert!(matches!(output.status.code(), Some(0 | 1 | 64)), "{case}: it reports and does not crash");
         assert_whole(&node, &case);
-        assert_healed(&node, &case);
+        assert_repaired(&node, &case);
     }
 }
 
 #[test]
-fn a_disk_that_does_not_take_the_flush_is_named_and_keeps_the_old_binary() {
+fn failed_flush_keeps_the_old_binary() {
     let node = before();
     let (output, log) = run(&node, &["--trace=fsync".into(), "--inject=fsync:error=EIO".into()]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -211,13 +211,13 @@ fn a_disk_that_does_not_take_the_flush_is_named_and_keeps_the_old_binary() {
     assert!(text.contains("flushing it to disk failed: Input/output error"), "{text}");
     assert!(fs::read_to_string(node.path("bin/vcn-native")).unwrap() == plugin('o'));
     assert!(!fs::read_to_string(node.conflist()).unwrap().contains("portmap"), "no configuration without its binaries");
-    assert_healed(&node, "EIO at every fsync");
+    assert_repaired(&node, "EIO at every fsync");
 }
 
 /// What a power cut could come between: the bytes are on the disk before the name leads to them, and the name is before
 /// anything rests on it.
 #[test]
-fn each_file_is_on_the_disk_before_it_is_seen_and_its_name_is_before_the_next() {
+fn files_are_flushed_before_their_rename_and_names_before_the_next_file() {
     let node = before();
     let (output, log) = run(&node, &["--trace=openat,fchmod,fsync,rename".into(), "--decode-fds=path".into()]);
     assert!(output.status.success(), "{log}");
@@ -254,10 +254,10 @@ fn each_file_is_on_the_disk_before_it_is_seen_and_its_name_is_before_the_next() 
 
 /// Copied to be given back, and then it was never replaced.
 #[test]
-fn where_somebodys_configuration_could_not_be_replaced_an_uninstall_asks_nobody_about_its_copy() {
+fn uninstall_after_a_failed_replacement_keeps_the_foreign_file() {
     let node = || {
         let node = Node::new();
-        fs::write(node.conflist(), SOMEBODYS).unwrap();
+        fs::write(node.conflist(), THEIRS).unwrap();
         node
     };
     let calls = calls_of(run(&node(), &[]));
@@ -269,7 +269,7 @@ fn where_somebodys_configuration_could_not_be_replaced_an_uninstall_asks_nobody_
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     let (code, text) = Host::new().inside(|| node.uninstall_on_a_host(&[]));
     assert_eq!(code, 0, "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
 }
 
 /// A node that became another network's, and whose configuration of ours is a link.
@@ -284,7 +284,7 @@ fn linked() -> Node {
 }
 
 #[test]
-fn killed_while_a_link_to_our_configuration_goes_it_leaves_none_that_leads_nowhere_and_the_next_completes_it() {
+fn kill_while_a_link_is_removed_leaves_no_dangling_link() {
     const NONE: [&str; 2] = ["--pod-network", "none"];
     let changes = ["rename", "unlink", "unlinkat", "fsync"];
     let calls = calls_of(traced(&linked(), linked().agents(), &[], &NONE));
@@ -302,10 +302,10 @@ fn killed_while_a_link_to_our_configuration_goes_it_leaves_none_that_leads_nowhe
 }
 
 /// A node whose places were somebody else's before they were ours.
-fn after_somebody_else() -> Node {
+fn installed_over_theirs() -> Node {
     let node = Node::new();
-    node.executable("bin/vcn-native", "somebody's");
-    fs::write(node.conflist(), SOMEBODYS).unwrap();
+    node.executable("bin/vcn-native", "theirs");
+    fs::write(node.conflist(), THEIRS).unwrap();
     let (code, text) = node.run(&ARGUMENTS);
     assert_eq!(code, 0, "{text}");
     fs::create_dir_all(node.path("run")).unwrap();
@@ -313,27 +313,27 @@ fn after_somebody_else() -> Node {
     node
 }
 
-const SOMEBODYS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
+const THEIRS: &str = r#"{ "name":"theirs", "plugins":[{"type":"bridge"}] }"#;
 
 #[test]
-fn an_uninstall_killed_at_any_system_call_is_completed_by_the_next() {
+fn killed_uninstall_is_completed_by_the_next() {
     let host = Host::new();
     let uninstall = |node: &Node, strace: &[String]| {
         let uninstaller = node.placed(Container::uninstaller().unwrap());
         host.inside(|| traced(node, uninstaller, strace, &["uninstall"]))
     };
-    let cases = sample(calls_of(uninstall(&after_somebody_else(), &[])), 6);
+    let cases = sample(calls_of(uninstall(&installed_over_theirs(), &[])), 6);
     let mut hit = 0;
     for call in &cases {
-        let node = after_somebody_else();
+        let node = installed_over_theirs();
         let inject = format!("--inject={}:signal=SIGKILL:when={}", call.name, call.nth);
         let (output, _) = uninstall(&node, &[format!("--trace={}", call.name), inject]);
         hit += usize::from(output.status.signal() == Some(9));
         let (output, _) = uninstall(&node, &[]);
         let told = format!("{}: {}", call.line, String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success(), "{told}");
-        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "somebody's", "{told}");
-        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), SOMEBODYS, "{told}");
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs", "{told}");
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS, "{told}");
         assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "{told}");
         assert_eq!((node.entries("lib"), node.entries("run")), (vec![], vec![]), "{told}");
     }

@@ -1,4 +1,4 @@
-//! Side by side with OKE's own CNI, and in its place.
+//! Next to OKE's own CNI, and in its place.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,11 +12,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use sandbox::Container;
 
-use crate::node::{Node, PORTMAP, PROGRAM, told};
+use crate::node::{INSTALL, Node, PORTMAP, PROGRAM, told};
 use crate::uninstall::kernel::Host;
 
-const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oci","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
+const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oke","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
 const TAKEOVER: [&str; 4] = ["--node-label", "true", "--usable", "--takeover"];
+
+/// A pod in the runtime's cache, of the network that OKE's configuration names by default.
+const CACHED: &str = "cache/results/oci-0123abcd-eth0";
 
 fn node() -> Node {
     let node = Node::new();
@@ -24,90 +27,88 @@ fn node() -> Node {
     node
 }
 
-/// The agent's container without the patch, which is for nodes that OKE's own CNI serves.
-fn without_witnesses(node: &Node) -> Container {
+/// The agent's container without the patch for nodes that OKE's own CNI serves, which mounts what shows its pods.
+fn unpatched(node: &Node) -> Container {
     node.placed(Container::node_agent().unwrap()).running([PROGRAM])
 }
 
+fn sh(command: &str) {
+    let mut words = command.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+}
+
 #[test]
-fn where_okes_own_cni_is_nothing_is_installed_and_the_reason_is_told() {
+fn nothing_is_installed_next_to_okes_cni() {
     let node = node();
     let before = node.snapshot();
     for (arguments, decided) in [
-        (&["--node-label", "true", "--usable"][..], "oke-conflist"),
-        (&["--node-label", "true", "--usable", "--oke-daemonset", "present"], "oke-conflist"),
-        (&["--pod-network", "vcn-native", "--usable"], "oke-conflist"),
+        (&INSTALL[..], "oke-conflist): 10-oci.conflist is present"),
+        (&[&INSTALL[..], &["--oke-daemonset", "present"]].concat(), "oke-conflist): 10-oci.conflist is present"),
+        (&["--pod-network", "vcn-native", "--usable"], "oke-conflist): 10-oci.conflist is present"),
+        (
+            &[&TAKEOVER[..], &["--application-resources", "present"]].concat(),
+            "application-resources): takeover is set, but VNICs",
+        ),
     ] {
         let (code, text) = node.run(arguments);
-        assert_eq!(code, 0, "{text}");
-        assert!(text.starts_with(&format!("decision: leave alone ({decided}): 10-oci.conflist is present")), "{text}");
+        assert!(code == 0 && text.starts_with(&format!("decision: leave alone ({decided}")), "{text}");
         assert_eq!(node.snapshot(), before);
     }
     fs::remove_file(node.path("net.d/10-oci.conflist")).unwrap();
-    let (_, text) = node.run(&["--node-label", "true", "--usable", "--oke-daemonset", "present"]);
+    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
     assert!(
         text.starts_with("decision: leave alone (oke-daemonset): the DaemonSet vcn-native-ip-cni exists"),
         "{text}"
     );
-    assert_eq!(node.names(), Vec::<String>::new());
+    assert!(node.names().is_empty());
 }
 
 #[test]
-fn takeover_is_refused_where_vnics_are_kept_for_application_resources() {
-    let node = node();
-    let before = node.snapshot();
-    let (code, text) = node.run(&[&TAKEOVER[..], &["--application-resources", "present"]].concat());
-    assert_eq!(code, 0, "{text}");
-    assert!(text.starts_with("decision: leave alone (application-resources): takeover is set, but VNICs"), "{text}");
-    assert_eq!(node.snapshot(), before);
-}
-
-#[test]
-fn a_dry_run_prints_no_control_characters() {
+fn report_contains_no_control_characters() {
     let node = Node::new();
     fs::write(node.path("net.d/10-\u{1b}[2J\nstatus: x.conflist"), OKE).unwrap();
-    let (_, text) = node.run(&["--node-label", "true", "--usable", "--dry-run"]);
+    let (_, text) = node.run(&[&INSTALL[..], &["--dry-run"]].concat());
     assert!(text.contains("10-\\u{1b}[2J\\nstatus: x.conflist is present"), "{text}");
-    assert!(
-        !text.contains('\u{1b}') && text.lines().filter(|line| line.starts_with("status: ")).count() == 1,
-        "{text}"
-    );
+    let statuses = text.lines().filter(|line| line.starts_with("status: ")).count();
+    assert!(!text.contains('\u{1b}') && statuses == 1, "{text}");
 }
 
 #[test]
-fn takeover_waits_until_no_pod_of_its_network_lives_here() {
+fn takeover_waits_until_no_pod_of_okes_cni_runs() {
     let node = node();
-    fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
-    let (code, text) = node.run(&TAKEOVER);
-    assert_eq!(code, 0, "{text}");
-    assert!(
-        text.starts_with("decision: leave alone (oke-pods): takeover is set, but pods of OKE's own CNI run"),
-        "{text}"
-    );
-    assert!(text.contains("oci-0123abcd-eth0") && text.contains("drain the node"), "{text}");
-    assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+    for (pod, shown) in [
+        (CACHED, "oci-0123abcd-eth0"),
+        ("cache/results/oke-0123abcd-eth0", "oke-0123abcd-eth0"),
+        ("shm/used/10.0.32.7", "10.0.32.7"),
+    ] {
+        fs::create_dir_all(node.path(pod).parent().unwrap()).unwrap();
+        fs::write(node.path(pod), "{}").unwrap();
+        let (code, text) = node.run(&TAKEOVER);
+        let refused = "decision: leave alone (oke-pods): takeover is set, but pods of OKE's own CNI run";
+        assert!(code == 0 && text.starts_with(refused), "{text}");
+        assert!(text.contains(shown) && text.contains("drain the node"), "{text}");
+        assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+        fs::remove_file(node.path(pod)).unwrap();
+    }
+    let (_, text) = node.run_in(&unpatched(&node), &TAKEOVER);
+    assert!(text.contains("(oke-pods)") && text.contains("takeover.yaml"), "pods cannot be looked for: {text}");
 
-    fs::remove_file(node.path("cache/results/oci-0123abcd-eth0")).unwrap();
-    fs::create_dir_all(node.path("shm/used/10.0.32.7")).unwrap();
-    assert!(node.run(&TAKEOVER).1.contains("(oke-pods)"));
-    fs::remove_dir_all(node.path("shm")).unwrap();
-
+    fs::write(node.path("cache/results/podman-0123-eth0"), "{}").unwrap();
     let (code, text) = node.run(&TAKEOVER);
     assert_eq!(code, 0, "{text}");
     assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist", "net.d/10-oci.conflist"]);
-    assert_eq!(fs::read_to_string(node.path("net.d/10-oci.conflist")).unwrap(), OKE, "theirs is not touched");
-
+    assert_eq!(fs::read_to_string(node.path("net.d/10-oci.conflist")).unwrap(), OKE);
     fs::write(node.path("cache/results/vcn-native-0123-eth0"), "{}").unwrap();
     let (_, text) = node.run(&TAKEOVER);
     assert!(text.contains("status: installed"), "our own pods do not undo it: {text}");
 }
 
-/// Between the first look and the moment in which our configuration would appear, plugins are asked, which may take seconds.
+/// Between the decision and the moment when our configuration would appear, plugins are asked, which may take seconds.
 #[test]
-fn a_pod_that_comes_while_the_takeover_is_prepared_is_seen() {
+fn pod_that_starts_during_a_takeover_is_noticed() {
     let node = node();
-    let pod = node.path("cache/results/oci-0123abcd-eth0");
-    // A plugin that is asked says so where it may write, and waits.
+    // The plugin reports that it is asked, and waits.
     fs::create_dir_all(node.path("lib")).unwrap();
     mkfifo(&node.path("lib/comes"), Mode::S_IRWXU).unwrap();
     let mut comes = File::options().read(true).write(true).open(node.path("lib/comes")).unwrap();
@@ -119,38 +120,38 @@ fn a_pod_that_comes_while_the_takeover_is_prepared_is_seen() {
         assert!(Instant::now() < end, "it was never asked");
         thread::sleep(Duration::from_millis(1));
     }
-    fs::write(&pod, "{}").unwrap();
+    fs::write(node.path(CACHED), "{}").unwrap();
     comes.write_all(&[b'\n'; 100]).unwrap();
     let (code, text) = told(&installing.wait_with_output().unwrap());
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
     assert!(!node.conflist().exists());
-    let (_, text) = node.run(&["--node-label", "true", "--usable", "--oke-daemonset", "present"]);
+    let (_, text) = node.run(&[&INSTALL[..], &["--oke-daemonset", "present"]].concat());
     assert!(text.contains("leave alone"), "it is not recorded as installed: {text}");
-    fs::remove_file(pod).unwrap();
+    fs::remove_file(node.path(CACHED)).unwrap();
     node.executable("bin/portmap", PORTMAP);
     assert!(node.run(&TAKEOVER).1.contains("status: installed"));
 }
 
 #[test]
-fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_none() {
+fn pod_that_only_the_kernel_shows_is_found() {
     let pod = Netns::create().unwrap();
-    for (commands, address) in [
-        (&["ip route add 10.0.32.9 dev veth0"][..], "10.0.32.9"),
-        (&["ip route add 10.0.32.9 dev veth0 table 77"], "10.0.32.9"),
-        (&["ip -6 route add 2001:db8::9 dev veth0"], "2001:db8::9"),
+    for (command, address) in [
+        ("ip route add 10.0.32.9 dev veth0", "10.0.32.9"),
+        ("ip route add 10.0.32.9 dev veth0 table 77", "10.0.32.9"),
+        ("ip -6 route add 2001:db8::9 dev veth0", "2001:db8::9"),
     ] {
         let (node, host) = (node(), Host::new());
-        // A container behind a bridge.
-        let others = [
-            "ip link add br0 type bridge",
-            "ip link set br0 up",
-            "ip route add 10.88.0.9 dev br0",
-            // Of the host itself.
-            "ip addr add 2001:db8:1::1/128 dev ens5",
-        ];
         host.inside(|| {
-            others.iter().for_each(|command| sh(command));
+            // A container behind a bridge, and an address of the host itself.
+            for command in [
+                "ip link add br0 type bridge",
+                "ip link set br0 up",
+                "ip route add 10.88.0.9 dev br0",
+                "ip addr add 2001:db8:1::1/128 dev ens5",
+            ] {
+                sh(command);
+            }
             for (link, master) in [("veth0", None), ("veth1", Some("br0"))] {
                 let peer = Peer { name: link.parse().unwrap(), mac: None, mtu: None, netns: Some(pod.as_fd()) };
                 let mut new = NewLink::new(link.parse().unwrap(), LinkKind::Veth(peer));
@@ -158,15 +159,15 @@ fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_
                 Socket::open().unwrap().add_link(&new).unwrap();
                 master.into_iter().for_each(|master| sh(&format!("ip link set {link} master {master}")));
             }
-            commands.iter().for_each(|command| sh(command));
+            sh(command);
         });
         let (code, text) = host.inside(|| node.run(&TAKEOVER));
         assert_eq!(code, 0, "{text}");
         assert!(text.contains("(oke-pods)") && text.contains(&format!("a route to {address} by veth0")), "{text}");
         assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
         fs::rename(node.path("net.d/10-oci.conflist"), node.path("aside")).unwrap();
-        let (_, text) = host.inside(|| node.run(&["--node-label", "true", "--usable"]));
-        assert!(text.contains("(oke-pods)") && node.names().is_empty(), "whether or not OKE's is here: {text}");
+        let (_, text) = host.inside(|| node.run(&INSTALL));
+        assert!(text.contains("(oke-pods)") && node.names().is_empty(), "with or without OKE's file: {text}");
         fs::rename(node.path("aside"), node.path("net.d/10-oci.conflist")).unwrap();
         host.inside(|| sh("ip link del veth0"));
         let (_, text) = host.inside(|| node.run(&TAKEOVER));
@@ -175,82 +176,49 @@ fn a_pod_that_only_the_kernel_remembers_is_found_and_links_of_the_hosts_own_are_
     }
 }
 
-fn sh(command: &str) {
-    let mut words = command.split(' ');
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-    assert!(output.status.success(), "{command}: {output:?}");
-}
-
 #[test]
-fn pods_that_okes_own_cni_left_behind_are_found_though_nothing_else_of_it_is_left() {
-    for (witness, seen) in [
-        ("cache/results/oci-0123abcd-eth0", "/var/lib/cni/results/oci-0123abcd-eth0"),
-        ("shm/used/10.0.32.7", "/dev/shm/oci-cni/used"),
-    ] {
+fn pods_that_okes_cni_left_behind_are_found() {
+    for (pod, shown) in [(CACHED, "/var/lib/cni/results/oci-0123abcd-eth0"), ("shm/used/x", "/dev/shm/oci-cni/used")] {
         let node = Node::new();
-        fs::create_dir_all(node.path(witness).parent().unwrap()).unwrap();
-        fs::write(node.path(witness), "").unwrap();
-        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
-        assert_eq!(code, 0, "{text}");
-        assert!(text.starts_with("decision: leave alone (oke-pods): pods of another pod network run"), "{text}");
-        assert!(text.contains(seen) && text.contains("drain the node"), "{text}");
-        assert_eq!(node.names(), Vec::<String>::new());
-        fs::remove_file(node.path(witness)).unwrap();
-        assert!(node.run(&["--node-label", "true", "--usable"]).1.contains("status: installed"));
+        fs::create_dir_all(node.path(pod).parent().unwrap()).unwrap();
+        fs::write(node.path(pod), "").unwrap();
+        let (code, text) = node.run(&INSTALL);
+        let refused = "decision: leave alone (oke-pods): pods of another pod network run";
+        assert!(code == 0 && text.starts_with(refused) && text.contains(shown), "{text}");
+        assert!(node.names().is_empty());
+        fs::remove_file(node.path(pod)).unwrap();
+        assert!(node.run(&INSTALL).1.contains("status: installed"));
     }
-    // Where nobody can tell, there is no reason to think of OKE's.
+    // Where pods cannot be looked for, nothing suggests OKE's.
     let node = Node::new();
-    let (_, text) = node.run_in(&without_witnesses(&node), &["--node-label", "true", "--usable"]);
+    let (_, text) = node.run_in(&unpatched(&node), &INSTALL);
     assert!(text.contains("status: installed"), "{text}");
 }
 
 #[test]
-fn where_we_were_before_others_pods_do_not_keep_our_configuration_from_healing() {
+fn existing_installation_is_repaired_unless_okes_pods_came() {
     let node = Node::new();
-    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    assert_eq!(node.run(&INSTALL).0, 0);
+    let whole = fs::read(node.conflist()).unwrap();
+    let beside = [&INSTALL[..], &["--oke-daemonset", "present"]].concat();
+    let spoil: [&dyn Fn(); 3] =
+        [&|| fs::remove_file(node.conflist()).unwrap(), &|| fs::write(node.conflist(), "").unwrap(), &|| {
+            fs::write(node.conflist(), &whole[..whole.len() / 2]).unwrap()
+        }];
+    for spoil in spoil {
+        spoil();
+        let (code, text) = node.run(&beside);
+        assert!(code == 0 && text.starts_with("decision: install (node-label)"), "{text}");
+        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("ours is kept up"), "{text}");
+        assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{text}");
+    }
     fs::remove_file(node.conflist()).unwrap();
-    fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
-    let (_, text) = node.run(&["--node-label", "true", "--usable"]);
-    assert!(text.contains("status: installed"), "{text}");
+    fs::write(node.path(CACHED), "{}").unwrap();
+    let (_, text) = node.run(&beside);
+    assert!(text.contains("leave alone (oke-pods)") && !node.conflist().exists(), "{text}");
+    let (_, text) = node.run(&INSTALL);
+    assert!(text.contains("status: installed"), "without a sign of OKE's own CNI our pods lived with them: {text}");
     fs::remove_file(node.conflist()).unwrap();
     fs::write(node.path("net.d/10-oci.conflist"), OKE).unwrap();
-    let (_, text) = node.run(&TAKEOVER);
-    assert!(text.contains("(oke-pods)"), "OKE's came back, and so did its pods: {text}");
-}
-
-/// Its DaemonSet is one object for all nodes. Who rewrites a file removes it first, some write it in pieces.
-#[test]
-fn beside_okes_daemonset_our_configuration_heals_whatever_was_done_to_it_unless_okes_pods_came() {
-    let node = Node::new();
-    let arguments = ["--node-label", "true", "--usable", "--oke-daemonset", "present"];
-    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
-    let whole = fs::read(node.conflist()).unwrap();
-    let spoilt: [(&str, &dyn Fn()); 3] = [
-        ("removed", &|| fs::remove_file(node.conflist()).unwrap()),
-        ("emptied", &|| fs::write(node.conflist(), "").unwrap()),
-        ("half written", &|| fs::write(node.conflist(), &whole[..whole.len() / 2]).unwrap()),
-    ];
-    for (what, spoil) in spoilt {
-        spoil();
-        let (code, text) = node.run(&arguments);
-        assert!(code == 0 && text.starts_with("decision: install (node-label)"), "{what}: {text}");
-        assert!(text.contains("the DaemonSet vcn-native-ip-cni exists") && text.contains("ours is kept up"), "{text}");
-        assert_eq!(fs::read(node.conflist()).unwrap(), whole, "{what}: {text}");
-    }
-    fs::remove_file(node.conflist()).unwrap();
-    fs::write(node.path("cache/results/oci-0123abcd-eth0"), "{}").unwrap();
-    let (_, text) = node.run(&arguments);
-    assert!(text.contains("leave alone (oke-pods)") && !node.conflist().exists(), "{text}");
-}
-
-#[test]
-fn takeover_is_refused_where_pods_cannot_be_looked_for() {
-    let node = node();
-    let (code, text) = node.run_in(&without_witnesses(&node), &TAKEOVER);
-    assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("(oke-pods)") && text.contains("may run on this node") && text.contains("takeover.yaml"),
-        "{text}"
-    );
-    assert_eq!(node.names(), ["net.d/10-oci.conflist"]);
+    assert!(node.run(&TAKEOVER).1.contains("(oke-pods)"));
 }

@@ -1,5 +1,5 @@
-//! Taken off a node, in a network namespace, under what `manifests/uninstall` gives: nothing of ours is left, and
-//! everything else is as it was.
+//! Uninstalled in a network namespace, under what `manifests/uninstall` gives: nothing of ours is left, and everything else
+//! is as it was.
 
 mod cluster;
 mod drop_ins;
@@ -19,13 +19,14 @@ use ipam::{BootId, BootTime, FamilyPool, PodRecord, Pools, Request, Store, VnicP
 use sandbox::Container;
 use vcn::{Mtu, PerFamily, Purpose, TableId};
 
-use crate::node::{Node, PORTMAP};
+use crate::node::{INSTALL, Node, PLUGIN, PORTMAP};
 use kernel::Host;
 
+const THEIRS: &str = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
 const FLANNEL: &str = r#"{ "name":"cbr0", "cniVersion":"0.3.1", "plugins":[ {"type":"flannel"} ] }"#;
 
 impl Node {
-    /// What the pod of `manifests/uninstall` does.
+    /// Runs what the pod of `manifests/uninstall` runs.
     fn uninstall(&self, host: &Host, more: &[&str]) -> (i32, String) {
         self.uninstall_in(&Container::uninstaller().unwrap(), host, more)
     }
@@ -34,7 +35,7 @@ impl Node {
         host.inside(|| self.run_in(&self.placed(container.clone()), more))
     }
 
-    /// Nothing of ours but the directories that are mounted.
+    /// Whether only the mounted directories are left.
     fn knows_nothing(&self) -> bool {
         self.entries("run").is_empty() && self.entries("lib").is_empty()
     }
@@ -42,12 +43,12 @@ impl Node {
     fn installed() -> Self {
         let node = Self::new();
         node.executable("bin/portmap", PORTMAP);
-        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+        let (code, text) = node.run(&INSTALL);
         assert_eq!(code, 0, "{text}");
         node
     }
 
-    /// One pod's address, as the plugin would have noted it.
+    /// One pod's address, as the plugin would record it.
     pub(crate) fn allocate(&self) {
         let (boot, state) = (BootId::current().unwrap(), self.path("run"));
         fs::create_dir_all(&state).unwrap();
@@ -91,38 +92,34 @@ fn everything_of_ours_goes_and_everything_else_stays() {
     fs::write(node.path("net.d/87-podman.conflist"), r#"{"plugins":[{"type":"bridge"}]}"#).unwrap();
     let host = Host::new();
     let (files, kernel) = (node.snapshot(), host.snapshot());
-    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    assert_eq!(node.run(&INSTALL).0, 0);
     host.populate(&node.path("lib"));
     fs::create_dir_all(node.path("run/allocations")).unwrap();
-    fs::write(node.path("run/pools.json"), "{}").unwrap();
-    fs::write(node.path("lib/tables.json"), "{}").unwrap();
-    fs::write(node.path("lib").join(vcn::NPN_COPY_FILE), "{}").unwrap();
-    fs::write(node.path("lib").join(vcn::TOLD_FILE), "{}").unwrap();
+    for ours in ["run/pools.json", "lib/tables.json", "bin/.oke-cni-installer.00.tmp"] {
+        fs::write(node.path(ours), "{}").unwrap();
+    }
+    for ours in [vcn::NPN_COPY_FILE, vcn::TOLD_FILE] {
+        fs::write(node.path("lib").join(ours), "{}").unwrap();
+    }
     fs::write(node.path("lib/nativepodnetwork.json"), "an operator's").unwrap();
-    fs::write(node.path("bin/.oke-cni-installer.00.tmp"), "half").unwrap();
     assert_ne!(host.snapshot(), kernel);
 
     let (code, text) = node.uninstall(&host, &["--dry-run", "--force"]);
-    assert_eq!(code, 0, "{text}");
-    assert!(text.contains("would: remove ") && text.contains("status: planned\n"), "{text}");
+    assert!(code == 0 && text.contains("would: remove ") && text.contains("status: planned\n"), "{text}");
     assert_ne!(host.snapshot(), kernel);
 
     let (code, text) = node.uninstall(&host, &["--force"]);
-    assert_eq!(code, 0, "{text}");
-    assert!(text.contains("status: removed"), "{text}");
-    assert_eq!(node.snapshot(), files);
-    assert_eq!(host.snapshot(), kernel);
-    assert_eq!(node.entries("run"), [""; 0]);
-    assert_eq!(node.entries("lib"), ["nativepodnetwork.json"], "what an operator put there is his");
+    assert!(code == 0 && text.contains("status: removed"), "{text}");
+    assert_eq!((node.snapshot(), host.snapshot()), (files, kernel));
+    assert_eq!((node.entries("run"), node.entries("lib")), (vec![], vec!["nativepodnetwork.json".to_owned()]));
 
     let (code, text) = node.uninstall(&host, &[]);
-    assert_eq!(code, 0, "it may be repeated: {text}");
-    assert!(!text.contains("did: "), "{text}");
+    assert!(code == 0 && !text.contains("did: "), "it may be repeated: {text}");
 }
 
 /// The only way without a container, for a host that no cluster reaches any more.
 #[test]
-fn by_hand_on_a_host_it_does_the_same_and_the_directories_go_too() {
+fn command_on_a_host_removes_the_directories_too() {
     let node = Node::installed();
     let host = Host::new();
     let (files, kernel) = (node.snapshot(), host.snapshot());
@@ -136,25 +133,26 @@ fn by_hand_on_a_host_it_does_the_same_and_the_directories_go_too() {
     let note = "note: no usable CNI configuration is left on this node";
     assert!(text.contains(note) && text.contains("cni_status_grace_period"), "{text}");
     assert!(text.contains("installer.uninstall_note"), "{text}");
-    assert_eq!(node.names(), ["bin/portmap"]);
-    assert_eq!(host.snapshot(), kernel);
+    assert_eq!((node.names(), host.snapshot()), (vec!["bin/portmap".to_owned()], kernel));
     assert!(!node.path("run").exists() && !node.path("lib").exists());
 }
 
 #[test]
-fn what_was_there_before_us_comes_back_to_the_byte() {
+fn files_from_before_us_come_back_to_the_byte() {
     let node = Node::new();
-    node.executable("bin/vcn-native", "somebody's own plugin of that name\0\u{fffd}");
+    node.executable("bin/vcn-native", "a plugin of that name\0\u{fffd}");
     fs::set_permissions(node.path("bin/vcn-native"), fs::Permissions::from_mode(0o711)).unwrap();
-    let theirs = "{\"name\":\"theirs\",\n\"plugins\":[{\"type\":\"bridge\"}] }";
-    fs::write(node.conflist(), theirs).unwrap();
+    fs::write(node.conflist(), THEIRS).unwrap();
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    node.executable("source/vnic-attach", crate::node::PLUGIN);
+    node.executable("source/vnic-attach", PLUGIN);
     let before = node.snapshot();
-    assert_eq!(node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]).0, 0);
-    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    let chain = ["--node-label", "false", "--chain-into", "10-flannel.conflist"];
+    assert_eq!(node.run(&chain).0, 0);
+    assert_eq!(node.run(&INSTALL).0, 0);
+    assert_eq!(node.run(&[&chain[2..], &["--pod-network", "none"]].concat()).0, 0);
+    assert!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap().contains("vnic-attach"));
     node.executable("source/vcn-native", PORTMAP);
-    assert_eq!(node.run(&["--node-label", "true", "--usable"]).0, 0);
+    assert_eq!(node.run(&INSTALL).0, 0);
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
     let plain = |snapshot: crate::node::Snapshot| {
@@ -164,12 +162,13 @@ fn what_was_there_before_us_comes_back_to_the_byte() {
 }
 
 #[test]
-fn a_plugin_in_somebody_elses_chain_is_taken_out_to_the_byte() {
+fn chained_plugin_is_taken_out_although_the_record_is_lost() {
     let node = Node::new();
-    node.executable("source/vnic-attach", crate::node::PLUGIN);
+    node.executable("source/vnic-attach", PLUGIN);
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     node.run(&["--node-label", "false", "--chain-into", "10-flannel.conflist"]);
     assert_ne!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
+    fs::write(node.path("lib/installer.json"), "{").unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(fs::read_to_string(node.path("net.d/10-flannel.conflist")).unwrap(), FLANNEL);
@@ -177,12 +176,11 @@ fn a_plugin_in_somebody_elses_chain_is_taken_out_to_the_byte() {
 }
 
 #[test]
-fn a_directory_that_was_named_by_mistake_keeps_what_is_not_ours() {
+fn directory_named_by_mistake_keeps_other_files() {
     let node = Node::installed();
     fs::create_dir_all(node.path("run/containerd")).unwrap();
-    for (name, _) in [("run/containerd/containerd.sock", ""), ("run/agent.conf", ""), ("run/pools.jsonl", "")] {
-        fs::write(node.path(name), "somebody's").unwrap();
-    }
+    let others = ["run/containerd/containerd.sock", "run/agent.conf", "run/pools.jsonl"];
+    others.iter().for_each(|name| fs::write(node.path(name), "theirs").unwrap());
     let ours = ["pools.json", "pools.json.new", "allocations.lock", "verbs.log.1", "allocations.json.damaged"];
     ours.iter().for_each(|name| fs::write(node.path("run").join(name), "{}").unwrap());
     let (code, text) = node.uninstall(&Host::new(), &[]);
@@ -192,15 +190,17 @@ fn a_directory_that_was_named_by_mistake_keeps_what_is_not_ours() {
 }
 
 #[test]
-fn a_configuration_that_somebody_made_his_own_is_left_and_named() {
-    let node = Node::installed();
-    let theirs = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
-    fs::write(node.conflist(), theirs).unwrap();
-    let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
-    assert_eq!(node.names(), ["bin/portmap", "net.d/05-vcn-native.conflist"]);
-
+fn files_with_our_names_that_are_not_ours_stay() {
+    for installed in [true, false] {
+        let node = if installed { Node::installed() } else { Node::new() };
+        fs::write(node.conflist(), THEIRS).unwrap();
+        node.executable("bin/vcn-native", "theirs");
+        let (code, text) = node.uninstall(&Host::new(), &[]);
+        assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
+        assert!(text.contains("left: ") && text.contains("bin/vcn-native: it is not what we installed"), "{text}");
+        assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
+        assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs");
+    }
     let node = Node::installed();
     fs::write(node.conflist(), "{\"name").unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
@@ -208,28 +208,32 @@ fn a_configuration_that_somebody_made_his_own_is_left_and_named() {
 }
 
 #[test]
-fn after_an_upgrade_that_failed_the_old_binary_is_known_to_be_ours() {
+fn binaries_of_earlier_releases_are_known_to_be_ours() {
     let node = Node::installed();
-    // No room for either: what is remembered last was never in place.
     for release in ["two", "three"] {
         node.executable("source/vcn-native", &format!("{PORTMAP}# {release}"));
         fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o555)).unwrap();
-        let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+        let (code, text) = node.run(&INSTALL);
         assert!(code == 1 && text.contains("[denied]"), "{text}");
     }
     fs::set_permissions(node.path("bin"), fs::Permissions::from_mode(0o755)).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(node.names(), ["bin/portmap"], "{text}");
+    assert_eq!((code, node.names()), (0, vec!["bin/portmap".to_owned()]), "{text}");
+
+    // Without a record our configuration shows it.
+    let node = Node::installed();
+    fs::remove_dir_all(node.path("lib")).unwrap();
+    node.executable("source/vcn-native", PORTMAP);
+    let (code, text) = node.uninstall(&Host::new(), &[]);
+    assert_eq!((code, node.names()), (0, vec!["bin/portmap".to_owned()]), "{text}");
 }
 
 #[test]
-fn a_link_that_was_in_our_place_comes_back_as_a_link() {
+fn links_from_before_us_come_back_as_links() {
     let node = Node::new();
-    fs::write(node.path("lib-theirs"), "theirs").unwrap();
     let links = [(node.path("bin/vcn-native"), "vcn-native-current"), (node.conflist(), "/opt/theirs.conflist")];
     links.iter().for_each(|(link, to)| symlink(to, link).unwrap());
-    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    let (code, text) = node.run(&INSTALL);
     assert_eq!(code, 0, "{text}");
     assert!(links.iter().all(|(link, _)| link.symlink_metadata().unwrap().is_file()));
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
@@ -239,45 +243,18 @@ fn a_link_that_was_in_our_place_comes_back_as_a_link() {
 }
 
 #[test]
-fn what_cannot_be_given_back_is_not_replaced() {
+fn file_that_cannot_be_backed_up_is_not_replaced() {
     let node = Node::new();
     fs::create_dir_all(node.path("lib")).unwrap();
     fs::write(node.path("lib/before"), "no directory").unwrap();
-    let theirs = r#"{"name":"theirs","plugins":[{"type":"bridge"}]}"#;
-    fs::write(node.conflist(), theirs).unwrap();
-    let (code, text) = node.run(&["--node-label", "true", "--usable"]);
+    fs::write(node.conflist(), THEIRS).unwrap();
+    let (code, text) = node.run(&INSTALL);
     assert!(code == 1 && text.contains("[write-failed]"), "{text}");
-    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), theirs);
+    assert_eq!(fs::read_to_string(node.conflist()).unwrap(), THEIRS);
 }
 
 #[test]
-fn files_of_our_names_that_are_not_ours_are_left_and_named() {
-    let node = Node::installed();
-    node.executable("bin/vcn-native", "somebody's");
-    let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert!(text.contains("left: ") && text.contains("bin/vcn-native: it is not what we installed"), "{text}");
-    assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"]);
-
-    let node = Node::new();
-    fs::write(node.conflist(), r#"{"plugins":[{"type":"bridge"}]}"#).unwrap();
-    let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert!(code == 0 && text.contains("05-vcn-native.conflist: it was not written by us"), "{text}");
-    assert_eq!(node.names(), ["net.d/05-vcn-native.conflist"]);
-}
-
-#[test]
-fn what_an_earlier_release_left_without_a_record_goes_too() {
-    let node = Node::installed();
-    fs::remove_dir_all(node.path("lib")).unwrap();
-    node.executable("source/vcn-native", PORTMAP);
-    let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 0, "{text}");
-    assert_eq!(node.names(), ["bin/portmap"]);
-}
-
-#[test]
-fn a_link_to_our_configuration_is_not_left_leading_nowhere() {
+fn no_link_to_our_configuration_is_left() {
     let node = Node::installed();
     fs::rename(node.conflist(), node.path("net.d/real")).unwrap();
     symlink("real", node.conflist()).unwrap();
@@ -293,13 +270,12 @@ fn a_link_to_our_configuration_is_not_left_leading_nowhere() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_named_and_remembered_for_the_next_run() {
+fn failure_is_reported_and_the_next_run_completes_it() {
     let node = Node::installed();
     fs::remove_file(node.path("bin/vcn-native")).unwrap();
     fs::create_dir(node.path("bin/vcn-native")).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);
-    assert_eq!(code, 1, "{text}");
-    assert!(text.contains("failed: reading ") && text.contains("status: failed"), "{text}");
+    assert!(code == 1 && text.contains("failed: reading ") && text.contains("status: failed"), "{text}");
     assert!(node.path("lib/installer.json").exists());
     fs::remove_dir(node.path("bin/vcn-native")).unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);

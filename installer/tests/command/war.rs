@@ -1,4 +1,4 @@
-//! Several writers of one configuration at the same time, each in the manner of one that is in the field.
+//! Several writers of one configuration at the same time, each like a program in the field.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,11 +11,11 @@ use clap::Parser;
 use installer::{Args, Settings};
 use serde_json::{Value, json};
 
-use crate::node::{Node, PORTMAP, mode};
+use crate::node::{INSTALL, Node, PORTMAP};
 
 const LASTS: Duration = Duration::from_secs(3);
 
-/// How long it may take a busy machine to come to what a war is.
+/// How long a busy machine may take.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn settings(chain: &str) -> Settings {
@@ -24,7 +24,7 @@ fn settings(chain: &str) -> Settings {
     Settings::new(options).unwrap().keeping(&keeping.state_dir, &keeping.data_dir).unwrap()
 }
 
-/// One look of a writer that wants its plugin in the chain. It puts it in if it is not, and says whether it had to.
+/// A writer that adds its plugin to the chain if it is missing; whether it was.
 fn appended(path: &Path, kind: &str, write: impl FnOnce(&str)) -> bool {
     let Ok(text) = fs::read(path) else { return false };
     let Ok(mut document) = serde_json::from_slice::<Value>(&text) else { return false };
@@ -46,7 +46,7 @@ fn istio(path: &Path) -> bool {
     })
 }
 
-/// linkerd-cni: in place, so that others may see half of it.
+/// linkerd-cni: in place, so that a reader may see half of it.
 fn linkerd(path: &Path) -> bool {
     appended(path, "linkerd-cni", |text| {
         fs::write(path, &text[..text.len() / 2]).unwrap();
@@ -55,7 +55,7 @@ fn linkerd(path: &Path) -> bool {
     })
 }
 
-/// Multus: takes a copy into a file of its own, which sorts first.
+/// Multus: copies it into a file of its own, which sorts first.
 fn multus(path: &Path) -> bool {
     if let Ok(text) = fs::read_to_string(path) {
         let own =
@@ -65,7 +65,7 @@ fn multus(path: &Path) -> bool {
     false
 }
 
-/// Cilium, exclusive: whatever is not its own is renamed.
+/// Cilium, exclusive: renames every other file.
 fn cilium(path: &Path) -> bool {
     fs::rename(path, path.with_extension("conflist.cilium_bak")).is_ok()
 }
@@ -79,13 +79,13 @@ fn kinds(path: &PathBuf) -> Vec<String> {
 }
 
 #[test]
-fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
+fn writers_of_one_file_keep_their_plugins_and_agree() {
     let node = Node::new();
     for name in ["portmap", "bandwidth", "istio-cni", "linkerd-cni"] {
         node.executable(&format!("bin/{name}"), PORTMAP);
     }
     let path = node.conflist();
-    let wishes = ["portmap", "portmap,bandwidth"].map(settings);
+    let variants = ["portmap", "portmap,bandwidth"].map(settings);
     let (done, times) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for (writer, every) in [(istio as fn(&Path) -> bool, 3), (linkerd, 7), (multus, 5)] {
@@ -99,37 +99,37 @@ fn with_others_at_the_same_file_all_keep_what_is_theirs_and_it_comes_to_rest() {
         }
         let begun = Instant::now();
         let mut ours = 0;
-        for wish in wishes.iter().cycle() {
-            // What we want changes all the time, so we write all the time.
-            ours += usize::from(node.reconcile(wish).changed());
-            let war = ours > 5 && times.load(Ordering::Relaxed) >= 2;
-            if begun.elapsed() >= LASTS && war || begun.elapsed() >= PATIENCE {
+        for variant in variants.iter().cycle() {
+            // Our settings change all the time, so we write all the time.
+            ours += usize::from(node.reconcile(variant).changed());
+            let both_wrote = ours > 5 && times.load(Ordering::Relaxed) >= 2;
+            if begun.elapsed() >= LASTS && both_wrote || begun.elapsed() >= PATIENCE {
                 break;
             }
         }
-        assert!(ours > 5, "there was a war: {ours}");
-        // Nobody wants anything new any more: they agree.
+        assert!(ours > 5, "we wrote {ours} times");
+        // No program wants anything new any more.
         let agreed = Instant::now() + PATIENCE;
-        while node.reconcile(&wishes[1]).changed() {
-            assert!(Instant::now() < agreed, "we write and write");
+        while node.reconcile(&variants[1]).changed() {
+            assert!(Instant::now() < agreed, "we write again and again");
         }
         done.store(true, Ordering::Relaxed);
     });
     let theirs = times.load(Ordering::Relaxed);
     istio(&path);
     linkerd(&path);
-    let report = node.reconcile(&wishes[1]);
+    let report = node.reconcile(&variants[1]);
     assert!(!report.changed() && report.failures.is_empty(), "{report}");
     assert_eq!(kinds(&path), ["bandwidth", "istio-cni", "linkerd-cni", "portmap", "vcn-native"]);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text.matches("1000000000000000000").count(), 2, "{text}");
-    assert!(theirs >= 2, "both had to put theirs in at least once");
+    assert!(theirs >= 2, "both added theirs at least once");
 }
 
 #[test]
-fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_why() {
+fn installer_pauses_against_a_program_that_always_removes_the_file() {
     let node = Node::new();
-    let (path, wish) = (node.conflist(), settings(""));
+    let (path, variant) = (node.conflist(), settings(""));
     let done = AtomicBool::new(false);
     let mut written = 0;
     let last = thread::scope(|scope| {
@@ -142,10 +142,10 @@ fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_
         let begun = Instant::now();
         let mut last;
         loop {
-            last = node.reconcile(&wish);
+            last = node.reconcile(&variant);
             written += last.steps.iter().filter(|step| step.to_string().contains("05-vcn-native.conflist")).count();
-            let given_up = last.to_string().contains("[contention]");
-            if begun.elapsed() >= LASTS && given_up || begun.elapsed() >= PATIENCE {
+            let paused = last.to_string().contains("[contention]");
+            if begun.elapsed() >= LASTS && paused || begun.elapsed() >= PATIENCE {
                 break;
             }
         }
@@ -155,43 +155,31 @@ fn against_somebody_who_takes_it_away_every_time_we_give_up_for_a_while_and_say_
     assert_eq!(written, 6, "once, and five repairs");
     let text = last.to_string();
     assert!(text.contains("it was removed") && text.contains("[contention]"), "{text}");
-    assert!(path.with_extension("conflist.cilium_bak").exists(), "what is theirs is not touched");
-}
-
-/// Two releases on one node, say, whose agents do not know of each other.
-#[test]
-fn a_binary_that_somebody_replaces_again_and_again_is_put_back_five_times_and_then_told() {
-    let node = Node::new();
-    let arguments = ["--pod-network", "vcn-native", "--usable"];
-    assert_eq!(node.run(&arguments).0, 0);
-    let theirs = || node.executable("bin/vcn-native", "theirs");
-    for _ in 0..5 {
-        theirs();
-        let (code, text) = node.run(&arguments);
-        assert!(code == 0 && text.contains("did: replace"), "{text}");
-    }
-    theirs();
-    let (code, text) = node.run(&arguments);
-    assert!(code == 1 && text.contains("[contention]") && text.contains("replaced by another file"), "{text}");
-    assert_eq!(fs::read_to_string(node.path("bin/vcn-native")).unwrap(), "theirs");
-    fs::remove_file(node.path("bin/vcn-native")).unwrap();
-    let (code, text) = node.run(&arguments);
-    assert!(code == 0 && text.contains("did: install"), "{text}");
+    assert!(path.with_extension("conflist.cilium_bak").exists(), "its file is not touched");
 }
 
 #[test]
-fn a_binary_whose_mode_somebody_changes_again_and_again_is_made_executable_five_times_and_then_told() {
-    let node = Node::new();
-    let arguments = ["--pod-network", "vcn-native", "--usable"];
-    assert_eq!(node.run(&arguments).0, 0);
-    let binary = node.path("bin/vcn-native");
-    for _ in 0..5 {
-        fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
-        let (code, text) = node.run(&arguments);
-        assert!(code == 0 && text.contains("did: chmod 0755"), "{text}");
+fn binary_that_another_program_reverts_is_repaired_five_times() {
+    for (revert, repaired, reported) in [
+        ("theirs", "did: replace", "replaced by another file"),
+        ("0644", "did: chmod 0755", "its mode was changed to 0644"),
+    ] {
+        let node = Node::new();
+        let binary = node.path("bin/vcn-native");
+        assert_eq!(node.run(&INSTALL).0, 0);
+        for repair in 0..6 {
+            match revert {
+                "theirs" => node.executable("bin/vcn-native", "theirs"),
+                _ => fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap(),
+            }
+            let (code, text) = node.run(&INSTALL);
+            match repair {
+                5 => assert!(code == 1 && text.contains("[contention]") && text.contains(reported), "{text}"),
+                _ => assert!(code == 0 && text.contains(repaired), "{text}"),
+            }
+        }
+        fs::remove_file(&binary).unwrap();
+        let (code, text) = node.run(&INSTALL);
+        assert!(code == 0 && text.contains("did: install"), "a missing one is installed at once: {text}");
     }
-    fs::set_permissions(&binary, fs::Permissions::from_mode(0o644)).unwrap();
-    let (code, text) = node.run(&arguments);
-    assert!(code == 1 && text.contains("[contention]") && text.contains("its mode was changed to 0644"), "{text}");
-    assert_eq!(mode(&binary), 0o644);
 }

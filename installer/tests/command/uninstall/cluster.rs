@@ -82,7 +82,7 @@ impl Cluster {
 }
 
 #[test]
-fn while_the_agents_daemonset_exists_or_that_is_unknown_nothing_is_removed() {
+fn uninstall_is_refused_unless_the_daemonset_is_gone() {
     let cluster = Cluster::new();
     cluster.refused("the DaemonSet oke-node-agent exists");
     cluster.delete(BINDING);
@@ -95,7 +95,7 @@ fn while_the_agents_daemonset_exists_or_that_is_unknown_nothing_is_removed() {
 }
 
 #[test]
-fn once_the_daemonset_is_deleted_the_node_is_uninstalled() {
+fn node_is_uninstalled_after_its_daemonset_is_deleted() {
     let cluster = Cluster::new();
     cluster.delete(DAEMON_SET);
     let end = Instant::now() + WITHIN;

@@ -10,7 +10,7 @@ use super::kernel::Host;
 use crate::node::Node;
 
 #[test]
-fn drop_ins_for_network_managers_go_and_those_of_others_stay() {
+fn our_drop_ins_go_and_other_ones_stay() {
     let node = Node::installed();
     let ours = [drop_ins::NETWORKD, drop_ins::NETWORKD_PODS, drop_ins::NETWORK_MANAGER];
     let host = node.path("host");
@@ -39,7 +39,7 @@ fn drop_ins_for_network_managers_go_and_those_of_others_stay() {
 }
 
 #[test]
-fn a_drop_in_that_cannot_be_seen_from_here_is_named_and_remembered() {
+fn drop_in_that_is_not_mounted_is_reported() {
     let node = Node::installed();
     note_drop_in(&node.path("lib"), drop_ins::NETWORK_MANAGER).unwrap();
     let (code, text) = node.uninstall(&Host::new(), &[]);

@@ -12,7 +12,7 @@ fn forwarding(host: &Host) -> [String; 2] {
 }
 
 #[test]
-fn forwarding_stays_for_the_pod_network_that_is_there_and_goes_where_there_is_none() {
+fn forwarding_stays_for_another_pod_network() {
     let flannel = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
     let loopback = r#"{"cniVersion":"1.0.0","name":"lo","type":"loopback"}"#;
     // It may have called ours, or another one.

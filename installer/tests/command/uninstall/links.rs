@@ -24,7 +24,7 @@ fn link(host: &Host) -> String {
 }
 
 #[test]
-fn a_link_that_we_raised_is_what_it_was_before_where_nobody_else_uses_it() {
+fn link_that_we_raised_is_restored_if_unused() {
     let (node, host, before) = raised_by_us();
     let (code, said) = node.uninstall(&host, &["--force", "--dry-run"]);
     let would = ["would: restore link/ens5/mtu to 1500", "would: restore link/ens5/state to down"];
@@ -36,7 +36,7 @@ fn a_link_that_we_raised_is_what_it_was_before_where_nobody_else_uses_it() {
 }
 
 #[test]
-fn a_link_that_somebody_else_uses_stays_up_and_says_who() {
+fn link_that_another_program_uses_stays_up() {
     for (commands, why) in [
         (&["addr add 10.0.32.9/24 dev ens5"][..], "10.0.32.9/24 on the link is not ours"),
         (&["-6 addr add fe80::9/64 dev ens5 nodad"], "fe80::9/64 on the link is not ours"),
@@ -63,7 +63,7 @@ fn a_link_that_somebody_else_uses_stays_up_and_says_who() {
 
 /// Its pods' interfaces are where nobody can look.
 #[test]
-fn where_there_is_another_pod_network_no_link_is_lowered() {
+fn no_link_is_lowered_next_to_another_pod_network() {
     let (node, host, _) = raised_by_us();
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     let (code, said) = node.uninstall(&host, &["--force"]);
@@ -93,7 +93,7 @@ fn where_there_is_another_pod_network_no_link_is_lowered() {
 
 /// A hardened host switches IPv6 off on new links; switched off again, every address of it would be gone.
 #[test]
-fn a_link_that_somebody_else_uses_keeps_ipv6() {
+fn link_that_another_program_uses_keeps_ipv6() {
     for used in [false, true] {
         let (node, host) = (Node::installed(), Host::new());
         let key = "/proc/sys/net/ipv6/conf/ens5/disable_ipv6";

@@ -22,7 +22,7 @@ fn events(text: &str) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn the_log_has_the_agents_shape_and_events_that_match_the_status() {
+fn log_events_match_the_status() {
     let node = Node::installed();
     node.allocate();
     let (code, text) = node.uninstall(&Host::new(), &[]);

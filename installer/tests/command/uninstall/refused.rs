@@ -12,7 +12,7 @@ use super::kernel::Host;
 use crate::node::{Node, told};
 
 #[test]
-fn while_pods_live_here_it_is_refused_unless_forced() {
+fn pods_refuse_it_unless_forced() {
     let node = Node::installed();
     node.allocate();
     let (before, host) = (node.snapshot(), Host::new());
@@ -27,7 +27,7 @@ fn while_pods_live_here_it_is_refused_unless_forced() {
 }
 
 #[test]
-fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
+fn links_of_pods_and_unreadable_records_refuse_it() {
     let node = Node::installed();
     let host = Host::new();
     host.populate(&node.path("lib"));
@@ -40,7 +40,7 @@ fn pods_links_without_a_record_and_records_that_cannot_be_read_refuse_too() {
 }
 
 #[test]
-fn while_the_agent_runs_it_is_refused() {
+fn running_agent_refuses_it() {
     let node = Node::installed();
     fs::create_dir_all(node.path("run")).unwrap();
     let agent = File::create(node.path("run/agent.lock")).unwrap();
@@ -58,7 +58,7 @@ fn while_the_agent_runs_it_is_refused() {
 }
 
 #[test]
-fn while_another_installer_is_at_work_it_is_refused() {
+fn another_installer_refuses_it() {
     let node = Node::installed();
     let other = File::open(node.path("bin")).unwrap();
     other.lock().unwrap();
@@ -71,7 +71,7 @@ fn while_another_installer_is_at_work_it_is_refused() {
 }
 
 #[test]
-fn pods_that_come_while_it_is_uninstalled_keep_their_network() {
+fn pods_that_start_meanwhile_keep_their_network() {
     let node = Node::installed();
     let host = Host::new();
     let conflist = node.conflist();
