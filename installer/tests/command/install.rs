@@ -102,14 +102,13 @@ fn environment_serves_as_well_as_options() {
 
 #[test]
 fn configuration_needs_every_binary() {
-    let break_it: [(&str, &dyn Fn(&Node)); 3] = [
-        ("set --source-dir", &|node| fs::remove_file(node.path("source/vcn-native")).unwrap()),
-        ("[in-the-way]", &|node| fs::create_dir(node.path("bin/vcn-native")).unwrap()),
-        ("[version-unknown]", &|node| node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n")),
-    ];
-    for (word, break_it) in break_it {
+    for word in ["set --source-dir", "[in-the-way]", "[version-unknown]"] {
         let node = Node::new();
-        break_it(&node);
+        match word {
+            "set --source-dir" => fs::remove_file(node.path("source/vcn-native")).unwrap(),
+            "[in-the-way]" => fs::create_dir(node.path("bin/vcn-native")).unwrap(),
+            _ => node.executable("source/vcn-native", "#!/bin/sh\nexit 1\n"),
+        }
         let (code, text) = node.run(&INSTALL);
         assert!(code == 1 && text.contains(word) && text.contains("configuration: pending"), "{text}");
         assert!(!node.conflist().exists());
