@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use resident::logging::chain;
 use serde_json::Value;
 
 use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
@@ -16,7 +17,6 @@ use crate::observed::{ConfAt, kind};
 use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Replaced, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
-use crate::report::chain;
 use crate::{ConflistState, Error, Note, Report, Settings};
 
 /// Takes steps.

@@ -3,5 +3,6 @@
 mod args;
 mod run;
 
-pub use args::{Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, UninstallArgs};
+pub(crate) use args::DATA_DIR;
+pub use args::{Args, Command, Directories, ForeignPodSources, Keeping, Options, UninstallArgs};
 pub use run::run;

@@ -10,6 +10,5 @@ pub use decision::Decision;
 pub(crate) use decision::{NodeState, decide, oke_cni};
 pub(crate) use foreign_pods::{ForeignPods, kernel_shows};
 pub use own_pods::pods;
-pub use signals::{
-    FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals,
-};
+pub(crate) use signals::OKE_CONFLIST;
+pub use signals::{METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals};

@@ -32,11 +32,8 @@ mod settings;
 mod uninstall;
 mod versions;
 
-pub use cli::{Args, Command, DATA_DIR, Directories, ForeignPodSources, Keeping, Options, UninstallArgs, run};
-pub use decide::{
-    Decision, FLANNEL_DAEMONSET, METADATA_KEY, NODE_LABEL, OKE_CONFLIST, OKE_DAEMONSET, PodNetwork, Seen, Signal,
-    Signals, pods,
-};
+pub use cli::{Args, Command, Directories, ForeignPodSources, Keeping, Options, UninstallArgs, run};
+pub use decide::{Decision, METADATA_KEY, OKE_DAEMONSET, PodNetwork, Seen, Signal, Signals, pods};
 pub use error::Error;
 pub use files::Snapshot;
 pub use observed::GivesPods;

@@ -1,8 +1,8 @@
 //! The result of a reconcile, for people (Display) and for metrics and conditions (stable words).
 
-use std::error::Error as _;
 use std::fmt;
 
+use resident::logging::chain;
 use vcn::printable;
 
 use crate::{Decision, Error, Note};
@@ -137,15 +137,4 @@ impl fmt::Display for Status {
             Self::Failed => "failed",
         })
     }
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

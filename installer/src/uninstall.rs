@@ -21,9 +21,10 @@ pub use kernel_settings::{SettingChange, note_settings};
 use other_networks::OtherNetworks;
 pub use removal::{Removal, Removed};
 
+use resident::logging::chain;
+
 use crate::files::InstallerLock;
 use crate::record::{Record, RecordFile};
-use crate::report::chain;
 use crate::{Error, Settings, drop_ins, pods};
 
 /// How to uninstall.

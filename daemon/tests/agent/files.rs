@@ -79,10 +79,10 @@ fn a_war_about_the_configuration_is_told_once_with_the_difference_wherever_one_a
     }
     fs::remove_file(&conflist).unwrap();
     wait_for("the node to be not ready", || node.get("/readyz").0 == 503, || agent.log());
-    let war = "somebody undid our part 5 times within 600 s";
+    let war = "another program reverted it 5 times within 600 s";
     for said in [node.get("/readyz").1, node.run(&["why-not-ready"]).1] {
         assert!(
-            said.contains(war) && said.contains("it was removed") && said.contains("let one of the two go"),
+            said.contains(war) && said.contains("it was removed") && said.contains("stop one of the two"),
             "{said}"
         );
     }

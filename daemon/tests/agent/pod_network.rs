@@ -306,7 +306,7 @@ fn a_plugin_of_others_in_our_chain_without_its_binary_stops_pods_and_says_so() {
     let mut list: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     list["plugins"].as_array_mut().unwrap().push(serde_json::json!({"type": "istio-cni"}));
     fs::write(&path, list.to_string()).unwrap();
-    let noted = || node.run(&["status"]).1.contains("istio-cni, which others chained behind ours, may fail");
+    let noted = || node.run(&["status"]).1.contains("istio-cni, which another program added to our chain, may fail");
     wait_for("the note", noted, || agent.log());
     assert_eq!((node.conditions(), node.get("/readyz").0), (vec![], 200));
     fs::remove_file(&istio).unwrap();

@@ -113,7 +113,7 @@ fn whether_a_node_is_taken_over_from_okes_cni_is_taken_over_at_once() {
     assert!(why().ends_with("takeover is not set"), "{}", why());
     node.deliver(2, "CNI_TAKEOVER=true\n");
     // Nobody shows it the directories that tell.
-    wait_for("another reason", || why().contains("takeover is set, but whether pods"), || agent.log());
+    wait_for("another reason", || why().contains("takeover is set, but pods"), || agent.log());
     node.deliver(3, "CNI_TAKEOVER=false\n");
     wait_for("the first one", || why().ends_with("takeover is not set"), || agent.log());
 }

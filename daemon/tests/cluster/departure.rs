@@ -174,7 +174,7 @@ fn a_node_that_was_handed_over_keeps_the_link_that_others_live_by() {
     assert!(after.contains("10.0.33.7/24") && !after.contains("10.0.33.7/32"), "{after}");
     let left = agent.events("agent.uninstall_left");
     let left: Vec<_> = left.iter().map(|event| event["left"].as_str().unwrap()).collect();
-    let why = "10-oci.conflist is another pod network's, which may live by it";
+    let why = "10-oci.conflist is of another pod network, which may use it";
     assert!(left.contains(&format!("setting link/ens5/state: {why}").as_str()), "{left:?}");
 }
 
@@ -354,7 +354,7 @@ fn a_file_that_was_anothers_is_named_and_left_for_the_uninstaller_which_gives_it
     assert_eq!(told.iter().map(|told| &told["status"]).collect::<Vec<_>>(), [&json!("failed")], "{}", agent.log());
     let failed = agent.events("agent.uninstall_failed");
     let [failed] = &failed[..] else { panic!("{}", agent.log()) };
-    assert!(failed["why"].as_str().unwrap().contains("giving it to its owner failed"), "{failed}");
+    assert!(failed["why"].as_str().unwrap().contains("setting its owner failed"), "{failed}");
 
     let removal = uninstall(node);
     assert_eq!(removal.status(), Removed::All, "{removal}");

@@ -12,7 +12,7 @@ const EXAMPLES: &str = "Examples:
   oke-cni-installer uninstall --dry-run                     what would be taken off this node, or why not now";
 
 /// State across reboots.
-pub const DATA_DIR: &str = "/var/lib/vcn-native";
+pub(crate) const DATA_DIR: &str = "/var/lib/vcn-native";
 
 const CNI_CACHE_DIR: &str = "/var/lib/cni";
 const OKE_STATE_DIR: &str = "/dev/shm/oci-cni";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The node label that OKE sets to `true` or `false`: the strongest signal.
-pub const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
+pub(crate) const NODE_LABEL: &str = "oci.oraclecloud.com/vcn-native-ip-cni";
 
 /// The instance metadata key that self-managed nodes are started with.
 pub const METADATA_KEY: &str = "oke-native-pod-networking";
@@ -13,10 +13,10 @@ pub const METADATA_KEY: &str = "oke-native-pod-networking";
 pub const OKE_DAEMONSET: &str = "vcn-native-ip-cni";
 
 /// Flannel's DaemonSet in kube-system.
-pub const FLANNEL_DAEMONSET: &str = "kube-flannel-ds";
+pub(crate) const FLANNEL_DAEMONSET: &str = "kube-flannel-ds";
 
 /// The CNI configuration that OKE's own CNI writes.
-pub const OKE_CONFLIST: &str = "10-oci.conflist";
+pub(crate) const OKE_CONFLIST: &str = "10-oci.conflist";
 
 /// What the caller read; by default nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -94,13 +94,6 @@ pub enum Signal {
 }
 
 impl Signals {
-    /// Takes [`NODE_LABEL`] from a node's labels.
-    #[must_use]
-    pub fn with_labels(mut self, labels: &BTreeMap<String, String>) -> Self {
-        self.node_label = labels.get(NODE_LABEL).cloned();
-        self
-    }
-
     /// Takes [`METADATA_KEY`] from an instance's metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: &BTreeMap<String, String>) -> Self {

@@ -7,59 +7,55 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, openat, readlinkat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
 /// Mode of created directories.
-const MODE: Mode = Mode::from_bits_truncate(0o755);
+const MODE: u32 = 0o755;
 
 /// The kernel follows as many links.
 const LINKS: usize = 40;
 
-/// Creates a directory and those above it, component by component; each is held open while the next is created in it.
+/// Creates a directory and those above it.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
-    walk(path, true)
+    DirBuilder::new().recursive(true).mode(MODE).create(resolve(path)?)
 }
 
 /// Refuses a path that a link of another user leads elsewhere. A path that does not exist or cannot be read passes.
 pub(crate) fn check_links(path: &Path) -> io::Result<()> {
-    match walk(path, false) {
+    match resolve(path) {
         Err(error) if error.raw_os_error().is_some() => Ok(()),
-        other => other,
+        other => other.map(drop),
     }
 }
 
-fn walk(path: &Path, make: bool) -> io::Result<()> {
-    let mut here = if path.is_absolute() { begin("/")? } else { begin(".")? };
-    let mut left = names(path);
-    let mut links = 0;
+/// An absolute path without links. Its end need not exist.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let (mut resolved, mut left, mut links) = (PathBuf::from("/"), components(path), 0);
     while let Some(name) = left.pop() {
-        let next = match look(&here, &name) {
-            Err(Errno::ENOENT) if make => {
-                match mkdirat(here.as_fd(), name.as_os_str(), MODE) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                look(&here, &name)?
-            }
-            other => other?,
-        };
-        let found = fstat(&next)?;
-        if !is(&found, SFlag::S_IFLNK) {
-            here = next;
+        if name == ".." {
+            resolved.pop();
             continue;
         }
-        if found.st_uid != 0 && found.st_uid != geteuid().as_raw() {
-            let (name, owner) = (name.display(), found.st_uid);
+        let next = resolved.join(&name);
+        let found = match fs::symlink_metadata(&next) {
+            Ok(found) if found.is_symlink() => found,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {
+                resolved = next;
+                continue;
+            }
+        };
+        if found.uid() != 0 && found.uid() != geteuid().as_raw() {
+            let (name, owner) = (name.display(), found.uid());
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!("{name} in its path is a link that belongs to user {owner}, which is not followed"),
@@ -69,16 +65,13 @@ fn walk(path: &Path, make: bool) -> io::Result<()> {
         if links > LINKS {
             return Err(Errno::ELOOP.into());
         }
-        let to = readlinkat(&next, OsStr::new(""))?;
-        if Path::new(&to).is_absolute() {
-            here = begin("/")?;
+        let to = fs::read_link(&next)?;
+        if to.is_absolute() {
+            resolved = PathBuf::from("/");
         }
-        left.extend(names(Path::new(&to)));
+        left.extend(components(&to));
     }
-    match is(&fstat(&here)?, SFlag::S_IFDIR) {
-        true => Ok(()),
-        false => Err(Errno::ENOTDIR.into()),
-    }
+    Ok(resolved)
 }
 
 /// Sets the mode of a file; a link is not followed.
@@ -96,24 +89,12 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits()).open(path)
 }
 
-fn begin(at: &str) -> io::Result<OwnedFd> {
-    Ok(openat(AT_FDCWD, at, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?)
-}
-
-fn look(here: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
-    openat(here.as_fd(), name, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
-}
-
 /// A path's components, the first one last.
-fn names(path: &Path) -> Vec<OsString> {
+fn components(path: &Path) -> Vec<OsString> {
     let name = |component: Component<'_>| match component {
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
         Component::ParentDir => Some(OsString::from("..")),
         Component::Normal(name) => Some(name.to_owned()),
     };
     path.components().rev().filter_map(name).collect()
-}
-
-fn is(found: &FileStat, kind: SFlag) -> bool {
-    SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == kind
 }

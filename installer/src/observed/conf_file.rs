@@ -6,8 +6,9 @@ use std::path::Path;
 
 use super::ConfAt;
 use super::conf_text::{kind, parse};
+use crate::Error;
+use crate::decide::OKE_CONFLIST;
 use crate::settings::MAIN;
-use crate::{Error, OKE_CONFLIST};
 
 /// A runtime loads files with these ends (libcni, ConfFiles), even if nothing is before them.
 const ENDS: [&str; 3] = [".conf", ".conflist", ".json"];

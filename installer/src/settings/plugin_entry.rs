@@ -58,19 +58,13 @@ impl PluginEntry {
             VNIC_ATTACH => json!({"capabilities": {"io.kubernetes.cri.pod-annotations": true}}),
             _ => return None,
         };
-        Self::new(name, rest)
+        let Value::Object(rest) = rest else { return None };
+        Some(Self { kind: name.to_owned(), rest })
     }
 
     /// Our plugin's.
     pub(crate) fn main() -> Self {
         Self { kind: MAIN.to_owned(), rest: Map::new() }
-    }
-
-    fn new(kind: &str, rest: Value) -> Option<Self> {
-        match rest {
-            Value::Object(rest) if !kind.is_empty() => Some(Self { kind: kind.to_owned(), rest }),
-            _ => None,
-        }
     }
 
     /// Reads a setting: names with commas between them, or a JSON array of names and objects.
@@ -81,11 +75,8 @@ impl PluginEntry {
         let text = text.trim();
         let entries: Vec<Self> = if text.starts_with('[') {
             let elements: Vec<Value> = serde_json::from_str(text).map_err(PluginListError::Json)?;
-            elements
-                .into_iter()
-                .enumerate()
-                .map(|(at, element)| Self::element(at, element))
-                .collect::<Result<_, _>>()?
+            let elements = elements.into_iter().enumerate();
+            elements.map(|(at, element)| Self::element(at, element)).collect::<Result<_, _>>()?
         } else {
             let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
             names.map(Self::known).collect::<Result<_, _>>()?

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use resident::logging::chain;
 use vcn::printable;
 
 use crate::Error;
-use crate::report::chain;
 
 /// The result of an uninstallation.
 #[derive(Debug, Default)]

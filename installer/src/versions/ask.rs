@@ -1,15 +1,13 @@
 //! One VERSION question to one binary: a process in a group of its own, killed at the deadline with all that it started.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -20,14 +18,11 @@ use super::Answer;
 /// VERSION is one process start, some milliseconds; a plugin that takes longer is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Between checks of a process that closed its output but has not ended.
+/// Between checks of a process.
 const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// How long a killed process may take to end.
 const KILL: Duration = Duration::from_millis(500);
-
-/// The longest answer read, in bytes.
-const LONGEST: usize = 64 << 10;
 
 pub(super) const NO_INTERPRETER: &str = "it does not start: its program interpreter is missing here (the dynamic loader of a \
                                          binary that is not static, or what a script names after #!)";
@@ -64,13 +59,19 @@ impl Question {
             Self::Asked(child) => child,
             Self::Answered(answer) => return (answer, None),
         };
-        let text = output(&mut child, end, deadline);
+        while !has_ended(&child) && Instant::now() < end {
+            thread::sleep(POLL_EVERY);
+        }
+        let late = !has_ended(&child);
         let Some(status) = kill(&mut child) else {
             let reason = format!("no answer within {deadline:?}, and it does not end");
             return (Answer::Failed(reason), Some(child));
         };
-        let answer = text.and_then(|text| parse(&text, status)).unwrap_or_else(Answer::Failed);
-        (answer, None)
+        let answer = match late {
+            true => Err(format!("no answer within {deadline:?}")),
+            false => output(&mut child).and_then(|text| parse(&text, status)),
+        };
+        (answer.unwrap_or_else(Answer::Failed), None)
     }
 }
 
@@ -94,46 +95,24 @@ fn start(path: &Path, end: Instant) -> io::Result<Child> {
     }
 }
 
-/// Everything that it prints, once it has ended.
-fn output(child: &mut Child, end: Instant, deadline: Duration) -> Result<Vec<u8>, String> {
-    let late = || format!("no answer within {deadline:?}");
+/// What it printed. A pipe holds more than any answer, so nothing is read before the end; a process that left the group may
+/// hold the pipe open for ever, so reading does not block.
+fn output(child: &mut Child) -> Result<Vec<u8>, String> {
     let mut stdout = child.stdout.take().ok_or("its output is gone")?;
-    let text = read(&mut stdout, end).map_err(|error| format!("reading its output: {error}"))?.ok_or_else(late)?;
-    while !has_ended(child).map_err(|error| format!("waiting for it: {error}"))? {
-        if Instant::now() >= end {
-            return Err(late());
-        }
-        thread::sleep(POLL_EVERY);
+    let failed = |error: io::Error| format!("reading its output: {error}");
+    fcntl(&stdout, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(error.into()))?;
+    let mut text = Vec::new();
+    match stdout.read_to_end(&mut text) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(failed(error)),
+        _ => Ok(text),
     }
-    Ok(text)
 }
 
 /// Without reaping it: its process id, which is its group's, stays taken until the group is killed.
-fn has_ended(child: &Child) -> io::Result<bool> {
-    let id = i32::try_from(child.id()).map_err(io::Error::other)?;
+fn has_ended(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    Ok(waitid(Id::Pid(Pid::from_raw(id)), flags)? != WaitStatus::StillAlive)
-}
-
-/// `None` at the deadline: a process that the plugin started may hold the output open for ever.
-fn read(stdout: &mut ChildStdout, end: Instant) -> io::Result<Option<Vec<u8>>> {
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        // What is there already is read after the deadline, too: another binary took the time.
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)], timeout) {
-            Err(Errno::EINTR) => continue,
-            Err(error) => return Err(error.into()),
-            Ok(0) => return Ok(None),
-            Ok(_) => {}
-        }
-        let length = stdout.read(&mut piece)?;
-        text.extend_from_slice(piece.get(..length).unwrap_or_default());
-        if length == 0 || text.len() >= LONGEST {
-            return Ok(Some(text));
-        }
-    }
+    let id = i32::try_from(child.id()).unwrap_or_default();
+    waitid(Id::Pid(Pid::from_raw(id)), flags).is_ok_and(|status| status != WaitStatus::StillAlive)
 }
 
 /// Ends the process and what it left behind in its group. `None` if it does not end.

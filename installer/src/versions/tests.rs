@@ -54,8 +54,6 @@ fn failures_are_reported_with_the_plugins_output() {
     for answer in ["", "{}", r#"{"supportedVersions":"1.0.0"}"#, r#"{"supportedVersions":["1.0.0"]} and more"#] {
         assert!(failure(&format!("echo '{answer}'"), PATIENT).contains("without supportedVersions"), "{answer}");
     }
-    let endless = "while :; do echo 0123456789012345678901234567890123456789; done";
-    assert!(failure(endless, SHORT).len() < 300);
     let (_directory, path) = plugin("");
     sandbox::write_program(&path, b"#!/nowhere/interpreter\n").unwrap();
     assert_eq!(ask(&path, PATIENT), Answer::Failed(NO_INTERPRETER.to_owned()));
@@ -65,7 +63,8 @@ fn failures_are_reported_with_the_plugins_output() {
 
 #[test]
 fn plugins_that_hang_share_one_deadline_and_are_killed() {
-    let scripts = ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000", "sleep 1000 & wait", "sleep 1000 &"];
+    let endless = "while :; do echo 0123456789012345678901234567890123456789; done";
+    let scripts = ["exec sleep 1000", "exec >&- 2>&-; exec sleep 1000", "sleep 1000 & wait", endless];
     let plugins: Vec<_> = scripts.iter().map(|script| plugin(script)).collect();
     let paths: Vec<PathBuf> = plugins.iter().map(|(_, path)| path.clone()).collect();
     let begun = Instant::now();
@@ -80,11 +79,10 @@ fn plugins_that_hang_share_one_deadline_and_are_killed() {
 fn processes_that_a_plugin_left_behind_are_killed() {
     let (_directory, path) = plugin("");
     let answer = r#"echo '{"supportedVersions":["1.0.0"]}'"#;
-    for (how, answers) in [(">/dev/null", true), ("", false)] {
+    for how in [">/dev/null", ""] {
         let left = path.with_extension("left");
         write(&path, &format!("sleep 1000 {how} &\necho $! >{}\n{answer}", left.display()));
-        let deadline = if answers { PATIENT } else { Duration::from_secs(2) };
-        assert_eq!(matches!(ask(&path, deadline), Answer::Speaks(_)), answers);
+        assert!(matches!(ask(&path, PATIENT), Answer::Speaks(_)));
         let process = PathBuf::from("/proc").join(fs::read_to_string(&left).unwrap().trim()).join("cmdline");
         // A zombie that its new parent has not reaped yet has an empty command line.
         let lives = || fs::read(&process).is_ok_and(|words| !words.is_empty());

@@ -1,5 +1,5 @@
 //! The answers of binaries, kept until the binary changes. A new binary is asked at once, synchronously and within one
-//! deadline for all; one that failed to answer is asked again a minute later.
+//! deadline for all; one that failed to answer is asked again at growing intervals.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use super::Answer;
 use super::ask::{DEADLINE, Question};
 use crate::files::Identity;
 
-/// Between two questions to a binary that failed to answer.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// The longest pause between two questions to a binary that failed to answer; the first is a second, and each is twice as long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Processes started at the same time. A chain has a handful; the rest of a longer one is asked after these.
 const AT_ONCE: usize = 16;
@@ -26,6 +26,8 @@ pub struct VersionCache {
 struct Entry {
     binary: Option<Identity>,
     answer: Answer,
+    /// Failed answers in a row.
+    failures: u32,
     /// When to ask an unchanged binary again that failed to answer.
     retry_at: Instant,
     /// A process that did not end when it was killed (it waits for a disk, say): no second one is started.
@@ -46,8 +48,11 @@ impl VersionCache {
             let questions: Vec<_> = some.iter().map(|path| (Identity::of(path), Question::put(path, end))).collect();
             for (path, (binary, question)) in some.iter().zip(questions) {
                 let (answer, stuck) = question.answer(end, deadline);
-                let retry_at = Instant::now() + RETRY_AFTER;
-                self.entries.insert((*path).clone(), Entry { binary, answer, retry_at, stuck });
+                let before = self.entries.get(*path).filter(|entry| entry.binary == binary);
+                let failures = before.map_or(0, |entry| entry.failures.saturating_add(1));
+                let pause = Duration::from_secs(1).saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST_PAUSE);
+                let retry_at = Instant::now() + pause;
+                self.entries.insert((*path).clone(), Entry { binary, answer, failures, retry_at, stuck });
             }
         }
         let answer = |path| self.entries.get(path).map_or(Answer::Missing, |entry| entry.answer.clone());

@@ -50,14 +50,6 @@ impl Node {
 }
 
 #[test]
-fn first_noted_value_is_restored() {
-    let (node, boot) = (Node::new(), BootId::current().unwrap());
-    node.note(&boot, "0", "1");
-    node.note(&boot, "7", "2");
-    assert_eq!(node.restored(), ("0".to_owned(), vec![]));
-}
-
-#[test]
 fn forwarding_stays_for_another_pod_network() {
     let (node, boot) = (Node::new(), BootId::current().unwrap());
     node.note(&boot, "0", "2");
@@ -94,12 +86,13 @@ fn setting_that_another_program_changed_stays() {
 }
 
 #[test]
-fn notes_of_another_boot_are_void() {
+fn first_noted_value_of_this_boot_is_restored() {
     let (node, boot) = (Node::new(), BootId::current().unwrap());
     node.note(&BootId::from_text("another"), "0", "2");
     assert_eq!(node.restored().0, "2");
-    node.note(&boot, "5", "2");
-    assert_eq!(node.restored().0, "5");
+    node.note(&boot, "5", "1");
+    node.note(&boot, "7", "2");
+    assert_eq!(node.restored(), ("5".to_owned(), vec![]));
 }
 
 #[test]

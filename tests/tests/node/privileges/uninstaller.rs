@@ -152,7 +152,7 @@ fn each_capability_is_needed() {
         let (code, text) = world.run(&manifest.clone().without_capability(capability));
         let complaint = match capability.as_str() {
             "NET_ADMIN" => "Operation not permitted",
-            "CHOWN" => "giving it to its owner failed",
+            "CHOWN" => "setting its owner failed",
             other => unreachable!("{other} is in the manifest, and nobody said what needs it"),
         };
         assert!(code == 1 && text.contains(complaint), "without {capability}: {text}");
