@@ -59,7 +59,7 @@ impl Node {
 
 #[test]
 fn change_of_another_program_is_not_overwritten() {
-    for (there, believed) in [(Some("his"), None), (Some("his"), Some("older")), (None, Some("gone by now"))] {
+    for (there, believed) in [(Some("theirs"), None), (Some("theirs"), Some("older")), (None, Some("gone by now"))] {
         let mut node = Node::new();
         let path = node.path(vcn::CONFLIST_FILE);
         there.iter().for_each(|text| fs::write(&path, text).unwrap());

@@ -97,8 +97,8 @@ pub struct Keeping {
 /// The options that the agent has, too.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Whose pod network this is: outranks every signal
-    #[arg(long, env = "POD_NETWORK", value_enum, default_value = "auto", value_name = "WHOSE")]
+    /// Which pod network this is; outranks every signal
+    #[arg(long, env = "POD_NETWORK", value_enum, default_value = "auto", value_name = "NETWORK")]
     pub pod_network: PodNetwork,
     /// Install although OKE's own vcn-native-ip-cni is present; it hands out the same addresses, so it is refused while pods
     /// of its network run on the node

@@ -50,7 +50,7 @@ impl Decision {
         Self { another, ..self }
     }
 
-    /// While the configuration directory cannot be read, no one can know whose pod network this is.
+    /// While the configuration directory cannot be read, it cannot be known which pod network this is.
     pub(crate) fn unreadable(conf_dir: &Path) -> Self {
         let reason = format!("{} cannot be read, so nothing is touched", conf_dir.display());
         Self { oke: true, ..Self::new(false, Signal::Nothing, reason) }

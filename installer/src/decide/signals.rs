@@ -54,7 +54,7 @@ pub enum Seen {
     Present,
 }
 
-/// Whose pod network this is.
+/// Which pod network this is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PodNetwork {
     /// The signals decide.
@@ -62,7 +62,7 @@ pub enum PodNetwork {
     Auto,
     /// VCN-native pod networking, whatever the signals say.
     VcnNative,
-    /// Not ours, whatever the signals say.
+    /// Another one, whatever the signals say.
     None,
 }
 

@@ -33,9 +33,9 @@ fn plugin_is_chained_last_and_taken_out_to_the_byte() {
         FLANNEL.replace("\n  ]\n}\n", " ] }"),
     ] {
         let node = node(&text);
-        let (code, told) = node.run(&CHAIN);
-        assert_eq!(code, 0, "{told}");
-        assert!(told.contains("did: chain vnic-attach into ") && told.contains("did: install "), "{told}");
+        let (code, printed) = node.run(&CHAIN);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains("did: chain vnic-attach into ") && printed.contains("did: install "), "{printed}");
         assert_eq!(node.names(), ["bin/vnic-attach", "net.d/10-flannel.conflist"], "nothing else of ours");
         let chained: serde_json::Value = serde_json::from_str(&conflist(&node)).unwrap();
         assert_eq!(chained["plugins"][2]["type"], "vnic-attach");
@@ -43,9 +43,9 @@ fn plugin_is_chained_last_and_taken_out_to_the_byte() {
         let (_, again) = node.run(&CHAIN);
         assert!(!again.contains("did: "), "{again}");
 
-        let (code, told) = node.run(&["--node-label=false"]);
-        assert_eq!(code, 0, "{told}");
-        assert!(told.contains("did: take vnic-attach out of "), "{told}");
+        let (code, printed) = node.run(&["--node-label=false"]);
+        assert_eq!(code, 0, "{printed}");
+        assert!(printed.contains("did: take vnic-attach out of "), "{printed}");
         assert_eq!(conflist(&node), text);
         let (_, again) = node.run(&["--node-label=false"]);
         assert!(!again.contains("did: "), "{again}");
@@ -70,13 +70,13 @@ fn plugin_comes_back_after_flannels_restart_but_not_for_ever() {
     let node = node(FLANNEL);
     let chained = |node: &Node| conflist(node).contains("vnic-attach");
     for _ in 0..6 {
-        let (code, told) = node.run(&CHAIN);
-        assert!(code == 0 && chained(&node), "{told}");
+        let (code, printed) = node.run(&CHAIN);
+        assert!(code == 0 && chained(&node), "{printed}");
         fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
     }
-    let (code, told) = node.run(&CHAIN);
-    assert_eq!(code, 1, "{told}");
-    assert!(told.contains("plugin vnic-attach was removed") && told.contains("[contention]"), "{told}");
+    let (code, printed) = node.run(&CHAIN);
+    assert_eq!(code, 1, "{printed}");
+    assert!(printed.contains("plugin vnic-attach was removed") && printed.contains("[contention]"), "{printed}");
     assert_eq!(conflist(&node), FLANNEL);
 }
 
@@ -84,33 +84,36 @@ fn plugin_comes_back_after_flannels_restart_but_not_for_ever() {
 fn nothing_is_chained_without_binary_file_or_version() {
     let node = node(FLANNEL);
     fs::remove_file(node.path("source/vnic-attach")).unwrap();
-    let (code, told) = node.run(&CHAIN);
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("its binary is missing [not-chained]"), "{told}");
+    let (code, printed) = node.run(&CHAIN);
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("its binary is missing [not-chained]"), "{printed}");
     assert_eq!(conflist(&node), FLANNEL);
 
     node.executable("source/vnic-attach", &PLUGIN.replace("\"0.3.1\",", ""));
-    let (_, told) = node.run(&CHAIN);
-    assert!(told.contains("it is written for CNI 0.3.1, which our plugin does not speak [not-chained]"), "{told}");
+    let (_, printed) = node.run(&CHAIN);
+    assert!(
+        printed.contains("it is written for CNI 0.3.1, which our plugin does not speak [not-chained]"),
+        "{printed}"
+    );
     node.executable("source/vnic-attach", PLUGIN);
     for (text, reason) in [("{", "it is no list of plugins"), (r#"{"type":"flannel"}"#, "it is no list of plugins")] {
         fs::write(node.path("net.d/10-flannel.conflist"), text).unwrap();
-        let (_, told) = node.run(&CHAIN);
-        assert!(told.contains(reason), "{told}");
+        let (_, printed) = node.run(&CHAIN);
+        assert!(printed.contains(reason), "{printed}");
         assert_eq!(conflist(&node), text);
     }
     fs::remove_file(node.path("net.d/10-flannel.conflist")).unwrap();
-    let (_, told) = node.run(&CHAIN);
-    assert!(told.contains("there is no such file [not-chained]"), "{told}");
+    let (_, printed) = node.run(&CHAIN);
+    assert!(printed.contains("there is no such file [not-chained]"), "{printed}");
 }
 
 #[test]
 fn plugin_leaves_the_chain_when_the_pod_network_becomes_ours() {
     let node = node(FLANNEL);
     node.run(&CHAIN);
-    let (code, told) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("[not-chained]") && told.contains("did: take vnic-attach out of "), "{told}");
+    let (code, printed) = node.run(&["--node-label=true", "--usable", "--chain-into=10-flannel.conflist"]);
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("[not-chained]") && printed.contains("did: take vnic-attach out of "), "{printed}");
     assert_eq!(conflist(&node), FLANNEL);
     assert!(node.conflist().exists());
 }

@@ -9,7 +9,7 @@ use std::thread;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::node::{INSTALL, Node, PLUGIN, mode, told};
+use crate::node::{INSTALL, Node, PLUGIN, mode, printed};
 
 /// On a thread whose mounts are its own.
 fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
@@ -111,7 +111,7 @@ fn two_releases_at_once_leave_one_of_them_whole() {
                 command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
             };
             for child in [start("source"), start("newer"), start("source")] {
-                let (code, text) = told(&child.wait_with_output().unwrap());
+                let (code, text) = printed(&child.wait_with_output().unwrap());
                 assert_eq!(code, 0, "round {round}: {text}");
             }
             assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"], "round {round}");

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sandbox::Container;
 
-use crate::node::{INSTALL, Node, PLUGIN, PORTMAP, mode, told};
+use crate::node::{INSTALL, Node, PLUGIN, PORTMAP, mode, printed};
 
 #[test]
 fn flannel_node_and_node_without_signals_are_left_alone() {
@@ -96,7 +96,7 @@ fn environment_serves_as_well_as_options() {
     let node = Node::new();
     let mut command = node.command(&[]);
     command.envs([("SIGNAL_NODE_LABEL", "true"), ("CNI_USABLE", "1"), ("CNI_CHAIN", "")]);
-    let (code, text) = told(&command.output().unwrap());
+    let (code, text) = printed(&command.output().unwrap());
     assert!(code == 0 && text.contains("status: installed") && !text.contains("portmap"), "{text}");
 }
 
@@ -121,7 +121,7 @@ fn installers_in_parallel_end_in_the_same_state() {
     let start = |_| node.command(&INSTALL).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let running: Vec<_> = (0..6).map(start).collect();
     for child in running {
-        let (code, text) = told(&child.wait_with_output().unwrap());
+        let (code, text) = printed(&child.wait_with_output().unwrap());
         assert!(code == 0 && text.contains("status: installed"), "{text}");
     }
     assert_eq!(node.names(), ["bin/vcn-native", "net.d/05-vcn-native.conflist"]);

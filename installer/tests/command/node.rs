@@ -1,5 +1,5 @@
-//! A node's directories, and the command run on them in the containers of our manifests. Nothing else here starts it, or
-//! calls its code; house-lint looks after that.
+//! A node's directories, and the command run on them in the containers of our manifests. house-lint finds a test that starts
+//! it elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,8 +30,8 @@ const SCRIPT: &str = "/usr/bin/script";
 /// The command, in its containers.
 pub(crate) const PROGRAM: &str = "/usr/local/bin/oke-cni-installer";
 
-/// Volumes of the manifests, and where below a node's directory each is. All others are where they are on a host, below
-/// `host`; kernel settings are the namespace's.
+/// Volumes of the manifests, and their directories below a node's. All others are below `host`; kernel settings are the
+/// namespace's.
 const VOLUMES: [(&str, &str); 6] = [
     ("/opt/cni/bin", "bin"),
     ("/etc/cni/net.d", "net.d"),
@@ -43,7 +43,7 @@ const VOLUMES: [(&str, &str); 6] = [
 
 const KERNEL: &str = "/proc/sys/net";
 
-/// A node's directories. Dropped, they are gone.
+/// A node's directories, removed on drop.
 pub(crate) struct Node {
     directory: TempDir,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Node {
 pub(crate) type Snapshot = BTreeMap<PathBuf, (Vec<u8>, u32, u64, (i64, i64))>;
 
 impl Node {
-    /// A node whose image brings our plugin.
+    /// A node whose image contains our plugin.
     pub(crate) fn new() -> Self {
         let node = Self { directory: tempfile::tempdir().unwrap() };
         for name in ["source", "bin", "net.d", "cache/results", "host/usr"] {
@@ -70,7 +70,7 @@ impl Node {
         sandbox::write_program(&self.path(name), text.as_bytes()).unwrap();
     }
 
-    /// What the node agent's manifest gives the agent, which the installer is part of, with the patch for a takeover.
+    /// The container of the node agent's manifest, with the patch for a takeover.
     pub(crate) fn agents(&self) -> Container {
         self.placed(Container::node_agent_taking_over().unwrap())
     }
@@ -88,7 +88,7 @@ impl Node {
         })
     }
 
-    /// What it brings to this node, with the plugins of a release. The shell is for those, which are scripts.
+    /// The image with the plugins of a release. The shell is for those, which are scripts.
     fn image(&self, release: &str) -> Image {
         Image::default()
             .file(PROGRAM, env!("CARGO_BIN_EXE_oke-cni-installer"))
@@ -101,17 +101,17 @@ impl Node {
         self.command_of("source", arguments)
     }
 
-    /// The same of another release.
+    /// The same with another release's image.
     pub(crate) fn command_of(&self, release: &str, arguments: &[&str]) -> Command {
         let mut command = self.agents().running([PROGRAM]).command(&self.image(release)).unwrap();
-        said_by_tests(&mut command).args(arguments);
+        without_takeover(&mut command).args(arguments);
         command
     }
 
-    /// What a container runs, and arguments more.
+    /// A container's own command, with more arguments.
     pub(crate) fn command_in(&self, container: &Container, arguments: &[&str]) -> Command {
         let mut command = container.command(&self.image("source")).unwrap();
-        said_by_tests(&mut command).args(arguments);
+        without_takeover(&mut command).args(arguments);
         command
     }
 
@@ -126,7 +126,7 @@ impl Node {
         let directory = log.parent().unwrap();
         let container = container.with_volume(directory, directory).running([STRACE]);
         let mut command = container.command(&self.image("source").file(STRACE, STRACE)).unwrap();
-        said_by_tests(&mut command)
+        without_takeover(&mut command)
             .args(["--quiet=all", "--output"])
             .arg(log)
             .args(strace)
@@ -135,14 +135,14 @@ impl Node {
         command
     }
 
-    /// The command in the agent's container at a terminal; what is seen there.
+    /// Runs the command in the agent's container at a terminal; the exit status and the output.
     pub(crate) fn run_at_a_terminal(&self) -> (i32, String) {
         let container = self.agents().running([SCRIPT, "--quiet", "--return", "--command", PROGRAM, "/dev/null"]);
         let mut command = container.command(&self.image("source").file(SCRIPT, SCRIPT)).unwrap();
-        told(&said_by_tests(&mut command).output().unwrap())
+        printed(&without_takeover(&mut command).output().unwrap())
     }
 
-    /// Uninstalls as root of a host does it who has no cluster to ask: no container, the same directories.
+    /// Uninstalls as root on a host without a cluster: no container, the same directories.
     pub(crate) fn uninstall_on_a_host(&self, more: &[&str]) -> (i32, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oke-cni-installer"));
         command.env_clear().env("CNI_BIN_DIR", self.path("bin")).env("CNI_CONF_DIR", self.path("net.d"));
@@ -150,23 +150,23 @@ impl Node {
             .env("STATE_DIR", self.path("run"))
             .env("DATA_DIR", self.path("lib"))
             .env("HOST_ROOT", self.path("host"));
-        told(&command.arg("uninstall").args(more).output().unwrap())
+        printed(&command.arg("uninstall").args(more).output().unwrap())
     }
 
-    /// One look of the installer's code in the agent's container, as the agent has it look.
+    /// One reconcile by the installer's code in the agent's container, as the agent calls it.
     pub(crate) fn reconcile(&self, settings: &Settings) -> Report {
         let look = || installer::reconcile(settings, &Signals::default(), true, &mut VersionCache::default());
         self.agents().run(&self.image("source"), look).unwrap()
     }
 
-    /// Runs the command in the agent's container; the exit status and what it printed.
+    /// Runs the command in the agent's container; the exit status and the output.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
-        told(&self.command(arguments).output().unwrap())
+        printed(&self.command(arguments).output().unwrap())
     }
 
     /// The same in another container.
     pub(crate) fn run_in(&self, container: &Container, arguments: &[&str]) -> (i32, String) {
-        told(&self.command_in(container, arguments).output().unwrap())
+        printed(&self.command_in(container, arguments).output().unwrap())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -190,7 +190,7 @@ impl Node {
         self.snapshot().keys().map(name).collect()
     }
 
-    /// What is in a directory, where the kubelet leaves one.
+    /// A directory's entries.
     pub(crate) fn entries(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(name)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -203,12 +203,12 @@ impl Node {
     }
 }
 
-/// Whether to take over, each test says by itself.
-fn said_by_tests(command: &mut Command) -> &mut Command {
+/// Each test sets the takeover by itself.
+fn without_takeover(command: &mut Command) -> &mut Command {
     command.env_remove("CNI_TAKEOVER")
 }
 
-pub(crate) fn told(output: &Output) -> (i32, String) {
+pub(crate) fn printed(output: &Output) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output.status.code().unwrap(), text)
 }

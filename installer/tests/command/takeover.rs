@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use sandbox::Container;
 
-use crate::node::{INSTALL, Node, PORTMAP, PROGRAM, told};
+use crate::node::{INSTALL, Node, PORTMAP, PROGRAM, printed};
 use crate::uninstall::kernel::Host;
 
 const OKE: &str = r#"{"cniVersion":"0.3.1","name":"oke","plugins":[{"type":"oci-ipvlan"},{"type":"oci-ptp"}]}"#;
@@ -122,7 +122,7 @@ fn pod_that_starts_during_a_takeover_is_noticed() {
     }
     fs::write(node.path(CACHED), "{}").unwrap();
     comes.write_all(&[b'\n'; 100]).unwrap();
-    let (code, text) = told(&installing.wait_with_output().unwrap());
+    let (code, text) = printed(&installing.wait_with_output().unwrap());
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("leave alone (oke-pods)") && text.contains("oci-0123abcd-eth0"), "{text}");
     assert!(!node.conflist().exists());

@@ -74,8 +74,8 @@ fn nothing_is_installed_behind_a_link_of_another_user() {
     let settings = Settings { pod_network: PodNetwork::VcnNative, ..settings };
     let look = || reconcile(&settings, &signals, true, &mut VersionCache::default());
     lchown(&settings.cni_bin_dir, Some(OTHER), None).unwrap();
-    let told = look().failures.iter().map(|error| format!("{:?}", error)).collect::<Vec<_>>();
-    assert!(told[0].contains("bin in its path is a link that belongs to user 1"), "{told:?}");
+    let failures = look().failures.iter().map(|error| format!("{:?}", error)).collect::<Vec<_>>();
+    assert!(failures[0].contains("bin in its path is a link that belongs to user 1"), "{failures:?}");
     assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0);
     lchown(&settings.cni_bin_dir, Some(0), None).unwrap();
     let _ = look();

@@ -1,5 +1,5 @@
-//! In a cluster, with the rights of `manifests/uninstall` and a real API server: while the agent's DaemonSet exists, or that is
-//! unknown, nothing is removed.
+//! In a cluster, with the rights of `manifests/uninstall` and a real API server: nothing is removed while the agent's DaemonSet
+//! exists or may exist.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ impl Cluster {
         self.host.inside(|| self.node.run_in(&container, more))
     }
 
-    /// Until it is refused with these words; nothing is removed meanwhile.
+    /// Retries until it is refused with these words; nothing is removed meanwhile.
     fn refused(&self, words: &str) {
         let (before, end) = (self.node.snapshot(), Instant::now() + WITHIN);
         loop {

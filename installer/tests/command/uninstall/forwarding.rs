@@ -1,4 +1,4 @@
-//! The next pod network comes before ours goes, and finds forwarding switched on.
+//! The next pod network is installed before ours is removed, and finds forwarding switched on.
 
 use std::fs;
 
@@ -27,12 +27,16 @@ fn forwarding_stays_for_another_pod_network() {
         host.populate(&node.path("lib"));
         assert_eq!(forwarding(&host), ["1", "1"]);
         fs::write(node.path("net.d").join(name), text).unwrap();
-        let (code, said) = node.uninstall(&host, &["--force"]);
-        assert_eq!(code, 0, "{said}");
+        let (code, printed) = node.uninstall(&host, &["--force"]);
+        assert_eq!(code, 0, "{printed}");
         let expected = if stays { "1" } else { "0" };
-        assert_eq!(forwarding(&host), [expected, expected], "{said}");
+        assert_eq!(forwarding(&host), [expected, expected], "{printed}");
         let left = format!("left: setting net/ipv4/ip_forward: {name} is of another");
-        assert_eq!(said.contains(&left), stays, "{said}");
-        assert_eq!(said.contains("note: no usable CNI configuration is left"), name != "10-flannel.conflist", "{said}");
+        assert_eq!(printed.contains(&left), stays, "{printed}");
+        assert_eq!(
+            printed.contains("note: no usable CNI configuration is left"),
+            name != "10-flannel.conflist",
+            "{printed}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A node's kernel in a namespace, as the agent and the plugin leave it, and a snapshot of all that is in it.
+//! A node's kernel in a namespace, as the agent and the plugin leave it, and a snapshot of it.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use vcn::{
     TableId, Vnic,
 };
 
-/// A node: primary link `ens3`, VNIC link `ens5`, somebody else's rule, route and table.
+/// A node: primary link `ens3`, VNIC link `ens5`, a rule, a route and a table of another program.
 pub(crate) struct Host {
     netns: Netns,
     _fabric: Netns,
@@ -72,17 +72,17 @@ impl Host {
         self.netns.run(work).unwrap()
     }
 
-    /// `ip`, on it.
+    /// Runs `ip` on it.
     pub(crate) fn ip(&self, arguments: &str) -> String {
         self.inside(|| run(&format!("ip {arguments}")))
     }
 
-    /// Another namespace, where a pod of somebody's may be.
+    /// Another namespace, for a pod of another network.
     pub(crate) fn beside(&self) -> Netns {
         Netns::create().unwrap()
     }
 
-    /// All that agent and plugin make: a VNIC and a pod on it.
+    /// Creates what agent and plugin create: a VNIC and a pod on it.
     pub(crate) fn populate(&self, data_dir: &Path) {
         let network = network();
         self.inside(|| {
@@ -97,7 +97,7 @@ impl Host {
         });
     }
 
-    /// What there is: links, addresses, every table, rules, proxies, nft, settings.
+    /// Links, addresses, every table, rules, proxies, nft, settings.
     pub(crate) fn snapshot(&self) -> String {
         self.inside(|| {
             let mut text = String::new();
@@ -122,7 +122,7 @@ impl Host {
     }
 }
 
-/// What the agent sets, and to what.
+/// Kernel settings of the agent, with their values.
 const SETTINGS: [(&str, &str); 7] = [
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
@@ -138,7 +138,7 @@ fn setting((key, set): &(&str, &str)) -> SettingChange {
     SettingChange { key: (*key).to_owned(), before, set: (*set).to_owned() }
 }
 
-/// What the agent is about to change of a link.
+/// The agent's changes of a link.
 fn raised(link: &Link) -> Vec<SettingChange> {
     let mtu = (link.mtu != Mtu::VCN).then(|| SettingChange::mtu(&link.name, link.mtu, Mtu::VCN));
     mtu.into_iter().chain((!link.up).then(|| SettingChange::raised(&link.name))).collect()
@@ -177,7 +177,7 @@ fn network() -> HostNetwork {
     }
 }
 
-/// What the plugin makes of a pod on the host, its end of the link included.
+/// The plugin's objects for a pod on the host, its end of the link included.
 fn pod() {
     let mut socket = Socket::open().unwrap();
     let host_end = name("vcn0123456789ab");

@@ -1,4 +1,4 @@
-//! A VNIC's link that we raised: lowered again where it is nobody else's, and never under somebody who uses it.
+//! A VNIC's link that we raised: lowered again if it is unused, and never while another program uses it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::node::Node;
 
 const FLANNEL: &str = r#"{"name":"cbr0","cniVersion":"1.0.0","plugins":[{"type":"flannel"}]}"#;
 
-/// A host whose VNIC link is down, as a hot-plugged one is; ours after that.
+/// A host whose VNIC link was down, like a hot-plugged one, before we installed.
 fn raised_by_us() -> (Node, Host, String) {
     let (node, host) = (Node::installed(), Host::new());
     host.ip("link set ens5 down mtu 1500");
@@ -26,12 +26,12 @@ fn link(host: &Host) -> String {
 #[test]
 fn link_that_we_raised_is_restored_if_unused() {
     let (node, host, before) = raised_by_us();
-    let (code, said) = node.uninstall(&host, &["--force", "--dry-run"]);
+    let (code, printed) = node.uninstall(&host, &["--force", "--dry-run"]);
     let would = ["would: restore link/ens5/mtu to 1500", "would: restore link/ens5/state to down"];
-    assert!(code == 0 && would.iter().all(|step| said.contains(step)), "{said}");
+    assert!(code == 0 && would.iter().all(|step| printed.contains(step)), "{printed}");
     assert_eq!(link(&host), "up 9000");
-    let (code, said) = node.uninstall(&host, &["--force"]);
-    assert!(code == 0 && !said.contains("left: "), "{said}");
+    let (code, printed) = node.uninstall(&host, &["--force"]);
+    assert!(code == 0 && !printed.contains("left: "), "{printed}");
     assert_eq!(host.snapshot(), before);
 }
 
@@ -47,10 +47,10 @@ fn link_that_another_program_uses_stays_up() {
         let (node, host, _) = raised_by_us();
         commands.iter().for_each(|command| drop(host.ip(command)));
         for how in [&["--force", "--dry-run"][..], &["--force"]] {
-            let (code, said) = node.uninstall(&host, how);
+            let (code, printed) = node.uninstall(&host, how);
             let left = ["mtu", "state"].map(|key| format!("left: setting link/ens5/{key}: {why}\n"));
-            assert!(code == 0 && left.iter().all(|line| said.contains(line)), "{why}: {said}");
-            assert!(said.contains("rule"), "what is ours goes all the same: {said}");
+            assert!(code == 0 && left.iter().all(|line| printed.contains(line)), "{why}: {printed}");
+            assert!(printed.contains("rule"), "what is ours goes all the same: {printed}");
         }
         assert_eq!(link(&host), "up 9000", "{why}");
         assert!(!host.ip("rule").contains("from 10.0.32.2"), "{}", host.ip("rule"));
@@ -61,20 +61,20 @@ fn link_that_another_program_uses_stays_up() {
     }
 }
 
-/// Its pods' interfaces are where nobody can look.
+/// Interfaces of its pods are in other namespaces.
 #[test]
 fn no_link_is_lowered_next_to_another_pod_network() {
     let (node, host, _) = raised_by_us();
     fs::write(node.path("net.d/10-flannel.conflist"), FLANNEL).unwrap();
-    let (code, said) = node.uninstall(&host, &["--force"]);
+    let (code, printed) = node.uninstall(&host, &["--force"]);
     let left = "left: setting link/ens5/state: 10-flannel.conflist is of another pod network, which may use it\n";
-    assert!(code == 0 && said.contains(left), "{said}");
-    // From which the kernel may ask for its pods' router, too.
+    assert!(code == 0 && printed.contains(left), "{printed}");
+    // The kernel may send its pods' router solicitations from it.
     let asks = "left: address fe80::17ff:fe00:1/64 dev ens5: 10-flannel.conflist is of another pod network";
-    assert!(said.contains(asks), "{said}");
+    assert!(printed.contains(asks), "{printed}");
     assert_eq!(link(&host), "up 9000");
 
-    // Whose configuration went before its pods.
+    // Its configuration went before its pods.
     let (node, host, _) = raised_by_us();
     let elsewhere = host.beside();
     host.ip("link add theirs type veth peer name eth0");
@@ -85,13 +85,13 @@ fn no_link_is_lowered_next_to_another_pod_network() {
     });
     host.ip("link set theirs up");
     host.ip("route add 10.0.32.40/32 dev theirs");
-    let (code, said) = node.uninstall(&host, &["--force"]);
+    let (code, printed) = node.uninstall(&host, &["--force"]);
     let left = "left: setting link/ens5/state: pods of another network may use it: a route to 10.0.32.40 by theirs\n";
-    assert!(code == 0 && said.contains(left), "{said}");
+    assert!(code == 0 && printed.contains(left), "{printed}");
     assert_eq!(link(&host), "up 9000");
 }
 
-/// A hardened host switches IPv6 off on new links; switched off again, every address of it would be gone.
+/// A hardened host switches IPv6 off on new links; switching it off again would remove every address.
 #[test]
 fn link_that_another_program_uses_keeps_ipv6() {
     for used in [false, true] {
@@ -102,11 +102,11 @@ fn link_that_another_program_uses_keeps_ipv6() {
         if used {
             host.ip("-6 addr add 2001:db8::9/64 dev ens5 nodad");
         }
-        let (code, said) = node.uninstall(&host, &["--force"]);
-        assert_eq!(code, 0, "{said}");
+        let (code, printed) = node.uninstall(&host, &["--force"]);
+        assert_eq!(code, 0, "{printed}");
         let now = host.inside(|| fs::read_to_string(key).unwrap());
-        assert_eq!(now.trim(), if used { "0" } else { "1" }, "{said}");
+        assert_eq!(now.trim(), if used { "0" } else { "1" }, "{printed}");
         let left = "left: setting net/ipv6/conf/ens5/disable_ipv6: 2001:db8::9/64 on the link is not ours\n";
-        assert_eq!(said.contains(left), used, "{said}");
+        assert_eq!(printed.contains(left), used, "{printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! The log has the agent's shape, and events that match the status.
+//! The log has the agent's format, and events that match the status.
 
 use std::fs;
 

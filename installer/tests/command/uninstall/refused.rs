@@ -1,4 +1,4 @@
-//! While somebody lives by our network or would put it back, nothing is taken away.
+//! Nothing is removed while pods use our network, or while an agent or installer would install it again.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use sandbox::Container;
 
 use super::kernel::Host;
-use crate::node::{Node, told};
+use crate::node::{Node, printed};
 
 #[test]
 fn pods_refuse_it_unless_forced() {
@@ -46,13 +46,13 @@ fn running_agent_refuses_it() {
     let agent = File::create(node.path("run/agent.lock")).unwrap();
     agent.lock().unwrap();
     let before = node.snapshot();
-    // Forced, it would be put back a second later.
+    // Even forced: the agent would install it again within a second.
     for arguments in [&[][..], &["--force"], &["--dry-run"]] {
         let (code, text) = node.uninstall(&Host::new(), arguments);
         assert!(code == 75 && text.contains("the node agent runs and would install everything again"), "{text}");
         assert_eq!(node.snapshot(), before);
     }
-    // Closed alone, what other tests have just forked might still hold it.
+    // Closing is not enough: a child that another test has just forked may still have it open.
     agent.unlock().unwrap();
     assert_eq!(node.uninstall(&Host::new(), &[]).0, 0);
 }
@@ -90,12 +90,12 @@ fn pods_that_start_meanwhile_keep_their_network() {
     node.allocate();
     host.populate(&node.path("lib"));
     let stopped: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    // Again and again: where strace is slow, it has yet to be stopped.
+    // Repeated: if strace is slow, it has yet to be stopped.
     while uninstalling.try_wait().unwrap().is_none() {
         let _ = kill(Pid::from_raw(stopped), Signal::SIGCONT);
         std::thread::sleep(Duration::from_millis(5));
     }
-    let (code, text) = told(&uninstalling.wait_with_output().unwrap());
+    let (code, text) = printed(&uninstalling.wait_with_output().unwrap());
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("although there were none a moment ago") && text.contains("[pods]"), "{text}");
     assert_eq!(node.names(), ["bin/portmap", "bin/vcn-native"], "their DEL needs it: {text}");
