@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::files::{Digest, create_directory, remove, set_mode, write, write_if};
 use crate::observed::{ConfAt, kind};
-use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Replaced, Step};
+use crate::plan::{BINARY_MODE, ConfChange, Purpose, Removing, Step};
 use crate::record::backup::Backup;
 use crate::record::{Record, RecordFile};
 use crate::{ConflistState, Error, Note, Report, Settings};
@@ -68,13 +68,10 @@ impl Applier<'_> {
         match step {
             Step::CreateDirectory(path) => create_directory(path).map_err(failed(path, "creating the directory")),
             Step::RemoveStale(path) => remove(path),
-            Step::InstallBinary { source, target, digest, replaces } => {
-                let contents =
-                    fs::read(source).map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
-                if Digest::of(&contents) != *digest {
-                    return Err(Error::SourceChanged { path: source.clone() });
-                }
-                self.install((target, &contents, *digest), *replaces, failures)
+            Step::InstallBinary { source, target, replaces } => {
+                let contents = fs::read(source);
+                let contents = contents.map_err(|cause| Error::Source { path: source.clone(), source: cause })?;
+                self.install(target, &contents, *replaces, failures)
             }
             Step::SetMode { target, digest, .. } => {
                 set_mode(target, BINARY_MODE).map_err(failed(target, "setting its mode"))?;
@@ -101,14 +98,16 @@ impl Applier<'_> {
 
     fn install(
         &mut self,
-        (target, contents, digest): (&Path, &[u8], Digest),
-        replaces: Option<Replaced>,
+        target: &Path,
+        contents: &[u8],
+        replaces: bool,
         failures: &mut Vec<Error>,
     ) -> Result<(), Error> {
+        let digest = Digest::of(contents);
         let name = file_name(target);
         let known = self.record.binaries.get(&name);
-        let reverted = replaces.is_some() && known.is_some_and(|known| known.is_installed(digest));
-        if known.is_none() && replaces.is_some() && !self.inherited {
+        let reverted = replaces && known.is_some_and(|known| known.is_installed(digest));
+        if known.is_none() && replaces && !self.inherited {
             self.back_up(target, &name, Purpose::Ours)?;
         }
         if self.record.binaries.entry(name.clone()).or_default().digests.insert(digest.to_string()) {

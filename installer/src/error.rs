@@ -24,9 +24,6 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A binary to install changed after it was read.
-    #[error("{} changed while it was being installed; the next reconcile installs the new one", path.display())]
-    SourceChanged { path: PathBuf },
     /// A file could not be replaced; it is unchanged.
     #[error("putting {} in place: {action} failed{}", target.display(), next_step(source))]
     Place {
@@ -121,7 +118,6 @@ impl Error {
         match self {
             Self::Read { .. } => "unreadable",
             Self::Source { .. } => "source-missing",
-            Self::SourceChanged { .. } => "source-changed",
             Self::Place { source, .. } => match source.kind() {
                 io::ErrorKind::ReadOnlyFilesystem => "read-only",
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "no-space",

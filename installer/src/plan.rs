@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(crate) use hosts::unchain;
 pub use note::{Note, NoteKind, RuntimeUses};
-pub(crate) use step::{ConfChange, Purpose, Removing, Replaced, Step};
+pub(crate) use step::{ConfChange, Purpose, Removing, Step};
 
 use crate::observed::{Binary, BinaryFound, ConfFile, Contents, Observed};
 use crate::record::{Record, RewriteLimiter, Urgency, WINDOW};
@@ -93,8 +93,7 @@ impl Plan {
         let (target, digest) = (target.clone(), *digest);
         let replaces = match found {
             BinaryFound::Other => return self.failures.push(Error::in_the_way(&target)),
-            BinaryFound::Nothing => None,
-            BinaryFound::Link => Some(Replaced::Link),
+            BinaryFound::Nothing => false,
             BinaryFound::File { digest: present, mode } if *present == digest => {
                 if *mode == BINARY_MODE {
                     return;
@@ -107,13 +106,13 @@ impl Plan {
                 }
                 return;
             }
-            BinaryFound::File { digest: present, .. } => Some(Replaced::File(*present)),
+            BinaryFound::File { .. } | BinaryFound::Link => true,
         };
         // A missing binary is always installed: without it no pod starts.
         let change = "it was replaced by another file".to_owned();
-        match replaces.and_then(|_| pause(binary, change, Urgency::PodsStart, facts)) {
+        match replaces.then(|| pause(binary, change, Urgency::PodsStart, facts)).flatten() {
             Some(error) => self.failures.push(error),
-            None => self.steps.push(Step::InstallBinary { source: source.clone(), target, digest, replaces }),
+            None => self.steps.push(Step::InstallBinary { source: source.clone(), target, replaces }),
         }
     }
 }

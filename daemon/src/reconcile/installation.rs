@@ -1,4 +1,4 @@
-//! The installer's stage: when to run it, and its report in our words.
+//! The installer's stage: when it runs, and the conditions that its report makes.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::sources::container_runtime::ContainerRuntime;
 use crate::sources::facts::World;
 
-/// How long it is believed that nothing changed because no file looks changed: disks lose bits, too.
+/// The installer runs again after this time although no file changed: disks lose bits.
 const THOROUGH: Duration = Duration::from_secs(3600);
 
 /// The installer's last run. It reads binaries of some MiB, so it does not run at kernel events, nor while all files that it
@@ -32,21 +32,21 @@ pub(super) struct Installation {
     versions: VersionCache,
 }
 
-/// Whose a node's pod network is.
+/// Which pod network a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Ours to serve.
+    /// Ours.
     Ours,
-    /// Somebody else's, or to be.
+    /// Another one, or another one is meant.
     Others,
-    /// Nothing says for sure whose it is: silence, or doubt.
+    /// No signal, or doubt.
     Unknown,
 }
 
-/// What the installer makes of a node.
+/// The installer's view of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
-    /// Whose its pod network is.
+    /// Which pod network it has.
     pub(super) whose: Whose,
     /// Whether OKE's own CNI may use VNICs here.
     pub(super) oke: bool,
@@ -54,14 +54,14 @@ pub(super) struct Verdict {
 
 #[derive(Debug)]
 struct Last {
-    /// By which it went.
+    /// The settings of that run.
     settings: installer::Settings,
     signals: Signals,
     usable: bool,
     decision: Decision,
     state: PodNetworkState,
     conditions: Vec<Condition>,
-    /// As it found them; nothing when it changed any, or is to be asked again for another reason.
+    /// The files before that run; `None` if it changed any, or has to run again for another reason.
     files: Option<Snapshot>,
     at: Instant,
 }
@@ -71,7 +71,7 @@ impl Installation {
         Self { last: None, runtime: ContainerRuntime::current(), versions: VersionCache::default() }
     }
 
-    /// Whether the last pass found the pod network to be ours.
+    /// Whether the pod network was ours in the last reconcile.
     pub(super) fn is_ours(&self) -> bool {
         self.last.as_ref().is_some_and(|last| last.decision.install)
     }

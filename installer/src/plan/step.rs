@@ -17,8 +17,8 @@ pub(crate) enum Step {
     CreateDirectory(PathBuf),
     /// Remove a temporary file of a killed installer.
     RemoveStale(PathBuf),
-    /// Install a binary, if the source still has this digest.
-    InstallBinary { source: PathBuf, target: PathBuf, digest: Digest, replaces: Option<Replaced> },
+    /// Install a binary.
+    InstallBinary { source: PathBuf, target: PathBuf, replaces: bool },
     /// Make a binary executable again that has this digest.
     SetMode { target: PathBuf, digest: Digest, was: u32 },
     /// Write a configuration.
@@ -27,13 +27,6 @@ pub(crate) enum Step {
     RemoveConflist(Box<Removing>),
     /// Delete a configuration from the record: ours is gone, or our plugin is no longer in another program's.
     Forget { path: PathBuf },
-}
-
-/// What a binary replaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replaced {
-    File(Digest),
-    Link,
 }
 
 /// A configuration that is to be written.
@@ -91,7 +84,7 @@ impl fmt::Display for Step {
             Self::CreateDirectory(path) => write!(f, "create directory {}", path.display()),
             Self::RemoveStale(path) => write!(f, "remove stale {}", path.display()),
             Self::InstallBinary { source, target, replaces, .. } => {
-                write!(f, "{} {} from {}", verb(replaces.is_some()), target.display(), source.display())
+                write!(f, "{} {} from {}", verb(*replaces), target.display(), source.display())
             }
             Self::SetMode { target, was, .. } => {
                 write!(f, "chmod {BINARY_MODE:04o} {} (was {was:04o})", target.display())

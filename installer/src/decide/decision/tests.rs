@@ -93,22 +93,11 @@ fn stronger_signal_decides() {
         (None, Some("false"), (Present, Unknown), vec![], (false, Signal::InstanceMetadata)),
         (None, Some("true"), (Absent, Present), vec![], (true, Signal::InstanceMetadata)),
         (None, Some("true"), (Unknown, Unknown), vec![flannel()], (true, Signal::InstanceMetadata)),
+        (None, None, (Present, Present), vec![], (false, Signal::FlannelDaemonSet)),
+        (None, None, (Present, Unknown), vec![flannel()], (false, Signal::FlannelConflist)),
     ] {
         let case = format!("{label:?} {metadata:?} {network:?} {flannel_set:?} {files:?}");
         assert_eq!(auto((label, metadata, network, Unknown, flannel_set), &files), expected, "{case}");
-    }
-}
-
-#[test]
-fn weak_signal_yields_to_flannel() {
-    use Seen::{Present, Unknown};
-    for (flannel_set, files, expected) in
-        [(Present, vec![], Signal::FlannelDaemonSet), (Unknown, vec![flannel()], Signal::FlannelConflist)]
-    {
-        assert_eq!(auto((None, None, Present, Unknown, flannel_set), &files), (false, expected));
-        let takeover = settings(PodNetwork::Auto, true);
-        let decision = decide(&takeover, &known((None, None, Unknown, Present, flannel_set)), new(&files));
-        assert_eq!((decision.install, decision.decided_by), (false, expected));
     }
 }
 
