@@ -33,22 +33,15 @@ impl ForeignPods {
         if conf_files.iter().any(ConfFile::is_ours) {
             return Self::None;
         }
-        let results = settings.cni_cache_dir.join("results");
-        let sources: [&dyn Fn() -> Found; 3] = [
-            // The only one that exists on every node.
-            &kernel::pod,
-            &|| used(&settings.oke_state_dir.join("used")),
-            &|| {
-                if settings.cni_cache_dir.is_dir() {
-                    cached(&results, &networks(settings, conf_files))
-                } else {
-                    Err((settings.cni_cache_dir.display().to_string(), "there is no such directory".to_owned()))
-                }
-            },
-        ];
+        let (cache, results) = (&settings.cni_cache_dir, settings.cni_cache_dir.join("results"));
+        let cached = if cache.is_dir() {
+            cached(&results, &networks(settings, conf_files))
+        } else {
+            Err((cache.display().to_string(), "there is no such directory".to_owned()))
+        };
         let mut unknown = Self::None;
-        for source in sources {
-            match source() {
+        for source in [kernel::pod(), used(&settings.oke_state_dir.join("used")), cached] {
+            match source {
                 Ok(Some(what)) => return Self::Found(what),
                 Ok(None) => {}
                 Err((what, why)) => unknown = Self::Unknown(format!("{what}: {why}")),

@@ -1,10 +1,5 @@
-//! Atomicity, seen by readers, writers and running processes. Kills and failures at every system call are in
-//! `tests/command/kill.rs`.
-
-use std::process::Command;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+//! Replacing one file. Readers, running processes and several installers are in `tests/command/disk.rs`, kills and failures at
+//! every system call in `tests/command/kill.rs`.
 
 use super::*;
 
@@ -57,53 +52,4 @@ fn write_is_repeated_if_its_temporary_file_is_removed() {
     };
     write_if(&target, b"new", 0o600, &remove).unwrap();
     assert_eq!((fs::read(&target).unwrap().as_slice(), left.get()), (&b"new"[..], 0));
-}
-
-#[test]
-fn readers_never_see_a_part_of_a_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let target = directory.path().join("vcn-native");
-    let versions = [vec![b'a'; 200_000], vec![b'b'; 300_000]];
-    write(&target, &versions[0], 0o755).unwrap();
-    let (done, start) = (AtomicBool::new(false), Barrier::new(3));
-    thread::scope(|scope| {
-        let writers = versions.each_ref().map(|contents| {
-            let (target, start) = (&target, &start);
-            scope.spawn(move || {
-                start.wait();
-                (0..20).try_for_each(|_| write(target, contents, 0o755))
-            })
-        });
-        let reader = scope.spawn(|| {
-            start.wait();
-            while !done.load(Ordering::Relaxed) {
-                let seen = fs::read(&target).unwrap();
-                assert!(versions.contains(&seen), "{} bytes", seen.len());
-            }
-        });
-        let results = writers.map(|writer| writer.join().unwrap());
-        done.store(true, Ordering::Relaxed);
-        assert!(results.iter().all(Result::is_ok), "{results:?}");
-        reader.join().unwrap();
-    });
-    assert_eq!(names(directory.path()), ["vcn-native"]);
-}
-
-#[test]
-fn running_process_keeps_its_old_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let target = directory.path().join("vcn-native");
-    write(&target, &fs::read("/bin/sleep").unwrap(), 0o755).unwrap();
-    let mut running = loop {
-        // Another test may fork while we write: its child holds our file open until it executes.
-        match Command::new(&target).arg("1000").spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => thread::yield_now(),
-            other => break other.unwrap(),
-        }
-    };
-    write(&target, b"new", 0o755).unwrap();
-    assert_eq!(running.try_wait().unwrap(), None);
-    running.kill().unwrap();
-    running.wait().unwrap();
-    assert_eq!(fs::read(&target).unwrap(), b"new");
 }

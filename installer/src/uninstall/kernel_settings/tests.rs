@@ -50,18 +50,6 @@ impl Node {
 }
 
 #[test]
-fn forwarding_stays_for_another_pod_network() {
-    let (node, boot) = (Node::new(), BootId::current().unwrap());
-    node.note(&boot, "0", "2");
-    let left = "setting net/ipv4/ip_forward: 10-flannel.conflist is of another pod network, which may use it";
-    assert_eq!(
-        node.restored_next_to(&OtherNetworks::configured("10-flannel.conflist")),
-        ("2".to_owned(), vec![left.to_owned()])
-    );
-    assert_eq!(node.restored(), ("0".to_owned(), vec![]));
-}
-
-#[test]
 fn accept_ra_stays_while_forwarding_stays() {
     let (node, boot) = (Node::new(), BootId::current().unwrap());
     let value = node.path("sys/net/ipv6/conf/ens3/accept_ra");
