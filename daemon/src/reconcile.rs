@@ -46,7 +46,7 @@ use crate::reconcile::interference::{Interference, Subject};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Pass, VnicState};
 use crate::settings::Settings;
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 use crate::sources::routers::Routers;
 use crate::triggers::drift_hints::Suspects;
 
@@ -157,7 +157,7 @@ impl Reconciler {
     }
 
     /// Makes the node as it should be, as far as that is known and can be done.
-    pub fn pass(&mut self, world: &World, cause: Cause) -> Pass {
+    pub fn pass(&mut self, world: &NodeFacts, cause: Cause) -> Pass {
         let (begun, at) = (Instant::now(), SystemTime::now());
         let (world, refused) = world.admitted();
         let world = &*world;
@@ -293,7 +293,7 @@ impl Reconciler {
     /// pools.json as it should be; whether it offers any address.
     fn publish(
         &self,
-        world: &World,
+        world: &NodeFacts,
         (hosted, silent): (Option<&[HostVnic]>, &[Ocid]),
         preview: bool,
         findings: &mut Findings,
@@ -337,7 +337,7 @@ impl Reconciler {
 
     /// Every VNIC's table; `None` when that cannot be known, and then nothing may be touched: what would look unwanted
     /// may be a pod's. Where the file is lost or cannot be written, the kernel's rules and the allocations know as well.
-    fn assign_slots(&mut self, world: &World, preview: bool, findings: &mut Findings) -> Option<Slots> {
+    fn assign_slots(&mut self, world: &NodeFacts, preview: bool, findings: &mut Findings) -> Option<Slots> {
         let trouble = |error: &(dyn std::error::Error + 'static)| {
             Condition::degraded(Reason::StateFailed, chain(error)).about("tables.json")
         };

@@ -1,7 +1,7 @@
 //! Wiring: which tasks there are and what they share.
 //!
 //! ```text
-//!   npn (watch) ─▶ gather ──World──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
+//!   npn (watch) ─▶ gather ──NodeFacts──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
 //!                      ▲ kernel events             ▲
 //!   plugins ──records──┼──▶ verbs ──▶ metrics ─────┘
 //!                      │      └─▶ aftercare (announcements, connections)
@@ -45,8 +45,8 @@ use crate::report::port;
 use crate::report::status_server::Board;
 use crate::settings::{AGENT_LOCK, Settings};
 use crate::sources::backoff::chance;
-use crate::sources::facts::World;
-use crate::sources::npn::{Source, Watcher};
+use crate::sources::node_facts::NodeFacts;
+use crate::sources::npn::{NpnSource, NpnWatcher};
 use crate::sources::oke_cni;
 use crate::sources::poller;
 use crate::triggers::reconcile_loop::Loop;
@@ -143,7 +143,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let boot = BootId::current().context("reading the boot id")?;
     let metrics = Arc::new(Metrics::default());
-    let (worlds_in, worlds) = watch::channel(World::default());
+    let (worlds_in, worlds) = watch::channel(NodeFacts::default());
     let (passes_in, passes) = watch::channel(None);
     let (previews_in, previews) = mpsc::channel(PREVIEWS);
     let (port_in, port) = watch::channel(None);
@@ -164,7 +164,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let socket = server::socket(&path).with_context(|| format!("listening on {}", path.display()))?;
     let records = cni_records::listen(&settings.state_dir)?;
     let metadata = Imds::new(&settings.imds_base_url, Policy::default()).context("setting up the metadata client")?;
-    let (npns, watcher) = Source::watched(&settings, published.clone());
+    let (npns, watcher) = NpnSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let duties = Arc::new(Duties::default());
     let work = Loop {
@@ -190,7 +190,8 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     };
     let worker = follow_up::Worker::new(&settings.state_dir, &settings.sysctl_root, boot, metrics.clone());
     let (oke_cni_in, oke_cni) = watch::channel(None);
-    let outlets = poller::Outlets { worlds: worlds_in, plugged, published: published.clone(), oke_cni };
+    let outlets =
+        poller::Channels { facts: worlds_in, links_changed: plugged, npn_changed: published.clone(), oke_cni };
 
     tracing::info!(
         event = "agent.started",
@@ -223,7 +224,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
 }
 
 /// The API server, where that is asked.
-async fn watch(watcher: Option<Watcher>) {
+async fn watch(watcher: Option<NpnWatcher>) {
     match watcher {
         Some(watcher) => watcher.run().await,
         None => std::future::pending().await,

@@ -1,12 +1,14 @@
-//! Where the agent learns about its node: the metadata service, the API server, and the copies it keeps on disk for a
-//! start while neither answers.
+//! What the agent learns from outside its node: from the metadata service and the API server. Each answer is a [`source::Source`],
+//! and a cached copy on disk serves an agent that starts while neither answers.
 
 pub mod backoff;
+pub mod cached_copy;
 pub mod container_runtime;
-pub mod facts;
+pub mod node_facts;
 pub mod npn;
+mod object_watch;
 pub mod oke_cni;
 pub mod poller;
 pub(crate) mod routers;
+pub mod source;
 pub(crate) mod subscription;
-pub mod vnic_cache;

@@ -26,10 +26,9 @@ use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, Pass};
 use crate::report::status::{AgentState, Status};
 use crate::settings::Settings;
-use crate::sources::facts::World;
-use crate::sources::npn::Source;
+use crate::sources::node_facts::NodeFacts;
+use crate::sources::npn::NpnSource;
 use crate::sources::poller;
-use crate::sources::vnic_cache::VnicsSeen;
 
 /// A person waits for it.
 const POLICY: Policy = Policy {
@@ -167,11 +166,11 @@ fn in_json(value: &impl Serialize) -> anyhow::Result<String> {
 }
 
 /// What an agent that started now would do. Changes nothing.
-pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(World, Pass)> {
+pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, Pass)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
-    let mut world = poller::remembered(&mut VnicsSeen::new(&settings.data_dir));
-    let npns = Source::at_hand(settings);
+    let mut world = poller::recalled(settings);
+    let npns = NpnSource::at_hand(settings);
     runtime.block_on(poller::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
     let mut reconciler = Reconciler::for_one_preview(settings.clone()).context("reading the boot id")?;
     let pass = reconciler.pass(&world, Cause::Preview);

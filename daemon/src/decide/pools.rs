@@ -14,7 +14,7 @@ use vcn::{Family, Ocid, PerFamily, Purpose, Vnic};
 
 use crate::decide::refused;
 use crate::report::condition::{Condition, Reason};
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 
 /// What there is on the host for pods' packets.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Hosted<'a> {
 /// The pools, given the host and the file as it is.
 #[must_use]
 pub fn next(
-    world: &World,
+    world: &NodeFacts,
     hosted: Hosted<'_>,
     current: Option<&Pools>,
     (boot, now): (&BootId, BootTime),
@@ -70,7 +70,7 @@ fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
 
 /// Why there are no addresses yet, or none of the newest; `None` when OKE is done.
 #[must_use]
-pub fn pending(world: &World) -> Option<(Reason, String)> {
+pub fn pending(world: &NodeFacts) -> Option<(Reason, String)> {
     if let Some(error) = &world.npn.error {
         let why = format!("the NativePodNetwork cannot be read: {error}");
         return Some((Reason::NativePodNetworkUnreadable, why));

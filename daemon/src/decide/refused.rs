@@ -21,29 +21,29 @@ const NAMED: usize = 3;
 
 /// An address or block that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedAddress {
     /// The VNIC that it is said to be of.
     pub vnic: Ocid,
     /// The document that says so.
-    pub source: Source,
+    pub source: AddressSource,
     /// It.
     pub block: IpNetwork,
-    /// Why.
-    pub why: Why,
+    /// Refusal.
+    pub why: Refusal,
 }
 
 /// A document that names addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum AddressSource {
     /// The metadata service's list of VNICs.
     Metadata,
     /// The NativePodNetwork.
     PodNetwork,
 }
 
-/// Why an address is refused.
+/// Refusal an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum Refusal {
     /// No subnet has it, by its kind.
     Kind(&'static str),
     /// OCI reserves it in each CIDR block of a subnet.
@@ -59,7 +59,7 @@ pub enum Why {
 }
 
 /// What is known of the subnet of one VNIC, in one family.
-struct Ground<'a> {
+struct SubnetFacts<'a> {
     /// The VNIC.
     id: &'a Ocid,
     /// The CIDR blocks that a source names.
@@ -69,7 +69,7 @@ struct Ground<'a> {
     /// The CIDR blocks of other VNICs' subnets.
     others: Vec<(IpNetwork, &'a Ocid)>,
     /// Addresses that no pod gets.
-    closed: BTreeMap<IpAddr, Why>,
+    closed: BTreeMap<IpAddr, Refusal>,
 }
 
 /// Kinds of IPv4 addresses that OCI gives to no VNIC.
@@ -99,7 +99,7 @@ const KINDS_V6: [(Ipv6Addr, u8, &str); 6] = [
 /// Takes refused addresses out of the metadata service's list: a family of a secondary VNIC goes when its own address is
 /// refused. Of two VNICs with the same address the primary one keeps it, then the one listed first. The primary VNIC stays
 /// as it is: the agent never configures its addresses.
-pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<Refused> {
+pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress> {
     let mut owners: BTreeMap<IpAddr, Ocid> = BTreeMap::new();
     for vnic in listed.iter().filter(|vnic| Some(&vnic.id) == primary) {
         let own = vnic.addressing.iter().flat_map(|(_, at)| at.listed());
@@ -109,14 +109,14 @@ pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<Refused> {
     for vnic in listed.iter_mut().filter(|vnic| Some(&vnic.id) != primary) {
         for family in Family::ALL {
             let Some(at) = vnic.addressing.slot(family) else { continue };
-            let ground = Ground::of(&vnic.id, family, &known, None);
+            let subnet = SubnetFacts::of(&vnic.id, family, &known, None);
             let mut is_usable = |address: &IpAddr| {
                 let block = IpNetwork::from(*address);
-                let taken = owners.get(address).map(|owner| Why::OwnOf(owner.clone()));
-                let why = taken.or_else(|| ground.refusal(block));
-                refused.extend(why.clone().map(|why| Refused {
+                let taken = owners.get(address).map(|owner| Refusal::OwnOf(owner.clone()));
+                let why = taken.or_else(|| subnet.refusal(block));
+                refused.extend(why.clone().map(|why| RefusedAddress {
                     vnic: vnic.id.clone(),
-                    source: Source::Metadata,
+                    source: AddressSource::Metadata,
                     block,
                     why,
                 }));
@@ -137,19 +137,19 @@ pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<Refused> {
 /// The NativePodNetwork without refused addresses, the host's own and those for pods, and what was refused. Of a block that
 /// holds some, the rest stays, as smaller blocks.
 #[must_use]
-pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork, Vec<Refused>) {
+pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork, Vec<RefusedAddress>) {
     let (mut npn, mut refused) = (npn.clone(), Vec::new());
     for NpnVnic { vnic_id, addressing, .. } in &mut npn.vnics {
         for family in Family::ALL {
             let Some(offered) = addressing.slot(family) else { continue };
-            let ground = Ground::of(vnic_id, family, vnics, Some(offered)).without_own(family, vnics);
+            let subnet = SubnetFacts::of(vnic_id, family, vnics, Some(offered)).without_own(family, vnics);
             let mut refuse = |block, why| {
-                refused.push(Refused { vnic: vnic_id.clone(), source: Source::PodNetwork, block, why });
+                refused.push(RefusedAddress { vnic: vnic_id.clone(), source: AddressSource::PodNetwork, block, why });
             };
-            let pods = offered.pods.iter().flat_map(|block| ground.usable(*block, &mut refuse)).collect();
+            let pods = offered.pods.iter().flat_map(|block| subnet.usable(*block, &mut refuse)).collect();
             // The VNIC's own address is the host's.
-            let own = |why: &Why| matches!(why, Why::OwnOf(owner) if owner == vnic_id);
-            let why = offered.host.and_then(|host| ground.refusal(host.into())).filter(|why| !own(why));
+            let own = |why: &Refusal| matches!(why, Refusal::OwnOf(owner) if owner == vnic_id);
+            let why = offered.host.and_then(|host| subnet.refusal(host.into())).filter(|why| !own(why));
             if let Some((host, why)) = offered.host.zip(why) {
                 refuse(host.into(), why);
                 offered.host = None;
@@ -163,18 +163,18 @@ pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork,
 /// What is left of blocks that were published for pods of a VNIC before: an older agent published refused ones, too.
 #[must_use]
 pub fn still_usable(vnic: &Ocid, family: Family, vnics: &[Vnic], blocks: &[IpNetwork]) -> Vec<IpNetwork> {
-    let ground = Ground::of(vnic, family, vnics, None).without_own(family, vnics);
-    blocks.iter().flat_map(|block| ground.usable(*block, &mut |_, _| {})).collect()
+    let subnet = SubnetFacts::of(vnic, family, vnics, None).without_own(family, vnics);
+    blocks.iter().flat_map(|block| subnet.usable(*block, &mut |_, _| {})).collect()
 }
 
 /// One condition for each VNIC.
 #[must_use]
-pub fn conditions(refused: &[Refused]) -> Vec<Condition> {
-    let mut by_vnic: BTreeMap<&Ocid, Vec<&Refused>> = BTreeMap::new();
+pub fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
+    let mut by_vnic: BTreeMap<&Ocid, Vec<&RefusedAddress>> = BTreeMap::new();
     for one in refused {
         by_vnic.entry(&one.vnic).or_default().push(one);
     }
-    let condition = |(vnic, all): (&Ocid, Vec<&Refused>)| {
+    let condition = |(vnic, all): (&Ocid, Vec<&RefusedAddress>)| {
         let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
         let more = match all.len().saturating_sub(NAMED) {
             0 => String::new(),
@@ -189,36 +189,36 @@ pub fn conditions(refused: &[Refused]) -> Vec<Condition> {
     by_vnic.into_iter().map(condition).collect()
 }
 
-impl<'a> Ground<'a> {
+impl<'a> SubnetFacts<'a> {
     /// What is known without the VNICs' own addresses.
     fn of(id: &'a Ocid, family: Family, vnics: &'a [Vnic], offered: Option<&NpnAddressing>) -> Self {
-        let mut ground = Self { id, blocks: Vec::new(), complete: false, others: Vec::new(), closed: BTreeMap::new() };
+        let mut facts = Self { id, blocks: Vec::new(), complete: false, others: Vec::new(), closed: BTreeMap::new() };
         let known = || vnics.iter().filter_map(|vnic| Some((&vnic.id, vnic.addressing.of(family)?)));
         let own = known().find(|(vnic, _)| *vnic == id).map(|(_, at)| at);
         let routers = own.map(|at| at.router).into_iter().chain(offered.and_then(|offered| offered.router));
-        routers.for_each(|router| ground.close(router, Why::Router));
-        own.into_iter().for_each(|at| ground.open(at.subnet));
+        routers.for_each(|router| facts.close(router, Refusal::Router));
+        own.into_iter().for_each(|at| facts.open(at.subnet));
         if let Some(NpnAddressing { subnet, subnets, .. }) = offered {
-            subnet.iter().chain(subnets).for_each(|block| ground.open(*block));
+            subnet.iter().chain(subnets).for_each(|block| facts.open(*block));
             // A subnet may have several CIDR blocks; only `subnetCidrs` is a list and can name all of them. The legacy
             // `subnetCidr` and the metadata service's `subnetCidrBlock` name one.
-            ground.complete = !subnets.is_empty();
+            facts.complete = !subnets.is_empty();
         }
         for (vnic, at) in known().filter(|(vnic, _)| *vnic != id) {
             match own.is_some_and(|own| own.router == at.router) {
                 // One router is one subnet: this is a CIDR block of the same.
-                true => ground.open(at.subnet),
-                false => ground.others.push((at.subnet, vnic)),
+                true => facts.open(at.subnet),
+                false => facts.others.push((at.subnet, vnic)),
             }
         }
-        ground
+        facts
     }
 
     /// Closes the VNICs' own addresses. Of an IPv6 VNIC itself the metadata service lists its pods' addresses, too.
     fn without_own(mut self, family: Family, vnics: &[Vnic]) -> Self {
         for vnic in vnics.iter().filter(|vnic| family == Family::Ipv4 || vnic.id != *self.id) {
             let listed = vnic.addressing.of(family).into_iter().flat_map(SubnetAddressing::listed);
-            listed.for_each(|address| self.close(address, Why::OwnOf(vnic.id.clone())));
+            listed.for_each(|address| self.close(address, Refusal::OwnOf(vnic.id.clone())));
         }
         self
     }
@@ -234,19 +234,19 @@ impl<'a> Ground<'a> {
             IpNetwork::V6(block) if block.prefix() <= 126 => vec![IpAddr::from(block.network())],
             IpNetwork::V4(_) | IpNetwork::V6(_) => Vec::new(),
         };
-        reserved.into_iter().for_each(|address| self.close(address, Why::Reserved(block)));
+        reserved.into_iter().for_each(|address| self.close(address, Refusal::Reserved(block)));
         self.blocks.push(block);
     }
 
     /// The first reason stays.
-    fn close(&mut self, address: IpAddr, why: Why) {
+    fn close(&mut self, address: IpAddr, why: Refusal) {
         self.closed.entry(address).or_insert(why);
     }
 
-    /// Why all of a block is refused.
-    fn refusal(&self, block: IpNetwork) -> Option<Why> {
+    /// Refusal all of a block is refused.
+    fn refusal(&self, block: IpNetwork) -> Option<Refusal> {
         if let Some(kind) = kind(block) {
-            return Some(Why::Kind(kind));
+            return Some(Refusal::Kind(kind));
         }
         if let Some(why) = self.closed.get(&block.ip()).filter(|_| is_single(block)) {
             return Some(why.clone());
@@ -255,20 +255,20 @@ impl<'a> Ground<'a> {
             return None;
         }
         match self.others.iter().find(|(other, _)| overlap(*other, block)) {
-            Some((_, vnic)) => Some(Why::InSubnetOf((*vnic).clone())),
-            None => self.complete.then_some(Why::Outside),
+            Some((_, vnic)) => Some(Refusal::InSubnetOf((*vnic).clone())),
+            None => self.complete.then_some(Refusal::Outside),
         }
     }
 
     /// What of a block pods may have. Its VNIC's own address may be in it: pools.json reserves that.
-    fn usable(&self, block: IpNetwork, refuse: &mut impl FnMut(IpNetwork, Why)) -> Vec<IpNetwork> {
+    fn usable(&self, block: IpNetwork, refuse: &mut impl FnMut(IpNetwork, Refusal)) -> Vec<IpNetwork> {
         if let Some(why) = self.refusal(block) {
             refuse(block, why);
             return Vec::new();
         }
         let mut left = vec![block];
         if !is_single(block) {
-            let own = |why: &Why| matches!(why, Why::OwnOf(owner) if owner == self.id);
+            let own = |why: &Refusal| matches!(why, Refusal::OwnOf(owner) if owner == self.id);
             let inside = self.closed.range(block.network()..=block.broadcast()).filter(|(_, why)| !own(why));
             for (address, why) in inside {
                 left = left.into_iter().flat_map(|piece| without(piece, *address)).collect();
@@ -280,20 +280,20 @@ impl<'a> Ground<'a> {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match is_single(self.block) {
             true => write!(f, "{}", self.block.ip())?,
             false => write!(f, "{}", self.block)?,
         }
         match self.source {
-            Source::Metadata => write!(f, " (metadata service: {})", self.why),
-            Source::PodNetwork => write!(f, " (NativePodNetwork: {})", self.why),
+            AddressSource::Metadata => write!(f, " (metadata service: {})", self.why),
+            AddressSource::PodNetwork => write!(f, " (NativePodNetwork: {})", self.why),
         }
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kind(kind) => f.write_str(kind),

@@ -107,7 +107,7 @@ impl Host {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn way_out() -> Result<Option<(MacAddr, Vec<MacAddr>)>, netlink::Error> {
+    pub fn uplink() -> Result<Option<(MacAddr, Vec<MacAddr>)>, netlink::Error> {
         let mut socket = Socket::open()?;
         let links = socket.links()?;
         let device = |link: &&Link| {
@@ -120,8 +120,8 @@ impl Host {
             let routes = socket.routes(&filter)?;
             let default = routes.iter().filter(|route| route.destination.prefix() == 0).min_by_key(|it| it.priority);
             if let Some(route) = default {
-                let way_out = devices.iter().find(|link| link.index == route.oif).and_then(|link| link.mac);
-                return Ok(way_out.map(|mac| (mac, devices.iter().filter_map(|link| link.mac).collect())));
+                let uplink = devices.iter().find(|link| link.index == route.oif).and_then(|link| link.mac);
+                return Ok(uplink.map(|mac| (mac, devices.iter().filter_map(|link| link.mac).collect())));
             }
         }
         Ok(None)

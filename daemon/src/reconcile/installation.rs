@@ -18,7 +18,7 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
 use crate::settings::Settings;
 use crate::sources::container_runtime::ContainerRuntime;
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 
 /// The installer runs again after this time although no file changed: disks lose bits.
 const THOROUGH: Duration = Duration::from_secs(3600);
@@ -77,7 +77,7 @@ impl Installation {
     }
 
     /// Whose the pod network of this node is. Asked first: where it is not ours, nothing is touched that pods live by.
-    pub(super) fn verdict(&self, settings: &Settings, world: &World, cause: Cause) -> Verdict {
+    pub(super) fn verdict(&self, settings: &Settings, world: &NodeFacts, cause: Cause) -> Verdict {
         let signals = world.signals(&settings.signals);
         let asked;
         let decision = match &self.last {
@@ -104,7 +104,7 @@ impl Installation {
     pub(super) fn stage(
         &mut self,
         settings: &Settings,
-        world: &World,
+        world: &NodeFacts,
         (ours, usable, cause): (bool, bool, Cause),
         findings: &mut Findings,
     ) -> PodNetworkState {

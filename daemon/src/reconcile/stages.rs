@@ -27,12 +27,12 @@ use crate::reconcile::host::{Batch, Host, Own, Part, Tried};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, LeftAlone, VnicState};
 use crate::settings::Settings;
-use crate::sources::facts::{Unkept, World};
+use crate::sources::node_facts::{CopyErrors, NodeFacts};
 
 /// What the sources do not say.
-pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
+pub(super) fn sources(world: &NodeFacts, now: Instant, findings: &mut Findings) {
     findings.conditions.extend(world.unusable.iter().map(|entry| unusable(entry, world)));
-    findings.conditions.extend(unkept(&world.unkept));
+    findings.conditions.extend(stale_copies(&world.copy_errors));
     let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
     let ages = format!("instance {}, VNICs {}", age(world.instance.age(now)), age(world.vnics.age(now)));
     let metadata = [&world.instance.error, &world.vnics.error].into_iter().flatten().next();
@@ -50,7 +50,7 @@ pub(super) fn sources(world: &World, now: Instant, findings: &mut Findings) {
 }
 
 /// VNICs, and families of VNICs that the kernel speaks, that are kept although they are not listed.
-pub(super) fn unlisted(world: &World, silent: &[Ocid], ipv6: bool, findings: &mut Findings) {
+pub(super) fn unlisted(world: &NodeFacts, silent: &[Ocid], ipv6: bool, findings: &mut Findings) {
     let message = |vnic: &Ocid| match silent.contains(vnic) {
         false => {
             "the metadata service no longer lists it; it is kept, for its device is still here, or the NativePodNetwork \
@@ -74,7 +74,7 @@ pub(super) fn unlisted(world: &World, silent: &[Ocid], ipv6: bool, findings: &mu
 }
 
 /// VNICs that wait for somebody to say whose they are.
-pub(super) fn undecided(world: &World, vnics: &[HostVnic], findings: &mut Findings) {
+pub(super) fn undecided(world: &NodeFacts, vnics: &[HostVnic], findings: &mut Findings) {
     let Some((reason, pending)) = pools::pending(world) else { return };
     findings.conditions.extend(vnics.iter().map(|host| {
         let message = format!(
@@ -95,10 +95,10 @@ pub(super) fn lived(settings: &Settings, boot: &BootId) -> bool {
     published || !installer::pods(&settings.installer).is_empty()
 }
 
-fn unkept(unkept: &Unkept) -> impl Iterator<Item = Condition> {
+fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {
     let copies = [
-        ("native-pod-network copy", &unkept.npn, "the API server"),
-        ("instance and VNICs copy", &unkept.vnics, "the metadata service"),
+        ("native-pod-network copy", &errors.npn, "the API server"),
+        ("instance and VNICs copy", &errors.machine, "the metadata service"),
     ];
     copies.into_iter().filter_map(|(copy, why, source)| {
         let why = why.as_ref()?;
@@ -110,7 +110,7 @@ fn unkept(unkept: &Unkept) -> impl Iterator<Item = Condition> {
     })
 }
 
-fn unusable(entry: &Unusable, world: &World) -> Condition {
+fn unusable(entry: &Unusable, world: &NodeFacts) -> Condition {
     let known = entry.id.as_ref().is_some_and(|id| world.vnics().iter().any(|vnic| vnic.id == *id));
     let then = if known { "what was known of it before is used" } else { "nothing is set up for it" };
     let message = format!("the metadata service's entry of it cannot be used: {}; {then}", entry.reason);
@@ -323,7 +323,7 @@ pub(super) fn published(state_dir: &Path, pools: &Pools) -> Changed {
 }
 
 /// What pods lack, on a node whose pod network is ours.
-pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut Vec<Condition>) {
+pub(super) fn pods(world: &NodeFacts, offers: bool, usable: bool, conditions: &mut Vec<Condition>) {
     let severity = |reason, message| {
         if offers { Condition::degraded(reason, message) } else { Condition::blocking(reason, message) }
     };
@@ -346,7 +346,7 @@ pub(super) fn pods(world: &World, offers: bool, usable: bool, conditions: &mut V
 }
 
 /// Why no pod can start although OKE has finished: all VNICs are for pods that request an application resource.
-fn kept_for_resources(world: &World) -> Option<Condition> {
+fn kept_for_resources(world: &NodeFacts) -> Option<Condition> {
     let vnics = &world.npn()?.vnics;
     if vnics.iter().any(NpnVnic::serves_all_pods) {
         return None;
@@ -364,7 +364,7 @@ fn kept_for_resources(world: &World) -> Option<Condition> {
 
 /// The VNICs as they are reported.
 pub(super) fn states(
-    world: &World,
+    world: &NodeFacts,
     (wanted, left_alone): (&[HostVnic], &BTreeMap<Ocid, LeftAlone>),
     primary: Option<&IfName>,
     conditions: &[Condition],

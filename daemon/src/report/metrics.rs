@@ -17,7 +17,7 @@ use telemetry::VerbRecord;
 
 use crate::decide::usage::Usage;
 use crate::report::reconcile_report::Pass;
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 use labels::{
     Aftercare, Attachments, Build, ChangeKind, ConditionOf, Decided, PassKind, Pool, Question, Reload, Source, Told,
     Verb,
@@ -257,7 +257,7 @@ impl Metrics {
     /// Sets the gauges and writes everything in Prometheus' text format. What is not known is not told: a zero would be
     /// believed.
     #[must_use]
-    pub fn text(&self, world: &World, pass: Option<&Pass>, usage: Option<&Usage>) -> String {
+    pub fn text(&self, world: &NodeFacts, pass: Option<&Pass>, usage: Option<&Usage>) -> String {
         let now = Instant::now();
         let ages = [
             ("instance", world.instance.age(now)),
@@ -324,7 +324,7 @@ mod tests {
         record.total_micros = 2000;
         record.code = 11;
         metrics.verb(&record);
-        let text = metrics.text(&World::default(), None, Some(&Usage::default()));
+        let text = metrics.text(&NodeFacts::default(), None, Some(&Usage::default()));
         for line in [
             r#"oke_node_agent_cni_verb_seconds_count{plugin="vcn-native",verb="ADD",phase="ipam",code="11"} 1"#,
             r#"oke_node_agent_cni_verb_seconds_sum{plugin="vcn-native",verb="ADD",phase="total",code="11"} 0.002"#,
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn what_cannot_be_counted_is_not_told_and_what_was_told_before_is_not_repeated() {
         let (metrics, none) = (Metrics::default(), Usage::default());
-        let text = |usage| metrics.text(&World::default(), None, usage);
+        let text = |usage| metrics.text(&NodeFacts::default(), None, usage);
         assert!(text(Some(&none)).contains(r#"oke_node_agent_pod_attachments{state="committed"} 0"#));
         assert!(!text(None).contains("oke_node_agent_pod_attachments{"));
     }
@@ -349,7 +349,7 @@ mod tests {
         for number in 0..2000 {
             metrics.verb(&VerbRecord { verb: format!("V{number}"), ..VerbRecord::default() });
         }
-        let text = metrics.text(&World::default(), None, Some(&Usage::default()));
+        let text = metrics.text(&NodeFacts::default(), None, Some(&Usage::default()));
         assert_eq!(text.matches("cni_verb_seconds_count{").count(), VERB_SERIES);
         assert!(text.contains(&format!("cni_records_refused_total {}", 2000 - VERB_SERIES)));
     }

@@ -7,7 +7,8 @@ use vcn::Instance;
 
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Pass;
-use crate::sources::facts::{Known, World};
+use crate::sources::node_facts::NodeFacts;
+use crate::sources::source::Source;
 
 /// The node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,7 @@ pub struct SourceState {
 impl Status {
     /// The node as an agent that started then sees it.
     #[must_use]
-    pub fn of(agent: AgentState, world: &World, pass: Option<&Pass>) -> Self {
+    pub fn of(agent: AgentState, world: &NodeFacts, pass: Option<&Pass>) -> Self {
         let now = Instant::now();
         let starting = || vec![Condition::blocking(Reason::Starting, "no pass has ended yet")];
         Self {
@@ -98,7 +99,7 @@ impl Status {
     }
 }
 
-fn source<T>(name: &str, known: &Known<T>, now: Instant, says: impl FnOnce(&T) -> String) -> SourceState {
+fn source<T>(name: &str, known: &Source<T>, now: Instant, says: impl FnOnce(&T) -> String) -> SourceState {
     SourceState {
         name: name.to_owned(),
         says: known.value.as_ref().map_or_else(|| "unknown".to_owned(), says),

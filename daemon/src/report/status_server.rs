@@ -18,7 +18,7 @@ use crate::report::condition::{Condition, Reason};
 use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Finished, Pass};
 use crate::report::status::{AgentState, Status};
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 use crate::triggers::reconcile_loop::PreviewRequest;
 
 /// How long the loop may be without a finished pass before /healthz asks for a restart. Passes end within seconds and run
@@ -46,7 +46,7 @@ pub struct Board {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// What is known from outside.
-    pub worlds: watch::Receiver<World>,
+    pub worlds: watch::Receiver<NodeFacts>,
     /// The last pass.
     pub passes: watch::Receiver<Option<Finished>>,
     /// Who makes previews.

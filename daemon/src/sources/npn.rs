@@ -1,192 +1,141 @@
-//! Where this node's NativePodNetwork comes from: the API server where the agent runs in a cluster, or a file.
+//! Where this node's NativePodNetwork comes from: the API server if the agent runs in a cluster, else a file.
 //!
 //! ```text
-//!   API server ──watch──▶ Watcher ──▶ the last good one, in memory and on disk (Kept) ──▶ ClusterNpn ─┐
-//!   NPN_FILE ────────────────────────────────────────────────────────────────────────────▶ NpnFile ───┴─▶ mine()
+//!   API server ──watch──▶ NpnWatch ──▶ cached copy on disk
+//!                            │                │ (an agent that starts, a preview)
+//!   NPN_FILE ────────────────┴──▶ NpnSource ◀─┘
 //! ```
 
-mod cluster;
-mod fake;
-mod file;
-mod keeper;
-mod kept;
-mod watcher;
+mod watch;
 
 use std::fmt;
-use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::{Context as _, bail};
 use api::NativePodNetwork;
-use api::npn::NpnError;
-use thiserror::Error;
+use resident::api_server::in_cluster;
+use resident::logging::chain;
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
-use vcn::Ocid;
+use vcn::{NPN_COPY_FILE, Ocid};
 
 use crate::settings::Settings;
-use resident::api_server::in_cluster;
+use crate::sources::cached_copy::{CachedAnswer, CachedCopy};
+use crate::sources::source::Source;
 
-pub use cluster::ClusterNpn;
-pub(crate) use cluster::NPN_AWAITED;
-pub use fake::FakeNativePodNetworks;
-pub use file::NpnFile;
-pub use kept::Kept;
-pub use watcher::Watcher;
-pub(crate) use watcher::why;
+pub(crate) use watch::FIRST_ANSWER;
+pub use watch::{NpnWatch, NpnWatcher};
 
-/// The NativePodNetworks of the cluster, as far as one node may see them.
-pub trait NativePodNetworks {
-    /// The one of this instance. Must be cheap: it is asked every few seconds.
-    ///
-    /// # Errors
-    /// When nothing is known of it, which says nothing about whether there is one.
-    fn mine(&self, instance: &Ocid) -> impl Future<Output = Result<Answer, Error>> + Send;
+/// What is known of this instance's NativePodNetwork; the inner `None` is the answer that there is none.
+pub type KnownNpn = Source<Option<NativePodNetwork>>;
 
-    /// Keeps for the next agent what could not be kept when it came, where a source keeps anything. As cheap, and asked as
-    /// often.
-    ///
-    /// # Errors
-    /// Why it still cannot be.
-    fn keep(&self) -> impl Future<Output = Result<(), String>> + Send {
-        std::future::ready(Ok(()))
-    }
-}
-
-/// What is known of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// It; `None` while there is none.
-    pub npn: Option<NativePodNetwork>,
-    /// How long ago that was so for sure.
-    pub age: Duration,
-    /// Why it is not known better.
-    pub trouble: Option<String>,
-}
-
-impl Answer {
-    /// It is so now.
-    #[must_use]
-    pub const fn now(npn: Option<NativePodNetwork>) -> Self {
-        Self { npn, age: Duration::ZERO, trouble: None }
-    }
-}
-
-/// Why it could not be read.
-#[derive(Debug, Error)]
-pub enum Error {
-    /// The file is there and cannot be read.
-    #[error("reading {path}", path = .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It is no NativePodNetwork.
-    #[error("reading {place} as a NativePodNetwork")]
-    Parse {
-        /// Where it is.
-        place: String,
-        /// Why.
-        #[source]
-        source: NpnError,
-    },
-    /// It is another instance's: its addresses would be answered for by two nodes.
-    #[error("{place} is the NativePodNetwork of {found}, this instance is {instance}")]
-    OtherInstance {
-        /// Where it is.
-        place: String,
-        /// Whose it is.
-        found: Ocid,
-        /// Who we are.
-        instance: Ocid,
-    },
-    /// The source itself is out of order.
-    #[error("no NativePodNetwork can be had: {0}")]
-    Unavailable(String),
-}
-
-/// Reads a document, which must be `instance`'s.
-fn read(document: &[u8], instance: &Ocid, place: impl fmt::Display) -> Result<NativePodNetwork, Error> {
-    let place = place.to_string();
-    let npn = match NativePodNetwork::parse(document) {
-        Ok(npn) => npn,
-        Err(source) => return Err(Error::Parse { place, source }),
-    };
-    match npn.instance == *instance {
-        true => Ok(npn),
-        false => Err(Error::OtherInstance { place, found: npn.instance, instance: instance.clone() }),
-    }
-}
-
-/// The source that the settings and the surroundings choose.
+/// The source that the settings and the environment choose.
 #[derive(Debug)]
-pub enum Source {
-    /// A file.
-    File(NpnFile),
+pub enum NpnSource {
+    /// A file; without it there is no NativePodNetwork.
+    File(PathBuf),
     /// The API server, watched.
-    Cluster(ClusterNpn),
-    /// What was last seen there, for whoever only looks.
-    Kept(Kept),
+    ApiServer(NpnWatch),
+    /// The cached copy of what the API server said, for a command that runs without the agent.
+    Cache(CachedCopy),
 }
 
-impl Source {
-    /// For the agent; with whoever must run for it, and tells `published` what is new.
+impl NpnSource {
+    /// For the agent, with the task that must run for it, which notifies `changed`.
     #[must_use]
-    pub fn watched(settings: &Settings, published: Arc<Notify>) -> (Self, Option<Watcher>) {
+    pub fn watched(settings: &Settings, changed: Arc<Notify>) -> (Self, Option<NpnWatcher>) {
         match file(settings) {
-            Some(file) => (Self::File(NpnFile::new(&file)), None),
+            Some(file) => (Self::File(file), None),
             None => {
-                let (cluster, watcher) = Watcher::new(Kept::new(&settings.data_dir), published);
-                (Self::Cluster(cluster), Some(watcher))
+                let (watch, watcher) = NpnWatch::new(cache(settings), changed);
+                (Self::ApiServer(watch), Some(watcher))
             }
         }
     }
 
-    /// For one look without an agent: the API server is not asked.
+    /// For a command: the API server is not asked.
     #[must_use]
     pub fn at_hand(settings: &Settings) -> Self {
-        match file(settings) {
-            Some(file) => Self::File(NpnFile::new(&file)),
-            None => Self::Kept(Kept::new(&settings.data_dir)),
+        file(settings).map_or_else(|| Self::Cache(cache(settings)), Self::File)
+    }
+
+    /// Brings `known` up to date. Cheap: it is called every few seconds.
+    pub async fn refresh(&self, instance: &Ocid, known: &mut KnownNpn) {
+        match self {
+            Self::File(path) => {
+                let answer = read_file(path.clone(), instance).await;
+                known.absorb(answer.map_err(|error| chain(error.as_ref())), Instant::now());
+            }
+            Self::ApiServer(watch) => *known = watch.current(instance).await,
+            Self::Cache(copy) => match read_copy(copy, instance) {
+                Ok(Some((npn, age))) => known.recall(Some(npn), age, None, Instant::now()),
+                Ok(None) => known.fail("the agent does not run and left no copy".to_owned(), Instant::now()),
+                Err(error) => known.fail(chain(error.as_ref()), Instant::now()),
+            },
+        }
+    }
+
+    /// Keeps the cached copy up to date, if the source has one.
+    ///
+    /// # Errors
+    /// Why it is not; the next call retries.
+    pub fn store_copy(&mut self) -> Result<(), String> {
+        match self {
+            Self::ApiServer(watch) => watch.store_copy(),
+            Self::File(_) | Self::Cache(_) => Ok(()),
         }
     }
 }
 
-/// The file, where that is the source.
+impl fmt::Display for NpnSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::ApiServer(_) => f.write_str("API server"),
+            Self::Cache(copy) => copy.path().display().fmt(f),
+        }
+    }
+}
+
+/// The file, if that is the source.
 #[must_use]
 pub fn file(settings: &Settings) -> Option<PathBuf> {
     let default = || (!in_cluster()).then(|| settings.data_dir.join("nativepodnetwork.json"));
     settings.npn_file.clone().or_else(default)
 }
 
-impl NativePodNetworks for Source {
-    async fn mine(&self, instance: &Ocid) -> Result<Answer, Error> {
-        match self {
-            Self::File(file) => file.mine(instance).await,
-            Self::Cluster(cluster) => cluster.mine(instance).await,
-            Self::Kept(kept) => kept.mine(instance).await,
-        }
-    }
+fn cache(settings: &Settings) -> CachedCopy {
+    CachedCopy::new(&settings.data_dir, NPN_COPY_FILE)
+}
 
-    async fn keep(&self) -> Result<(), String> {
-        match self {
-            Self::File(file) => file.keep().await,
-            Self::Cluster(cluster) => cluster.keep().await,
-            Self::Kept(kept) => kept.keep().await,
-        }
+async fn read_file(path: PathBuf, instance: &Ocid) -> anyhow::Result<Option<NativePodNetwork>> {
+    let place = path.display().to_string();
+    let read = tokio::task::spawn_blocking(move || ipam::read_named(&path)).await;
+    match read.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+        Ok(document) => parse(&document, instance, &place).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading {place}")),
     }
 }
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(file) => file.path().display().fmt(f),
-            Self::Cluster(_) => f.write_str("API server"),
-            Self::Kept(kept) => kept.path().display().fmt(f),
-        }
+/// The cached copy and its age.
+fn read_copy(copy: &CachedCopy, instance: &Ocid) -> anyhow::Result<Option<(NativePodNetwork, Duration)>> {
+    let place = copy.path().display().to_string();
+    let answer = copy.read::<Box<RawValue>>().with_context(|| format!("reading {place}"))?;
+    let age = |answer: CachedAnswer<Box<RawValue>>| {
+        Ok((parse(answer.value.get().as_bytes(), instance, &place)?, answer.age(SystemTime::now())))
+    };
+    answer.map(age).transpose()
+}
+
+/// Parses a document, which must be `instance`'s: the addresses of another instance would be served by two nodes.
+fn parse(document: &[u8], instance: &Ocid, place: &str) -> anyhow::Result<NativePodNetwork> {
+    let npn = NativePodNetwork::parse(document).with_context(|| format!("reading {place} as a NativePodNetwork"))?;
+    if npn.instance != *instance {
+        bail!("{place} is the NativePodNetwork of {}, this instance is {instance}", npn.instance);
     }
+    Ok(npn)
 }

@@ -1,5 +1,5 @@
-//! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays
-//! nobody: whoever needs the world takes it as it is.
+//! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays no other:
+//! the facts are published without it.
 
 #[cfg(test)]
 mod tests;
@@ -7,15 +7,16 @@ mod tests;
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use imds::{Metadata, VnicList};
 use installer::METADATA_KEY;
 use ipam::BootId;
 use resident::logging::chain;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until};
-use vcn::Ocid;
+use vcn::{Instance, Ocid, VNICS_COPY_FILE, Vnic};
 
 use crate::decide::desired::npn_vnic;
 use crate::lifecycle::reload::{self, Configuration};
@@ -23,258 +24,282 @@ use crate::reconcile::host::Host;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::backoff::{UNSETTLED, chance, jittered};
-use crate::sources::facts::{Lacking, Unkept, World, lacks_primary};
-use crate::sources::npn::{Answer, NPN_AWAITED, NativePodNetworks};
+use crate::sources::cached_copy::CachedCopy;
+use crate::sources::node_facts::{CopyErrors, Lacking, NodeFacts, lacks_primary};
+use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
-use crate::sources::vnic_cache::{Last, VnicsSeen};
 
-/// The instance itself hardly changes: its shape and its custom metadata are asked for this rarely, once known: at the
-/// first look after it, so that an age of three times as much says that something is wrong.
-const INSTANCE_AGE: Duration = Duration::from_secs(300);
+/// The instance itself hardly changes: once its shape and custom metadata are known, they are asked for this rarely.
+const INSTANCE_AGE: Duration = Duration::from_mins(5);
 
-/// How often it hurries, some five minutes long; on a Flannel node there is nothing to hurry for.
-const HURRY: u32 = 30;
+/// How often it asks soon while something is missing, for some five minutes; on a Flannel node nothing will come.
+const HURRIED: u32 = 30;
 
-/// How often it asks soon again after a link came or went: a hot-plugged VNIC and its addresses are published some seconds
-/// before or after its link appears, by services that do not know of each other.
+/// How often it asks soon after a link came or went: a hot-plugged VNIC and its addresses are published some seconds before or
+/// after its link appears, by services that do not know of each other.
 const EAGER: u32 = 6;
 
-/// The least time between two questions of which the later one is for a link's events: a link that flaps, or many at once,
-/// must not use up what the metadata service allows this instance, from which others have their credentials.
+/// The least time between two questions of which the later one is caused by link events: a flapping link must not use up the
+/// rate limit of the metadata service, from which other programs get their credentials.
 const APART: Duration = Duration::from_secs(2);
 
-/// How long the sources may be silent before something is published without them, so that the first pass does not report what
-/// is known a moment later. What an agent before this one knew is published by then.
-const WORLD_AWAITED: Duration = Duration::from_secs(2);
+/// How long the sources may be silent before facts are published without them, so that the first reconcile does not report
+/// what is known a moment later. The cached copy is published by then.
+const FACTS_AWAITED: Duration = Duration::from_secs(2);
 
-/// How long the first world waits for whether OKE's own CNI is in the cluster.
+/// How long the first facts wait for whether OKE's own CNI is in the cluster.
 const OKE_CNI_AWAITED: Duration = Duration::from_secs(1);
 
-/// The same where no agent is known to have worked before: until the question has ended, however that was. Nothing there is
-/// ours yet, and OKE's pod takes most of a minute to leave anything on a new node by which it would be found.
+/// The same on a node without a cached copy: until the question has ended. Nothing of ours is there yet, and OKE's pod takes
+/// most of a minute to leave anything on a new node that would show it.
 const FIRST_ON_A_NODE: Duration = oke_cni::ANSWER.saturating_add(Duration::from_secs(1));
 
-/// After what time of silence an agent that starts goes by what the one before it knew.
+/// The silence after which an agent that starts uses the cached copy.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// What is left of that patience when the world is published that the one before knew, however silent all are.
+/// What is left of [`FACTS_AWAITED`] when the cached copy is published, however silent all sources are.
 const AT_LEAST_LEFT: Duration = Duration::from_millis(200);
 
-/// What is told of nothing but OKE's own CNI is told so much later: answers of sources that waited for the same come before it.
+/// Facts that hold nothing but OKE's own CNI are published so much later: answers that waited for the same come first.
 const BEHIND_ANSWERS: Duration = Duration::from_millis(200);
 
-/// By when something is published, however silent all are, and how long the first pass waits for it.
-pub(crate) const PUBLISHED: Duration = FIRST_ON_A_NODE.saturating_add(WORLD_AWAITED);
+/// By when something is published, however silent all sources are; the first reconcile waits for it.
+pub(crate) const PUBLISHED: Duration = FIRST_ON_A_NODE.saturating_add(FACTS_AWAITED);
 
 const _: () = {
-    let known = SILENCE.saturating_add(NPN_AWAITED).saturating_add(AT_LEAST_LEFT);
-    assert!(known.as_millis() <= WORLD_AWAITED.as_millis(), "what is known from before would be late");
+    let copy = SILENCE.saturating_add(FIRST_ANSWER).saturating_add(AT_LEAST_LEFT);
+    assert!(copy.as_millis() <= FACTS_AWAITED.as_millis(), "the cached copy would be late");
     let oke_cni = OKE_CNI_AWAITED.saturating_add(AT_LEAST_LEFT);
-    assert!(oke_cni.as_millis() <= WORLD_AWAITED.as_millis(), "what is known from before would be late");
-    assert!(BEHIND_ANSWERS.as_millis() < WORLD_AWAITED.as_millis(), "the first pass would not wait for it");
+    assert!(oke_cni.as_millis() <= FACTS_AWAITED.as_millis(), "the cached copy would be late");
+    assert!(BEHIND_ANSWERS.as_millis() < FACTS_AWAITED.as_millis(), "the first reconcile would not wait for it");
 };
 
-/// Where news goes, and where they come from besides the sources.
+/// Where facts are published, and what wakes the poller or is published with its answers.
 #[derive(Debug)]
-pub struct Outlets {
-    /// Where the world is published.
-    pub worlds: watch::Sender<World>,
-    /// Told when links come, go or change.
-    pub plugged: Arc<Notify>,
-    /// Told when the NativePodNetwork or its file changed.
-    pub published: Arc<Notify>,
+pub struct Channels {
+    /// Where the facts are published.
+    pub facts: watch::Sender<NodeFacts>,
+    /// Notified when links come, go or change.
+    pub links_changed: Arc<Notify>,
+    /// Notified when the NativePodNetwork or its file changes.
+    pub npn_changed: Arc<Notify>,
     /// Whether OKE's own CNI is in the cluster.
     pub oke_cni: watch::Receiver<oke_cni::Found>,
 }
 
-/// Asks, publishes, waits; for ever. Ends when nobody listens any more.
-pub async fn run<M: Metadata, N: NativePodNetworks>(
-    metadata: M,
-    npns: N,
-    mut configurations: watch::Receiver<Configuration>,
-    metrics: Arc<Metrics>,
-    outlets: Outlets,
-) {
-    let Outlets { worlds, plugged, published, mut oke_cni } = outlets;
-    let mut seen = VnicsSeen::new(&configurations.borrow().settings.data_dir);
-    let mut world = remembered(&mut seen);
-    let mut eager = 0u32;
-    let mut unsettled = 0u32;
-    // At the start, whose the pod network is shall not be decided without it.
-    let mut patience = if world.is_recalled() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
-    while !worlds.is_closed() {
-        let settings = configurations.borrow_and_update().settings.clone();
-        let found = oke_cni.clone();
-        let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
-        let asked = tokio::time::Instant::now();
-        let first = (!patience.is_zero()).then(|| world.clone());
-        let answers = async {
-            let asked = ask(&mut world, &metadata, &npns, &settings, &metrics);
-            // What is in there is let go at once: whoever holds it keeps others from writing it.
-            tokio::join!(asked, async { drop(known.await) })
+/// The instance and its VNICs, as they are cached.
+#[derive(Debug, Serialize, Deserialize)]
+struct Machine {
+    instance: Option<Instance>,
+    /// The primary one first.
+    vnics: Vec<Vnic>,
+}
+
+/// When to ask again.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Answers in a row that were not complete.
+    unsettled: u32,
+    /// Questions to ask soon, because a link came or went.
+    eager: u32,
+}
+
+impl Pace {
+    fn pause(&self, resync: Duration) -> Duration {
+        let pause = match self.unsettled {
+            attempt @ 1..=HURRIED => UNSETTLED.pause(attempt, chance()).min(resync),
+            _ => jittered(resync, chance()),
         };
-        tokio::select! {
-            _ = answers => {}
-            never = meanwhile(first, &npns, found, &worlds) => match never {},
-        }
-        patience = Duration::ZERO;
-        // As it is by now: the sources may have taken far longer than its answer was waited for.
-        world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
-        unsettled = if world.is_settled() { 0 } else { unsettled.saturating_add(1) };
-        world.unkept = Unkept { npn: npns.keep().await.err(), vnics: remember(&mut seen, &world).err() };
-        worlds.send_replace(world.clone());
-        let pause = match unsettled {
-            0 => jittered(settings.resync, chance()),
-            attempt if attempt <= HURRY => UNSETTLED.pause(attempt, chance()).min(settings.resync),
-            _ => jittered(settings.resync, chance()),
-        };
-        let pause = match eager {
+        match self.eager {
             0 => pause,
-            left => pause.min(UNSETTLED.pause(EAGER - left, chance())),
-        };
-        let heard = Cell::new(false);
-        let link = async {
-            plugged.notified().await;
-            heard.set(true);
-            sleep_until(asked + APART).await;
-        };
-        tokio::select! {
-            () = sleep(pause) => eager = eager.saturating_sub(1),
-            () = link => {}
-            () = published.notified() => {}
-            () = reload::changed(&mut configurations) => {}
-        }
-        // Whatever came first: what is asked now is asked for the link, too.
-        if heard.get() {
-            eager = EAGER - 1;
+            left => pause.min(UNSETTLED.pause(EAGER.saturating_sub(left), chance())),
         }
     }
 }
 
-/// Publishes what an agent before this one knew: silence may last half a minute before it is an error, and things may be
-/// broken that were repaired within a second all the time. Whether OKE's own CNI is in the cluster was not kept, so it is
-/// waited for here, too, and published whenever it is learnt. Where nothing was known, that alone is waited for, and told.
-async fn meanwhile<N: NativePodNetworks>(
-    first: Option<World>,
-    npns: &N,
+/// Asks, publishes, waits, for ever; ends when the facts have no reader.
+pub async fn run<M: Metadata>(
+    metadata: M,
+    mut npn: NpnSource,
+    mut configurations: watch::Receiver<Configuration>,
+    metrics: Arc<Metrics>,
+    channels: Channels,
+) {
+    let Channels { facts: published, links_changed, npn_changed, mut oke_cni } = channels;
+    let mut copy = machine_copy(&configurations.borrow().settings);
+    let mut facts = recall(&copy);
+    let mut pace = Pace::default();
+    // At the start, the owner of the pod network is not decided without it.
+    let mut patience = if facts.is_recalled() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
+    while !published.is_closed() {
+        let settings = configurations.borrow_and_update().settings.clone();
+        let found = oke_cni.clone();
+        let known = tokio::time::timeout(patience, oke_cni.wait_for(Option::is_some));
+        let asked = tokio::time::Instant::now();
+        let first = (!patience.is_zero()).then(|| facts.clone());
+        let answers = async {
+            let asked = ask(&mut facts, &metadata, &npn, &settings, &metrics);
+            // The guard is dropped at once: it blocks the writer.
+            tokio::join!(asked, async { drop(known.await) })
+        };
+        // Cancel-safe: the answers end in `facts`, and the other branch never ends.
+        tokio::select! {
+            _ = answers => {}
+            never = publish_first(first, &npn, found, &published) => match never {},
+        }
+        patience = Duration::ZERO;
+        // As it is by now: the sources may have taken far longer than its answer was waited for.
+        facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
+        pace.unsettled = if facts.is_settled() { 0 } else { pace.unsettled.saturating_add(1) };
+        facts.copy_errors = CopyErrors { npn: npn.store_copy().err(), machine: store(&mut copy, &facts).err() };
+        published.send_replace(facts.clone());
+        let was_link = Cell::new(false);
+        let link = async {
+            links_changed.notified().await;
+            was_link.set(true);
+            sleep_until(asked + APART).await;
+        };
+        // Cancel-safe: each branch only wakes; a link's notification is noted in `was_link` before its second wait.
+        tokio::select! {
+            () = sleep(pace.pause(settings.resync)) => pace.eager = pace.eager.saturating_sub(1),
+            () = link => {}
+            () = npn_changed.notified() => {}
+            () = reload::changed(&mut configurations) => {}
+        }
+        // Whatever came first: the next question is asked for the link, too.
+        if was_link.get() {
+            pace.eager = EAGER - 1;
+        }
+    }
+}
+
+/// Publishes facts before the sources have answered: the silence of one may last half a minute before it is an error, and
+/// until then nothing would be repaired. With a cached copy that is published soon; without one, what is known of OKE's own
+/// CNI, as soon as that is known. OKE's own CNI has no copy, so later answers about it are published as well.
+async fn publish_first(
+    first: Option<NodeFacts>,
+    npn: &NpnSource,
     mut oke_cni: watch::Receiver<oke_cni::Found>,
-    worlds: &watch::Sender<World>,
+    published: &watch::Sender<NodeFacts>,
 ) -> Infallible {
-    let Some(mut world) = first else { return std::future::pending().await };
-    if world.is_recalled() {
+    let Some(mut facts) = first else { return std::future::pending().await };
+    if facts.is_recalled() {
         let silence = async {
             sleep(SILENCE).await;
-            ask_npn(&mut world, npns).await;
+            ask_npn(&mut facts, npn).await;
         };
-        // Together: the first pass does not wait for both.
+        // Together: the first reconcile does not wait for both.
         let known = tokio::time::timeout(OKE_CNI_AWAITED, oke_cni.wait_for(Option::is_some));
         tokio::join!(silence, async { drop(known.await) });
     } else {
         let known = tokio::time::timeout(FIRST_ON_A_NODE, oke_cni.wait_for(Option::is_some));
-        tokio::join!(sleep(WORLD_AWAITED), async { drop(known.await) });
+        tokio::join!(sleep(FACTS_AWAITED), async { drop(known.await) });
         sleep(BEHIND_ANSWERS).await;
     }
     loop {
-        world.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(world.oke_daemonset);
-        worlds.send_replace(world.clone());
+        facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
+        published.send_replace(facts.clone());
         if oke_cni.changed().await.is_err() {
             return std::future::pending().await;
         }
     }
 }
 
-/// The world as an agent before this one left it. Where that is of another machine, perhaps, little of it counts: which
-/// VNICs there were, should they be here.
-pub(crate) fn remembered(seen: &mut VnicsSeen) -> World {
-    let last = seen.read().unwrap_or_else(|error| {
-        tracing::warn!(event = "vnics_seen.failed", path = %seen.path().display(), error = %chain(&error));
-        Last::default()
-    });
-    let is_ours = BootId::current().is_ok_and(|boot| last.is_of(&boot, &Host::macs().unwrap_or_default()));
-    let age = last.age(SystemTime::now());
-    match last {
-        Last { vnics, instance, primary: Some(primary), .. } if is_ours => {
-            World::recalling(instance, std::iter::once(primary).chain(vnics).collect(), age, Instant::now())
+fn machine_copy(settings: &Settings) -> CachedCopy {
+    CachedCopy::new(&settings.data_dir, VNICS_COPY_FILE)
+}
+
+/// What an earlier agent knew, for a command that runs without one.
+pub(crate) fn recalled(settings: &Settings) -> NodeFacts {
+    recall(&machine_copy(settings))
+}
+
+/// The facts of the cached copy, if it is surely of this machine: an image may be made of another one's disk. It is if it was
+/// written in this boot, or if the primary VNIC, which an instance keeps for its whole life, is one of this host's links.
+fn recall(copy: &CachedCopy) -> NodeFacts {
+    let answer = match copy.read::<Machine>() {
+        Ok(Some(answer)) => answer,
+        Ok(None) => return NodeFacts::default(),
+        Err(error) => {
+            let path = copy.path().display();
+            tracing::warn!(event = "vnics.copy_unusable", %path, error = %chain(&error), "starting without it");
+            return NodeFacts::default();
         }
-        Last { vnics, .. } => World::remembering(vnics),
+    };
+    let is_this_boot = || answer.boot_id.is_some() && answer.boot_id == BootId::current().ok();
+    let is_here = |primary: &Vnic| Host::macs().is_ok_and(|macs| macs.contains(&primary.mac));
+    let age = answer.age(SystemTime::now());
+    let Machine { instance, vnics } = answer.value;
+    match vnics.first() {
+        Some(primary) if is_this_boot() || is_here(primary) => NodeFacts::recall(instance, vnics, age, Instant::now()),
+        _ => NodeFacts::default(),
     }
 }
 
-fn remember(seen: &mut VnicsSeen, world: &World) -> Result<(), String> {
-    // Until the first list, what is on disk is all that is known.
-    let known = world.vnics().split_first().filter(|_| !world.is_recalled());
-    let Some((primary, secondary)) = known else { return Ok(()) };
+/// Caches the instance and its VNICs. Until the first list, the copy is all that is known.
+fn store(copy: &mut CachedCopy, facts: &NodeFacts) -> Result<(), String> {
+    if facts.vnics().is_empty() || facts.is_recalled() {
+        return Ok(());
+    }
     let now = Instant::now();
-    let age = [world.instance.age(now), world.vnics.age(now)].into_iter().flatten().max().unwrap_or_default();
-    let asked = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
-    let mut instance = world.instance.value.clone();
+    let age = [facts.instance.age(now), facts.vnics.age(now)].into_iter().flatten().max().unwrap_or_default();
+    let mut instance = facts.instance.value.clone();
     if let Some(instance) = &mut instance {
-        // Among the rest are keys and scripts, which are nobody's who reads our files.
+        // The rest may hold keys and scripts, which are of no concern to readers of our files.
         instance.metadata.retain(|key, _| key == METADATA_KEY);
     }
-    let last = Last {
-        vnics: secondary.to_vec(),
-        primary: Some(primary.clone()),
-        instance,
-        boot_id: BootId::current().ok(),
-        asked_unix_millis: u64::try_from(asked.as_millis()).unwrap_or(u64::MAX),
-    };
-    seen.note(last).map_err(|error| format!("writing {}: {}", seen.path().display(), chain(&error)))
+    copy.store(Some(&Machine { instance, vnics: facts.vnics().to_vec() }), SystemTime::now() - age)
 }
 
-/// A list without the primary VNIC is no answer: every instance has one. The first list decides for good which it is.
-fn whole(list: VnicList, world: &World) -> Result<VnicList, String> {
+/// A list without the primary VNIC is an error: every instance has one. The first list decides for good which it is.
+fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
     let listed = &list.vnics;
     let count = listed.len() + list.unusable.len();
-    let short =
-        |which: String| Err(format!("the metadata service lists {count} VNIC(s), but not {which}; asked again"));
-    match world.primary() {
+    let lacks = |which: String| {
+        Err(format!("the metadata service lists {count} VNIC(s), but not {which}; the agent asks again"))
+    };
+    match facts.primary() {
         Some(primary) if !listed.iter().any(|vnic| vnic.id == *primary) => {
-            short(format!("the primary one ({primary})"))
+            lacks(format!("the primary one ({primary})"))
         }
         Some(_) => Ok(list),
-        None if listed.is_empty() => short("the primary one".into()),
-        None => match Host::way_out() {
-            Ok(Some((way_out, links))) if lacks_primary(listed, way_out, &links) => {
-                short(format!("the one of this host's default route ({way_out})"))
+        None if listed.is_empty() => lacks("the primary one".into()),
+        None => match Host::uplink() {
+            Ok(Some((uplink, links))) if lacks_primary(listed, uplink, &links) => {
+                lacks(format!("the one of this host's default route ({uplink})"))
             }
-            // The kernel's troubles are the reconciler's to report.
+            // Errors of the kernel are reported by the reconciler.
             _ => Ok(list),
         },
     }
 }
 
 /// Asks each source once.
-pub async fn ask<M: Metadata, N: NativePodNetworks>(
-    world: &mut World,
+pub async fn ask<M: Metadata>(
+    facts: &mut NodeFacts,
     metadata: &M,
-    npns: &N,
+    npn: &NpnSource,
     settings: &Settings,
     metrics: &Metrics,
 ) {
-    let old = world.instance.age(Instant::now()).is_none_or(|age| age >= INSTANCE_AGE);
-    let due = old || world.instance.error.is_some();
-    let instance = async {
-        match due {
-            true => Some(metadata.instance().await),
-            false => None,
-        }
-    };
+    let is_old = facts.instance.age(Instant::now()).is_none_or(|age| age >= INSTANCE_AGE);
+    let is_due = is_old || facts.instance.error.is_some();
+    let instance = async { if is_due { Some(metadata.instance().await) } else { None } };
     // Together: each may take its whole deadline.
     let (instance, vnics) = tokio::join!(instance, metadata.vnics());
     if let Some(answer) = instance {
         metrics.metadata_answered("instance", answer.is_ok());
-        world.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
+        facts.instance.absorb(answer.map_err(|error| chain(&error)), Instant::now());
     }
     metrics.metadata_answered("vnics", vnics.is_ok());
-    ask_npn(world, npns).await;
-    // Last, for the NativePodNetwork may name a VNIC that is not listed.
-    let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| whole(listed, world));
+    ask_npn(facts, npn).await;
+    // Last, because the NativePodNetwork may name a VNIC that is not listed.
+    let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| complete(listed, facts));
     let macs = LazyCell::new(Host::macs);
-    let npn = world.npn.value.clone().flatten();
-    // With a virtual machine's VNIC its device goes. On bare metal nothing goes by itself; there two must agree. What cannot
-    // be told is no reason to take a VNIC down.
+    let npn = facts.npn().cloned();
     let named = |id: &Ocid| npn_vnic(npn.as_ref(), id);
+    // A virtual machine loses the device with the VNIC. On bare metal nothing disappears, so the NativePodNetwork decides. An
+    // unknown is no reason to take a VNIC down.
     let is_held = |lacking: Lacking<'_>| match lacking {
         Lacking::Vnic(vnic) if vnic.nic_index.is_none() => macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac)),
         Lacking::Vnic(vnic) => named(&vnic.id).is_some(),
@@ -282,14 +307,12 @@ pub async fn ask<M: Metadata, N: NativePodNetworks>(
             named(id).and_then(|vnic| vnic.addressing.of(family)).is_some_and(|offered| !offered.pods.is_empty())
         }
     };
-    world.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
+    facts.absorb_vnics(vnics, settings.detach_grace, Instant::now(), is_held);
 }
 
 /// Asks for the NativePodNetwork, which is found by the instance.
-async fn ask_npn<N: NativePodNetworks>(world: &mut World, npns: &N) {
-    let Some(instance) = &world.instance.value else { return };
-    match npns.mine(&instance.id).await {
-        Ok(Answer { npn, age, trouble }) => world.npn.absorb_aged(npn, age, trouble, Instant::now()),
-        Err(error) => world.npn.absorb(Err(chain(&error)), Instant::now()),
+async fn ask_npn(facts: &mut NodeFacts, npn: &NpnSource) {
+    if let Some(instance) = &facts.instance.value {
+        npn.refresh(&instance.id, &mut facts.npn).await;
     }
 }

@@ -18,7 +18,7 @@ use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, Finished, Pass};
 use crate::report::transitions;
 use crate::sources::backoff::{DEBOUNCE, RETRY, chance, jittered};
-use crate::sources::facts::World;
+use crate::sources::node_facts::NodeFacts;
 use crate::sources::poller::PUBLISHED;
 use crate::sources::subscription::Listening;
 use crate::triggers::file_changes::{Files, News};
@@ -37,7 +37,7 @@ pub struct Loop {
     /// Where passes are counted.
     pub metrics: Arc<Metrics>,
     /// What is known from outside.
-    pub worlds: watch::Receiver<World>,
+    pub worlds: watch::Receiver<NodeFacts>,
     /// Told when links come, go or change.
     pub plugged: Arc<Notify>,
     /// Told when the NativePodNetwork's file changed.
@@ -235,7 +235,7 @@ fn gathered(events: &mut Listening<Events>, nft: &mut Listening<Nft>) -> bool {
     events.source().is_none_or(|events| events.gathered().unwrap_or(true))
 }
 
-async fn run_pass(reconciler: Reconciler, world: World, cause: Cause) -> io::Result<(Reconciler, Pass)> {
+async fn run_pass(reconciler: Reconciler, world: NodeFacts, cause: Cause) -> io::Result<(Reconciler, Pass)> {
     work(reconciler, move |reconciler| reconciler.pass(&world, cause)).await
 }
 

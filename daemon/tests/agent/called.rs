@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::NativePodNetwork;
 use clap::Parser;
 use imds::{FakeMetadata, Metadata as _};
 use oke_node_agent::Args;
@@ -13,8 +12,8 @@ use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::report::metrics::Metrics;
 use oke_node_agent::report::reconcile_report::{Cause, Pass};
 use oke_node_agent::settings::Settings;
-use oke_node_agent::sources::facts::World;
-use oke_node_agent::sources::npn::FakeNativePodNetworks;
+use oke_node_agent::sources::node_facts::NodeFacts;
+use oke_node_agent::sources::npn::NpnSource;
 use oke_node_agent::sources::poller;
 use oke_node_agent::triggers::drift_hints::Suspects;
 use sandbox::Container;
@@ -49,24 +48,22 @@ impl Node {
     }
 
     /// What the sources of a node say, asked as the agent asks.
-    pub(crate) fn world(&self, vnics: Vec<Value>, settings: &Settings) -> World {
+    pub(crate) fn world(&self, vnics: Vec<Value>, settings: &Settings) -> NodeFacts {
         self.metadata.set_vnics(vnics);
-        let npns = FakeNativePodNetworks::default();
-        npns.set(std::fs::read(self.npn()).ok().map(|bytes| NativePodNetwork::parse(&bytes).unwrap()));
         self.call(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let real = imds::Imds::new(&self.metadata.base_url(), imds::Policy::default()).unwrap();
                 let fake = FakeMetadata::new(real.instance().await.unwrap(), real.vnics().await.unwrap());
-                let mut world = World::default();
-                poller::ask(&mut world, &fake, &npns, settings, &Metrics::default()).await;
+                let mut world = NodeFacts::default();
+                poller::ask(&mut world, &fake, &NpnSource::at_hand(settings), settings, &Metrics::default()).await;
                 world
             })
         })
     }
 
     /// Another answer at that time lists what `listed` has; nothing that it lacks is held.
-    pub(crate) fn hear(&self, world: &mut World, listed: &World, (grace, at): (Duration, Instant)) {
+    pub(crate) fn hear(&self, world: &mut NodeFacts, listed: &NodeFacts, (grace, at): (Duration, Instant)) {
         let list = listed.vnics().to_vec().into();
         self.call(|| world.absorb_vnics(Ok(list), grace, at, |_| false));
     }
@@ -76,12 +73,12 @@ impl Node {
         self.call(|| Reconciler::new(Arc::clone(settings)).unwrap())
     }
 
-    pub(crate) fn pass(&self, reconciler: &mut Reconciler, world: &World, cause: Cause) -> Pass {
+    pub(crate) fn pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> Pass {
         self.timed_pass(reconciler, world, cause).0
     }
 
     /// The same, and how long it took; making a container is none of it.
-    pub(crate) fn timed_pass(&self, reconciler: &mut Reconciler, world: &World, cause: Cause) -> (Pass, Duration) {
+    pub(crate) fn timed_pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> (Pass, Duration) {
         self.call(|| {
             let begun = Instant::now();
             (reconciler.pass(world, cause), begun.elapsed())
@@ -93,7 +90,7 @@ impl Node {
         &self,
         container: &Container,
         reconciler: &mut Reconciler,
-        world: &World,
+        world: &NodeFacts,
         cause: Cause,
     ) -> Pass {
         self.call_in(container, || reconciler.pass(world, cause))
@@ -109,7 +106,7 @@ impl Node {
     }
 
     /// The first pass of an agent whose container lacks something.
-    pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &World) -> Pass {
+    pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &NodeFacts) -> Pass {
         self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().pass(world, Cause::Start))
     }
 }

@@ -125,7 +125,7 @@ fn an_agent_that_starts_during_an_outage_repairs_what_the_one_before_kept_up_and
         assert!(message.contains("the last good answers are used, of this age: instance "), "{message}");
         // Whoever reads our files need not know what others put into the instance's metadata.
         change_copy(&node, |copy| {
-            assert_eq!(copy["instance"]["metadata"], json!({"oke-native-pod-networking": "true"}));
+            assert_eq!(copy["value"]["instance"]["metadata"], json!({"oke-native-pod-networking": "true"}));
         });
         pod.wait_connected();
         Pod::add(&node, "b").wait_connected();
@@ -165,7 +165,7 @@ fn what_another_machine_knew_is_not_gone_by() {
     agent.stop();
     change_copy(&node, |copy| {
         copy["bootId"] = "another".into();
-        copy["primary"]["mac"] = "02:00:17:00:00:99".into();
+        copy["value"]["vnics"][0]["mac"] = "02:00:17:00:00:99".into();
     });
     broken(&node);
     node.metadata.set_status(404);

@@ -20,8 +20,8 @@ fn hosted() -> Vec<HostVnic> {
     vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN, pod_blocks: Vec::new() }]
 }
 
-fn world(npn: Result<Option<NativePodNetwork>, String>) -> World {
-    let mut world = World::default();
+fn world(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
+    let mut world = NodeFacts::default();
     world.npn.absorb(npn, Instant::now());
     world
 }
@@ -30,7 +30,7 @@ fn on(vnics: &[HostVnic]) -> Hosted<'_> {
     Hosted { vnics, silent: &[], ipv6: true }
 }
 
-fn pools(world: &World, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
+fn pools(world: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
     next(world, on(hosted), current, (&boot(), NOW), &[]).0
 }
 
@@ -164,7 +164,7 @@ fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
 #[test]
 fn how_long_the_pools_have_been_empty_is_kept_whatever_else_changes() {
     let (full, waiting) = (world(Ok(Some(npn("SUCCESS")))), world(Ok(Some(npn("BACKOFF")))));
-    let at = |world: &World, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
+    let at = |world: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
         next(world, on(hosted), current, (&boot(), BootTime(now)), &[]).0
     };
     let first = at(&waiting, &hosted(), None, 500);
@@ -200,7 +200,7 @@ fn a_vnic_that_is_silent_is_not_offered_whether_the_native_pod_network_is_finish
     let (world, vnics) = (world(Ok(Some(npn("SUCCESS")))), hosted());
     let before = pools(&world, &vnics, None);
     let silent = [vnics[0].vnic.id.clone()];
-    let now = |world: &World| {
+    let now = |world: &NodeFacts| {
         let hosted = Hosted { silent: &silent, ..on(&vnics) };
         next(world, hosted, Some(&before), (&boot(), NOW), &[]).0.vnics.len()
     };

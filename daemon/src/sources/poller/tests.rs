@@ -3,12 +3,10 @@
 use clap::Parser;
 use imds::FakeMetadata;
 use installer::Seen;
-use vcn::Instance;
 
 use super::*;
 use crate::args::Args;
 use crate::fixture::{instance, vm_vnics};
-use crate::sources::npn::FakeNativePodNetworks;
 
 /// How long the metadata service is silent until that is an error.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -33,23 +31,18 @@ fn configuration(data_dir: &std::path::Path) -> Configuration {
     Configuration { settings: Arc::new(settings), conditions: Vec::new() }
 }
 
-/// What an agent of that boot kept of this instance.
-fn kept(boot: BootId) -> Last {
-    let vnics = vm_vnics();
-    Last {
-        vnics: vnics[1..].to_vec(),
-        primary: vnics.first().cloned(),
-        instance: Some(instance()),
-        boot_id: Some(boot),
-        asked_unix_millis: 0,
-    }
+/// Leaves the cached copy of an agent of this instance, of that boot.
+fn leave_copy(data_dir: &std::path::Path, boot_id: &BootId) {
+    let value = Machine { instance: Some(instance()), vnics: vm_vnics() };
+    let copy = serde_json::json!({ "version": 1, "asOfUnixMillis": 0, "bootId": boot_id, "value": value });
+    std::fs::write(data_dir.join(VNICS_COPY_FILE), copy.to_string()).unwrap();
 }
 
-/// When each world was published, in milliseconds, and what it says of OKE's DaemonSet, if the answer, that it is there,
+/// When the facts were published each time, in milliseconds, and what they say of OKE's DaemonSet, if the answer, that it is there,
 /// comes after `delay`.
 async fn told(delay: Duration) -> Vec<(u128, Seen)> {
     let folder = tempfile::tempdir().unwrap();
-    VnicsSeen::new(folder.path()).note(kept(BootId::current().unwrap())).unwrap();
+    leave_copy(folder.path(), &BootId::current().unwrap());
     let metadata = FakeMetadata::new(instance(), vm_vnics());
     metadata.set_failing(Some(500));
     told_by(Silent(metadata), folder.path(), delay).await
@@ -59,8 +52,9 @@ async fn told(delay: Duration) -> Vec<(u128, Seen)> {
 async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
     let (_configurations, configuration) = watch::channel(configuration(folder));
     let (answer, oke_cni) = watch::channel(None);
-    let (worlds, mut published) = watch::channel(World::default());
-    let outlets = Outlets { worlds, plugged: Arc::default(), published: Arc::default(), oke_cni };
+    let (facts, mut published) = watch::channel(NodeFacts::default());
+    let npn_changed = Arc::default();
+    let channels = Channels { facts, links_changed: Arc::default(), npn_changed, oke_cni };
     let begun = tokio::time::Instant::now();
     let watched = async {
         let mut told = Vec::new();
@@ -74,10 +68,10 @@ async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Durat
         answer.send_replace(Some(Seen::Present));
         std::future::pending::<Infallible>().await
     };
-    let npns = FakeNativePodNetworks::default();
+    let npn = NpnSource::File(folder.join("nativepodnetwork.json"));
     tokio::select! {
         told = watched => told,
-        () = run(metadata, npns, configuration, Arc::new(Metrics::default()), outlets) => panic!("it ended"),
+        () = run(metadata, npn, configuration, Arc::new(Metrics::default()), channels) => panic!("it ended"),
         never = answered => match never {},
     }
 }
@@ -110,13 +104,13 @@ async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_another_machines_is_no_agent_before() {
     let folder = tempfile::tempdir().unwrap();
-    VnicsSeen::new(folder.path()).note(kept(BootId::from_text("another"))).unwrap();
+    leave_copy(folder.path(), &BootId::from_text("another"));
     assert_awaits_okes_own_cni(folder.path()).await;
 }
 
 /// Each time with what is in the folder, which stays as it is.
 async fn assert_awaits_okes_own_cni(folder: &std::path::Path) {
-    let path = VnicsSeen::new(folder).path().to_owned();
+    let path = folder.join(VNICS_COPY_FILE);
     let kept = std::fs::read(&path).ok();
     for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
         let metadata = FakeMetadata::new(instance(), vm_vnics());

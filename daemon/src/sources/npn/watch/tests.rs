@@ -1,0 +1,110 @@
+//! How a lost watch becomes an age, and when it becomes an error.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+use crate::fixture::npn;
+use crate::sources::cached_copy::CachedAnswer;
+
+type Said = (Option<Option<NativePodNetwork>>, Option<Duration>, Option<String>);
+
+fn current(state: &WatchState, now: Instant) -> Said {
+    let npn = state.clone().current(now);
+    (npn.value.clone(), npn.age(now), npn.error)
+}
+
+fn said(value: Option<NativePodNetwork>, age: Duration, error: Option<&str>) -> Said {
+    (Some(value), Some(age), error.map(str::to_owned))
+}
+
+fn success() -> Option<NativePodNetwork> {
+    Some(npn("SUCCESS"))
+}
+
+#[test]
+fn answer_of_lost_watch_stays_ages_and_is_an_error_when_stale() {
+    let (mut state, begun) = (WatchState::default(), Instant::now());
+    assert!(current(&state, begun).2.is_some_and(|error| error.contains("not answered")));
+    state.observe(success(), None);
+    assert_eq!(current(&state, begun + 2 * STALE), said(success(), Duration::ZERO, None));
+    state.lose("refused".into(), begun);
+    state.lose("still refused".into(), begun + STALE);
+    assert_eq!(current(&state, begun + STALE), said(success(), STALE, None));
+    let older = STALE + Duration::from_secs(1);
+    assert_eq!(current(&state, begun + older), said(success(), older, Some("still refused")));
+    state.observe(success(), None);
+    assert_eq!(current(&state, begun + older), said(success(), Duration::ZERO, None));
+}
+
+#[test]
+fn unreadable_object_is_an_error_at_once_and_stays_one_without_watch() {
+    let (mut state, begun) = (WatchState::default(), Instant::now());
+    state.observe(None, None);
+    state.unreadable("spec.id is missing".into(), begun);
+    state.lose("refused".into(), begun);
+    assert_eq!(current(&state, begun), said(None, Duration::ZERO, Some("spec.id is missing")));
+}
+
+#[test]
+fn unknown_kind_takes_no_object_away() {
+    let (mut state, now) = (WatchState::default(), Instant::now());
+    assert!(state.lose_kind(now) && state.lose_kind(now));
+    assert_eq!(current(&state, now), said(None, Duration::ZERO, None));
+    state.npn.recall(success(), STALE, None, now);
+    assert!(!state.lose_kind(now));
+    state.lose("404".into(), now);
+    assert!(!state.lose_kind(now));
+}
+
+#[test]
+fn failure_without_any_answer_is_the_error() {
+    let mut state = WatchState::default();
+    state.lose("forbidden".into(), Instant::now());
+    assert_eq!(current(&state, Instant::now()), (None, None, Some("forbidden".into())));
+}
+
+const INSTANCE: &str = "ocid1.instance.oc1.iad.a";
+
+fn observer(watch: &NpnWatch) -> NpnObserver {
+    let (instance, changed) = (INSTANCE.parse().unwrap(), Arc::default());
+    NpnObserver { instance, state: watch.state.clone(), changed }
+}
+
+fn object(instance: &str) -> Option<DynamicObject> {
+    let object = json!({
+        "apiVersion": "oci.oraclecloud.com/v1beta1", "kind": "NativePodNetwork",
+        "metadata": { "name": "a", "managedFields": [] }, "spec": { "id": instance },
+    });
+    Some(serde_json::from_value(object).unwrap())
+}
+
+fn watch(folder: &std::path::Path) -> NpnWatch {
+    NpnWatch::new(CachedCopy::new(folder, "copy.json"), Arc::default()).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_agent_starts_with_the_copy_of_the_last_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut before, instance) = (watch(folder.path()), INSTANCE.parse().unwrap());
+    before.store_copy().unwrap();
+    assert!(!before.copy.path().exists(), "there is no answer yet");
+    observer(&before).observe(object(INSTANCE));
+    before.store_copy().unwrap();
+    // An object of another instance is an error and does not replace it.
+    observer(&before).observe(object("ocid1.instance.oc1.iad.b"));
+    before.store_copy().unwrap();
+    let copy: CachedAnswer<serde_json::Value> = before.copy.read().unwrap().unwrap();
+    assert_eq!(copy.value["metadata"], json!({ "name": "a" }));
+
+    let mut next = watch(folder.path());
+    let known = next.current(&instance).await;
+    assert_eq!((known.value.unwrap().unwrap().instance, known.error), (instance.clone(), None));
+    observer(&next).observe(None);
+    next.store_copy().unwrap();
+    assert!(!next.copy.path().exists(), "there is no object any more");
+
+    fs::write(next.copy.path(), r#"{"version": 1,"#).unwrap();
+    assert_eq!(watch(folder.path()).current(&instance).await.value, None, "a damaged copy is none");
+}

@@ -1,0 +1,82 @@
+//! What one source said last, how old that is, and why it is not newer. Pure: answers and the time are parameters.
+
+use std::time::{Duration, Instant};
+
+/// What is known from one source.
+#[derive(Clone, Debug)]
+pub struct Source<T> {
+    /// The last good answer.
+    pub value: Option<T>,
+    /// Why the last attempt to learn more failed; `None` after a good answer.
+    pub error: Option<String>,
+    confirmed: Option<Confirmed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Confirmed {
+    At(Instant),
+    /// A watch is open, which reports every change.
+    Watched,
+}
+
+impl<T> Default for Source<T> {
+    fn default() -> Self {
+        Self { value: None, error: None, confirmed: None }
+    }
+}
+
+impl<T> Source<T> {
+    /// Takes in an answer; a failure leaves the last good one.
+    pub fn absorb(&mut self, answer: Result<T, String>, now: Instant) {
+        match answer {
+            Ok(value) => *self = Self { value: Some(value), error: None, confirmed: Some(Confirmed::At(now)) },
+            Err(error) => self.fail(error, now),
+        }
+    }
+
+    /// Takes in an answer of an open watch: it is current until the watch is lost.
+    pub fn watched(&mut self, value: T) {
+        *self = Self { value: Some(value), error: None, confirmed: Some(Confirmed::Watched) };
+    }
+
+    /// Takes in a cached copy, and why there is nothing newer.
+    pub fn recall(&mut self, value: T, age: Duration, error: Option<String>, now: Instant) {
+        *self = Self { value: Some(value), error, confirmed: now.checked_sub(age).map(Confirmed::At) };
+    }
+
+    /// The source failed, or its watch is lost: the last good answer stays, and gets older from now on.
+    pub fn fail(&mut self, error: String, now: Instant) {
+        self.unwatch(now);
+        self.error = Some(error);
+    }
+
+    /// The watch is closed, which is no failure.
+    pub fn unwatch(&mut self, now: Instant) {
+        if self.confirmed == Some(Confirmed::Watched) {
+            self.confirmed = Some(Confirmed::At(now));
+        }
+    }
+
+    /// Whether no attempt has ended yet.
+    #[must_use]
+    pub const fn is_unasked(&self) -> bool {
+        self.value.is_none() && self.error.is_none()
+    }
+
+    /// The age of the last good answer.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        self.confirmed.map(|confirmed| match confirmed {
+            Confirmed::At(then) => now.saturating_duration_since(then),
+            Confirmed::Watched => Duration::ZERO,
+        })
+    }
+}
+
+impl<T: PartialEq> Source<T> {
+    /// Whether the two differ in nothing but their age.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.value == other.value && self.error == other.error
+    }
+}
