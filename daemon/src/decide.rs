@@ -2,6 +2,7 @@
 
 pub mod desired;
 pub mod devices;
+pub mod host_address;
 pub mod pools;
 pub mod refused;
 pub mod slots;

@@ -4,6 +4,7 @@
 pub mod backoff;
 pub mod cached_copy;
 pub mod container_runtime;
+pub(crate) mod host_links;
 pub mod node_facts;
 pub mod npn;
 mod object_watch;

@@ -1,7 +1,6 @@
 //! What the host's network must be, from what is known: pure. Every VNIC that cannot be served has a condition saying why,
 //! and does not keep the others from being served.
 
-mod own;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +14,9 @@ use datapath::host::{self, HostNetwork, HostVnic, Placement, PodServices, place}
 use ipnetwork::IpNetwork;
 use vcn::{Family, Mtu, Ocid, PerFamily, SubnetAddressing, Vnic, vnic_mark};
 
+use crate::decide::devices::Devices;
+use crate::decide::host_address::{self, AddressHints, HostAddress};
 use crate::decide::slots::Slots;
-use crate::reconcile::host::Own;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::LeftAlone;
 use crate::settings::Ports;
@@ -30,10 +30,12 @@ pub struct Facts<'a> {
     pub npn: Option<&'a NativePodNetwork>,
     /// The host's links.
     pub links: &'a [netlink::Link],
+    /// Which of them were the VNICs' before.
+    pub devices: &'a Devices,
     /// Whether the kernel speaks IPv6.
     pub ipv6: bool,
     /// Addresses that rules of ours tell to be the host's; those that it has come first.
-    pub own: &'a [Own],
+    pub own: &'a [HostAddress],
     /// Addresses that somebody holds.
     pub held: &'a HashSet<IpAddr>,
 }
@@ -81,7 +83,10 @@ pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
 /// The host's network.
 #[must_use]
 pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
-    let placed = |vnic| place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index));
+    let placed = |vnic| match facts.devices.renumbered(vnic, facts.vnics, facts.links) {
+        Some(link) => Ok(Placement::Device { link: link.name.clone() }),
+        None => place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index)),
+    };
     let Some(first) = facts.vnics.first() else { return Wanted::default() };
     let mut conditions = Vec::new();
     let primary = match placed(first) {
@@ -95,7 +100,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     let mut foreign: Vec<HostVnic> = Vec::new();
     let (mut left_alone, mut undecided) = (BTreeMap::new(), Vec::new());
     let finished = facts.npn.is_some_and(NativePodNetwork::usable);
-    let for_pods = own::for_pods(facts);
+    let for_pods = host_address::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1) {
         let entry = npn_vnic(facts.npn, &vnic.id);
         let unnamed = !choices.ours && entry.is_none() && choices.oke && !finished;
@@ -118,7 +123,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         // Assigned before; a VNIC without one is served as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
         let mut vnic = Vnic {
-            addressing: addressing(vnic, entry, own::Signs::of(facts, entry, table, &for_pods)),
+            addressing: addressing(vnic, entry, AddressHints::of(facts, entry, table, &for_pods)),
             ..vnic.clone()
         };
         if !facts.ipv6 {
@@ -137,7 +142,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     }));
-    conditions.extend(vnics.iter().flat_map(|it| own::taken(&it.vnic, facts.held)));
+    conditions.extend(vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held)));
     let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
     conditions.extend(unmarked.map(|vnic| {
         let message = "there are more VNICs than marks for answers: a NodePort or hostPort is not to be asked for at this \
@@ -193,11 +198,11 @@ fn blocks(vnic: &Vnic, npn: &NpnVnic) -> Vec<IpNetwork> {
 
 /// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the
 /// NativePodNetwork may.
-fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, signs: own::Signs<'_>) -> PerFamily<SubnetAddressing> {
+fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, hints: AddressHints<'_>) -> PerFamily<SubnetAddressing> {
     let mut addressing = vnic.addressing.clone();
     // Of IPv4 it says which address is the host's.
     if let Some(at) = &mut addressing.ipv6 {
-        at.address = own::choose(at, &signs);
+        at.address = host_address::choose(at, &hints);
         at.others.clear();
     }
     for family in Family::ALL {

@@ -1,16 +1,16 @@
-//! The stage that ends attachments whose pods have gone without a DEL: the runtime lost them, or the machine's runtime was
-//! killed for good. A leak of addresses is what users feel of it.
+//! The stage that ends attachments whose pods have gone without a DEL, because the runtime lost them or was killed: otherwise
+//! their addresses leak.
 //!
 //! ```text
-//!   on record ─▶ no link with its alias ─▶ a while later: still none, the same record ─▶ DEL's work ─▶ addresses cool down
+//!   recorded ─▶ no link with its alias ─▶ later: still none, the same record ─▶ work of DEL ─▶ cooldown of the addresses
 //! ```
 //!
-//! Only the link tells: namespace paths are hints, because what is mounted where goes stale. What lives is never touched.
+//! Only the link decides: namespace paths go stale. A pod with a link is never touched.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datapath::host::HostVnic;
 use datapath::pod::LinkEnds;
@@ -19,21 +19,20 @@ use ipam::{Allocation, BootId, BootTime, Pools, Routed, Store};
 use netlink::Link;
 use resident::logging::chain;
 
-use super::{Findings, pods};
+use super::context::Context;
+use super::{Stage, StageReport, pods};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
 
-/// The stage and what it remembers from pass to pass.
+/// The stage.
 #[derive(Debug)]
 pub(super) struct Dead {
     store: Store,
     state_dir: PathBuf,
     boot: BootId,
     sysctl_root: PathBuf,
-    /// The least time between the two looks that find a link absent.
-    apart: Duration,
-    /// Attachments without link, by their keys, and since when.
+    /// Attachments without link, by their keys.
     absent: HashMap<String, Absent>,
 }
 
@@ -41,135 +40,98 @@ pub(super) struct Dead {
 struct Absent {
     since: Instant,
     allocation: Allocation,
-    /// What resisted when it was to be ended.
-    resists: Option<String>,
+    /// Why it could not be ended.
+    error: Option<String>,
 }
 
-/// What came of ending an attachment.
+/// The result of ending an attachment.
 enum Ended {
-    /// These addresses are free; none where it is not dead, or not any more.
+    /// These addresses are free; none if it is not dead, or no longer.
     Freed(Vec<IpAddr>),
-    /// A verb is at it at this moment.
+    /// A plugin is working on it at this moment.
     Busy,
 }
 
 impl Dead {
-    pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId, apart: Duration) -> Self {
+    pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
         let (store, sysctl_root) = (Store::new(state_dir, boot.clone()), sysctl_root.to_owned());
-        Self { store, state_dir: state_dir.to_owned(), boot, sysctl_root, apart, absent: HashMap::new() }
+        Self { store, state_dir: state_dir.to_owned(), boot, sysctl_root, absent: HashMap::new() }
     }
 
-    /// Another least time.
-    pub(super) const fn keep_apart(&mut self, apart: Duration) {
-        self.apart = apart;
-    }
-
-    /// Ends what is dead, notes what seems so. Answers the addresses that were freed.
-    pub(super) fn stage(&mut self, vnics: &[HostVnic], findings: &mut Findings) -> Vec<IpAddr> {
-        self.settle(findings);
-        let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Vec::new() };
-        let overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
+    /// Ends what is dead, notes what seems so.
+    fn end_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), netlink::Error> {
+        let (Ok((held, _)), Ok(now)) = (self.store.read_sound(), BootTime::now()) else { return Ok(()) };
+        // The ADD of a lease that ran out has had longer than the least time.
+        let is_overdue = |it: &Allocation| it.tentative_until.is_some_and(|until| until <= now);
         let settled: Vec<Allocation> =
-            held.allocations.into_iter().filter(|it| it.tentative_until.is_none() || overdue(it)).collect();
+            held.allocations.into_iter().filter(|it| it.tentative_until.is_none() || is_overdue(it)).collect();
         if settled.is_empty() {
             self.absent.clear();
-            return Vec::new();
+            return Ok(());
         }
-        let mut places = match self.places() {
-            Ok(places) => places,
-            Err(error) => {
-                findings.conditions.push(unknown(&error));
-                return Vec::new();
-            }
-        };
-        let links = match netlink::Socket::open().and_then(|mut socket| socket.links()) {
-            Ok(links) => Alive::among(&links),
-            Err(error) => {
-                findings.conditions.push(unknown(&error));
-                return Vec::new();
-            }
-        };
-        // What could not be looked at is as it was.
+        let mut places = self.places()?;
+        let links = PodLinks::among(&netlink::Socket::open()?.links()?);
         let before = std::mem::take(&mut self.absent);
-        let mut freed = Vec::new();
-        for allocation in settled.into_iter().filter(|allocation| overdue(allocation) || !links.has(allocation)) {
+        for allocation in settled.into_iter().filter(|it| is_overdue(it) || !links.has(it)) {
             let key = allocation.key.to_string();
             let known = before.get(&key).filter(|known| known.allocation == allocation);
             let since = known.map_or_else(Instant::now, |known| known.since);
-            // The ADD of a lease that ran out has had longer than that already.
-            if known.is_some_and(|known| known.since.elapsed() >= self.apart) || overdue(&allocation) {
-                let resists = match self.end(&allocation, vnics, &mut places, findings) {
+            let is_due = known.is_some() && since.elapsed() >= context.settings.dead_after;
+            let mut error = None;
+            if is_due || is_overdue(&allocation) {
+                error = match self.end(&allocation, context.vnics(), &mut places, report) {
                     Ok(Ended::Freed(addresses)) => {
-                        freed.extend(addresses);
+                        report.freed.extend(addresses);
                         continue;
                     }
-                    Ok(Ended::Busy) => known.and_then(|known| known.resists.clone()),
-                    Err(message) => Some(message),
+                    Ok(Ended::Busy) => known.and_then(|known| known.error.clone()),
+                    Err(error) => Some(error),
                 };
-                if let Some(message) = &resists {
-                    let condition = Condition::degraded(Reason::AttachmentLeftOver, message.clone());
-                    findings.conditions.push(condition.about(holder(&allocation)));
-                }
-                self.absent.insert(key, Absent { since, allocation, resists });
-            } else {
-                self.absent.insert(key, Absent { since, allocation, resists: None });
+                report.conditions.extend(error.iter().map(|error| {
+                    Condition::degraded(Reason::AttachmentLeftOver, error.clone()).about(holder(&allocation))
+                }));
             }
+            self.absent.insert(key, Absent { since, allocation, error });
         }
-        freed
+        Ok(())
     }
 
-    /// Puts the record right where it was lost, or a verb was killed while it wrote it: what pods live by is held, what
-    /// nothing leads to any more is free.
-    fn settle(&self, findings: &mut Findings) {
-        // What cannot be read is told by the stage of running pods; what is damaged is made anew as what was lost.
+    /// Restores records that were lost, or that a killed plugin left half-written: addresses of running pods are held, those
+    /// that nothing leads to are free.
+    fn restore_records(&self, report: &mut StageReport) -> Result<(), Condition> {
+        // Unreadable records are reported by the stage of running pods; damaged ones are restored like lost ones.
         if !matches!(self.store.sweep(), Ok(true) | Err(ipam::Error::Damaged { .. })) {
-            return;
+            return Ok(());
         }
-        let owners = self.places().map_err(|error| chain(&error)).and_then(|mut places| {
-            let owners = pod::owners(&mut places).map_err(|error| chain(&error))?;
-            Ok((owners, places))
-        });
-        let (owners, mut places) = match owners {
-            Ok(found) => found,
-            Err(error) => {
-                let condition = Condition::degraded(Reason::HostNetworkFailed, error);
-                return findings.conditions.push(condition.about("pods that have gone"));
-            }
-        };
-        // After the kernel has answered: what is damaged may be all that is known of who holds what.
-        match self.store.set_aside() {
-            Ok(Some(path)) => {
-                let text = format!("attachment: what was damaged is now {}", path.display());
-                findings.changes.push(Changed::new("attachment", text));
-            }
-            Ok(None) => {}
-            Err(error) => {
-                let condition = Condition::degraded(Reason::StateFailed, chain(&error));
-                return findings.conditions.push(condition.about("damaged allocations"));
-            }
-        }
+        let mut places = self.places().map_err(|error| unknown(&error))?;
+        let owners = pod::owners(&mut places).map_err(|error| unknown(&error))?;
+        // After the kernel has answered: a damaged record may be all that is known of who holds what.
+        let set_aside = self.store.set_aside();
+        let set_aside = set_aside
+            .map_err(|error| Condition::degraded(Reason::StateFailed, chain(&error)).about("damaged allocations"))?;
+        report.changes.extend(
+            set_aside.map(|path| {
+                Changed::new("attachment", format!("attachment: what was damaged is now {}", path.display()))
+            }),
+        );
         let routed = |pod::Owner { address, link, identity }| Routed { address, link, identity };
         let routed: Vec<Routed> = owners.into_iter().map(routed).collect();
         let pools = Pools::read(&self.state_dir, &self.boot).ok();
-        let settled = self.store.settle(&routed, pools.as_ref(), None, |link| places.has_link(link));
-        if let Ok(count @ 1..) = settled {
-            let text = format!("attachment add: the record of {count} running pod(s) was lost and was made anew");
-            findings.changes.push(Changed::new("attachment", text));
+        let restored = self.store.settle(&routed, pools.as_ref(), None, |link| places.has_link(link));
+        if let Ok(count @ 1..) = restored {
+            let text = format!("attachment add: the record of {count} running pod(s) was lost and was restored");
+            report.changes.push(Changed::new("attachment", text));
         }
+        Ok(())
     }
 
-    /// Nothing is to be ended here any more, or not yet.
-    pub(super) fn rest(&mut self) {
-        self.absent.clear();
-    }
-
-    /// DEL's work. Says what resists.
+    /// Does what DEL does. An error says what is left.
     fn end(
         &self,
         allocation: &Allocation,
         vnics: &[HostVnic],
         places: &mut Places,
-        findings: &mut Findings,
+        report: &mut StageReport,
     ) -> Result<Ended, String> {
         let nothing = || Ok(Ended::Freed(Vec::new()));
         let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
@@ -179,7 +141,7 @@ impl Dead {
         }
         let network = pods::network(allocation, |id| pods::link_of(vnics, id));
         let recorded = pod::recorded(&network, places).map_err(|error| chain(&error))?;
-        // An ADD of the same attachment was faster than we. (One that was killed may have made its link.)
+        // An ADD of the same attachment came first. (One that was killed may have created its link.)
         let lasts = allocation.tentative_until.is_none();
         if lasts && recorded.iter().any(|(_, object)| matches!(object, Object::Link(_))) {
             return nothing();
@@ -197,7 +159,7 @@ impl Dead {
         let released = self.store.update_for(&allocation.key, release).map_err(|error| chain(&error))?;
         let Some(released) = released else { return nothing() };
         let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
-        findings.changes.push(ended(allocation, &addresses));
+        report.changes.push(ended(allocation, &addresses));
         Ok(Ended::Freed(addresses))
     }
 
@@ -206,14 +168,31 @@ impl Dead {
     }
 }
 
-/// What links say of whom they belong to. Any of the three is enough: somebody may have renamed one, or taken its alias.
-struct Alive {
+impl Stage for Dead {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let mut report = StageReport::default();
+        if !context.is_ours() {
+            // The new owner may have assigned the addresses.
+            self.absent.clear();
+            return report;
+        }
+        let restored = self.restore_records(&mut report);
+        report.conditions.extend(restored.err());
+        let ended = self.end_all(context, &mut report);
+        report.conditions.extend(ended.err().map(|error| unknown(&error)));
+        report
+    }
+}
+
+/// What identifies the host ends of pods' links. Any of the three is enough: another program may rename a link or remove its
+/// alias.
+struct PodLinks {
     aliases: HashSet<String>,
     names: HashSet<vcn::IfName>,
     macs: HashSet<vcn::MacAddr>,
 }
 
-impl Alive {
+impl PodLinks {
     fn among(links: &[Link]) -> Self {
         Self {
             aliases: links.iter().filter_map(|link| link.alias.clone()).collect(),

@@ -1,7 +1,7 @@
 //! The kernel's side of a pass: look, plan, and take the steps in batches that fail on their own, so that one VNIC's
 //! trouble is nobody else's.
 
-mod strangers;
+mod foreign_routes;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +14,9 @@ use datapath::host::{self, HostNetwork};
 use datapath::{Change, Error, Object, Places, Step};
 use ipnetwork::IpNetwork;
 use netlink::{Link, RouteFilter, Socket};
-use vcn::{Family, MacAddr, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
+use vcn::{Family, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
+use crate::decide::host_address::HostAddress;
 use crate::decide::slots::Referred;
 use crate::report::condition::Condition;
 
@@ -49,30 +50,18 @@ pub enum Part {
 
 /// What there is to be done.
 #[derive(Debug)]
-pub struct Planned {
+pub struct HostPlan {
     /// The steps, in the order they are to be done.
     pub batches: Vec<Batch>,
-    /// What stays where it is found although it is not wanted.
-    pub left: Vec<Object>,
+    /// Objects that are not wanted and stay.
+    pub spared: Vec<Object>,
     /// What somebody should know of others' routes in the table that leads to pods.
     pub conditions: Vec<Condition>,
 }
 
-/// An address that a rule of ours tells to be the host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
-    /// The table of its VNIC.
-    pub table: TableId,
-    /// The address.
-    pub address: IpAddr,
-    /// Whether the host has it. One that somebody held when the rule was made it never got; others go with a link that is
-    /// lowered.
-    pub had: bool,
-}
-
 /// A batch that was tried.
 #[derive(Debug)]
-pub struct Tried {
+pub struct AppliedBatch {
     /// What.
     pub batch: Batch,
     /// How it went.
@@ -94,39 +83,6 @@ impl Host {
         Socket::open()?.links()
     }
 
-    /// The Ethernet addresses of the host's links.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub fn macs() -> Result<Vec<MacAddr>, netlink::Error> {
-        Ok(Socket::open()?.links()?.into_iter().filter_map(|link| link.mac).collect())
-    }
-
-    /// The Ethernet address of the device by which the main table's default route leaves, and those of all devices;
-    /// nothing where it leaves by no device of its own (a tunnel, a bond).
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub fn uplink() -> Result<Option<(MacAddr, Vec<MacAddr>)>, netlink::Error> {
-        let mut socket = Socket::open()?;
-        let links = socket.links()?;
-        let device = |link: &&Link| {
-            let stacked = link.kind.as_deref().is_some_and(|kind| kind != "veth");
-            !(link.loopback || stacked || link.master.is_some() || link.vlan.is_some())
-        };
-        let devices: Vec<&Link> = links.iter().filter(device).collect();
-        for family in Family::ALL {
-            let filter = RouteFilter { table: Some(TableId::MAIN), ..RouteFilter::all(family) };
-            let routes = socket.routes(&filter)?;
-            let default = routes.iter().filter(|route| route.destination.prefix() == 0).min_by_key(|it| it.priority);
-            if let Some(route) = default {
-                let uplink = devices.iter().find(|link| link.index == route.oif).and_then(|link| link.mac);
-                return Ok(uplink.map(|mac| (mac, devices.iter().filter_map(|link| link.mac).collect())));
-            }
-        }
-        Ok(None)
-    }
-
     /// Whether the kernel speaks IPv6 at all (`ipv6.disable=1` takes its settings away too).
     #[must_use]
     pub fn speaks_ipv6(&self) -> bool {
@@ -137,15 +93,16 @@ impl Host {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn own(&self) -> Result<Vec<Own>, netlink::Error> {
+    pub fn own(&self) -> Result<Vec<HostAddress>, netlink::Error> {
         let mut socket = Socket::open()?;
         let rules = socket.rules(Family::Ipv6)?;
-        let had: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
+        let assigned: HashSet<IpAddr> = socket.addresses(None)?.iter().map(|it| it.address.ip()).collect();
         let ours = rules.iter().filter(|it| it.protocol == PROTOCOL && it.priority == RulePriorities::FROM_VNIC);
         let own = ours.filter_map(|rule| Some((rule.table, rule.from?.ip())));
-        let mut own: Vec<Own> =
-            own.map(|(table, address)| Own { table, address, had: had.contains(&address) }).collect();
-        own.sort_by_key(|own| !own.had);
+        let mut own: Vec<HostAddress> = own
+            .map(|(table, address)| HostAddress { table, address, is_assigned: assigned.contains(&address) })
+            .collect();
+        own.sort_by_key(|own| !own.is_assigned);
         Ok(own)
     }
 
@@ -194,7 +151,7 @@ impl Host {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<Planned, Error> {
+    pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<HostPlan, Error> {
         let mut places = self.places()?;
         let mut desired = host::desired(network);
         let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
@@ -207,9 +164,9 @@ impl Host {
             there.any(|object| object.same_slot(&rule))
         };
         let families: Vec<Family> = Family::ALL.into_iter().filter(leads).collect();
-        let strangers = strangers::look(&families)
+        let foreign = foreign_routes::look(&families)
             .map_err(|source| Error::Observe { what: format!("routes in table {PODS_TABLE}"), source })?;
-        let barring = strangers.iter().filter(|it| it.bars());
+        let barring = foreign.iter().filter(|it| it.blocks());
         let barred: Vec<Object> = barring.map(|it| host::to_pods(it.route.family())).collect();
         let barred = |object: &Object| barred.iter().any(|rule| rule.same_slot(object));
         desired.retain(|object| !barred(object));
@@ -227,19 +184,19 @@ impl Host {
             steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
         let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
         let batches = urgent.chain(batches(steps, network)).collect();
-        Ok(Planned { batches, left, conditions: strangers::conditions(&strangers) })
+        Ok(HostPlan { batches, spared: left, conditions: foreign_routes::conditions(&foreign) })
     }
 
     /// Takes the steps. Every batch is tried, whatever became of those before it.
     ///
     /// # Errors
     /// When the kernel cannot be spoken to at all.
-    pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<Tried>, Error> {
+    pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<AppliedBatch>, Error> {
         let mut places = self.places()?;
         let mut tried = Vec::with_capacity(batches.len());
         for batch in batches {
             let result = datapath::apply(&batch.steps, &mut places);
-            tried.push(Tried { batch, result });
+            tried.push(AppliedBatch { batch, result });
         }
         Ok(tried)
     }

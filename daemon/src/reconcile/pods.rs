@@ -1,13 +1,13 @@
-//! The stage that keeps the host's side of running pods whole: rules that a network manager flushed, a MAC that udev
-//! rewrote, a route that somebody deleted. The plugins make and remove all of it without asking us, so what looks broken
-//! may be a DEL half done:
+//! The stage that repairs the host's side of running pods: rules that a network manager flushed, a MAC that udev rewrote, a
+//! route that was deleted. The plugins create and remove all of it without the agent, so what looks broken may be a DEL under
+//! way:
 //!
 //! ```text
-//!   sign (event) ─ settles ─▶ still on record? ─▶ look ─ settles ─▶ the same again? ─▶ on record yet? ─▶ repair
-//!                                                                      and later: pod gone? ─▶ take the repair back
+//!   hint (event) ─ settles ─▶ recorded? ─▶ look ─ is confirmed ─▶ the same again? ─▶ still recorded? ─▶ repair
+//!                                                              and later: pod gone? ─▶ take the repair back
 //! ```
 //!
-//! Only what a finished ADD left on record is repaired; what belongs to no record is not looked at.
+//! Only what a finished ADD recorded is repaired.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -23,48 +23,49 @@ use netlink::Socket;
 use resident::logging::chain;
 use vcn::{IfName, Mtu, Ocid};
 
-use super::{Findings, stages};
+use super::context::Context;
+use super::{Stage, StageReport, host_network};
 use crate::decide::usage::holder;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
-use crate::triggers::drift_hints::Suspects;
+use crate::triggers::drift_hints::DriftHints;
 
-/// How long a sign is left alone: a DEL that made it is over by then. Twice this and once [`CONFIRMED`] make the time that
-/// a repair takes, which is to stay below a second.
+/// How long a hint waits: a DEL that caused it is over by then. A repair takes twice this and once [`CONFIRMED`], which must
+/// stay below a second.
 pub(crate) const SETTLED: Duration = Duration::from_millis(100);
 
-/// How long something must have been missing in the same way.
+/// How long the same drift must have lasted before it is repaired.
 const CONFIRMED: Duration = Duration::from_millis(150);
 
-/// How often it is asked whether a pod that was repaired has gone meanwhile, and for how long.
+/// How often, and for how long, the agent looks whether a repaired pod has gone.
 const WATCHED_EVERY: Duration = Duration::from_secs(1);
 const WATCHED_FOR: Duration = Duration::from_secs(120);
 
-/// The stage and what it remembers from pass to pass, by the host ends of pods' links.
+/// The stage and what it remembers, by the host ends of pods' links.
 #[derive(Debug)]
 pub(super) struct Pods {
     store: Store,
     sysctl_root: PathBuf,
-    /// Signs that have settled.
-    suspects: Suspects,
+    /// Hints that have yet to settle.
+    hints: DriftHints,
     drift: HashMap<IfName, Drift>,
     repaired: HashMap<IfName, Repaired>,
     failed: HashMap<IfName, Failed>,
 }
 
-/// What a pod was found to lack.
+/// What a pod lacks.
 #[derive(Debug)]
 struct Drift {
     since: Instant,
     steps: Vec<Step>,
 }
 
-/// What was added for a pod that may have been on its way out.
+/// What was added for a pod that a DEL may have been removing.
 #[derive(Debug)]
 struct Repaired {
     allocation: Allocation,
     at: Instant,
-    /// What does not go with the pod's link.
+    /// Objects that do not disappear with the pod's link.
     added: Vec<(IpAddr, Step)>,
 }
 
@@ -75,11 +76,11 @@ struct Failed {
     condition: Condition,
 }
 
-/// Whether and when to look.
+/// Whether running pods need a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
-    /// A pass is due.
-    pub look: bool,
+    /// A reconcile is due.
+    pub is_due: bool,
     /// When to ask again.
     pub again: Option<Duration>,
 }
@@ -89,7 +90,7 @@ impl Pods {
         Self {
             store: Store::new(state_dir, boot),
             sysctl_root: sysctl_root.to_owned(),
-            suspects: Suspects::default(),
+            hints: DriftHints::default(),
             drift: HashMap::new(),
             repaired: HashMap::new(),
             failed: HashMap::new(),
@@ -97,83 +98,62 @@ impl Pods {
     }
 
     /// Repairs what was missing before, notes what is missing now.
-    pub(super) fn stage(&mut self, cause: Cause, vnics: &[HostVnic], findings: &mut Findings) {
-        // Whatever comes of this look, what the last one found missing has been looked at.
-        let mut drift = match cause {
-            Cause::Preview => HashMap::new(),
-            _ => std::mem::take(&mut self.drift),
-        };
-        // What is damaged is set aside and made anew by the stage of the dead, or by the next verb that needs it.
-        let held = match self.store.read_sound() {
-            Ok((held, damaged)) => {
-                findings.conditions.extend(damaged.as_ref().map(trouble));
-                held
-            }
-            Err(error) => return findings.conditions.push(trouble(&error)),
-        };
+    fn repair_all(&mut self, context: &Context<'_>, report: &mut StageReport) -> Result<(), Condition> {
+        let cause = context.cause;
+        // Drift counts only if two reconciles in a row find it.
+        let mut drift = if context.is_preview() { HashMap::new() } else { std::mem::take(&mut self.drift) };
+        // Damaged records are set aside and restored by the stage of dead pods, or by the next plugin that needs them.
+        let (held, damaged) = self.store.read_sound().map_err(|error| unreadable(&error))?;
+        report.conditions.extend(damaged.as_ref().map(unreadable));
         let running: Vec<&Allocation> =
             held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).collect();
-        let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running, vnics) };
-        let (broken, mut places) = match broken.and_then(|broken| Ok((broken, self.places()?))) {
-            Ok(found) => found,
-            Err(error) => {
-                let condition = Condition::degraded(Reason::PodNetworkBroken, chain(&error));
-                return findings.conditions.push(condition.about("pods"));
-            }
-        };
-        if cause == Cause::Preview {
+        let broken = if running.is_empty() { Ok(Vec::new()) } else { self.broken(&running, context.vnics()) };
+        let (broken, mut places) = broken
+            .and_then(|broken| Ok((broken, self.places()?)))
+            .map_err(|error| Condition::degraded(Reason::PodNetworkBroken, chain(&error)).about("pods"))?;
+        if context.is_preview() {
             for (allocation, steps) in broken {
-                findings.changes.extend(steps.iter().map(|step| changed(step, allocation)));
+                report.changes.extend(steps.iter().map(|step| changed(step, allocation)));
             }
-            return;
+            return Ok(());
         }
         let now = Instant::now();
         let mut failed = std::mem::take(&mut self.failed);
         for (allocation, steps) in broken {
             let link = &allocation.host_link;
             let since = drift.remove(link).filter(|before| before.steps == steps).map_or(now, |before| before.since);
-            // Nothing new: the kernel refuses it, and a try makes events of its own. A timer tries again.
+            // The kernel refused the same before, and trying causes events of its own. A timer retries.
             if let Some(known) = failed.remove(link).filter(|known| known.steps == steps && cause == Cause::Kernel) {
                 self.failed.insert(link.clone(), known);
             } else if now.duration_since(since) < CONFIRMED {
                 self.drift.insert(link.clone(), Drift { since, steps });
             } else {
-                self.repair(allocation, steps, &mut places, findings);
+                self.repair(allocation, steps, &mut places, report);
             }
         }
-        self.take_back(&mut places, findings);
-        findings.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
+        self.take_back(&mut places, report);
+        report.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
+        Ok(())
     }
 
-    /// Nothing is to be repaired here any more, or not yet.
-    pub(super) fn rest(&mut self, findings: &mut Findings) {
-        // Nobody here makes it anew then, but a verb for a pod that came before.
-        if let Err(error) = self.store.read() {
-            findings.conditions.push(trouble(&error));
-        }
-        self.drift.clear();
-        self.repaired.clear();
-        self.failed.clear();
-    }
-
-    /// Whether something is to be looked at: what was found missing, what the kernel's events (`signs`) say of pods that
-    /// are on record, pods that went after they were repaired.
-    pub(super) fn attention(&mut self, signs: Suspects) -> Attention {
-        let settled = std::mem::replace(&mut self.suspects, signs);
+    /// Whether a reconcile is due: for drift that was found, for hints of kernel events about recorded pods, for pods that went
+    /// after they were repaired. New `hints` must settle first.
+    pub(super) fn attention(&mut self, hints: DriftHints) -> Attention {
+        let settled = std::mem::replace(&mut self.hints, hints);
         let gone = |repaired: &Repaired| {
             repaired.at.elapsed() < WATCHED_FOR && matches!(self.store.find(&repaired.allocation.key), Ok(None))
         };
-        let look = !self.drift.is_empty()
+        let is_due = !self.drift.is_empty()
             || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
             || self.repaired.values().any(gone);
-        Attention { look, again: self.again() }
+        Attention { is_due, again: self.again() }
     }
 
-    /// When attention is due although nothing happens.
+    /// When to ask for attention again although nothing happens.
     pub(super) fn again(&self) -> Option<Duration> {
         if !self.drift.is_empty() {
             Some(CONFIRMED)
-        } else if !self.suspects.is_empty() {
+        } else if !self.hints.is_empty() {
             Some(SETTLED)
         } else {
             (!self.repaired.is_empty()).then_some(WATCHED_EVERY)
@@ -200,9 +180,9 @@ impl Pods {
         Ok(running.iter().filter_map(lacks).collect())
     }
 
-    /// Takes each step, whatever becomes of the others.
-    fn repair(&mut self, allocation: &Allocation, steps: Vec<Step>, places: &mut Places, findings: &mut Findings) {
-        // Whoever runs a DEL or an ADD now knows better.
+    /// Applies each step, even if others fail.
+    fn repair(&mut self, allocation: &Allocation, steps: Vec<Step>, places: &mut Places, report: &mut StageReport) {
+        // A DEL or an ADD is under way.
         if !matches!(self.store.find(&allocation.key), Ok(Some(now)) if now == *allocation) {
             return;
         }
@@ -211,7 +191,7 @@ impl Pods {
         for step in &steps {
             match datapath::apply(std::slice::from_ref(step), places) {
                 Ok(()) => {
-                    findings.changes.push(changed(step, allocation));
+                    report.changes.push(changed(step, allocation));
                     added.extend(stays_behind(step, &allocation.host_link).map(|address| (address, step.clone())));
                 }
                 Err(error) if error.is_already_exists() => {}
@@ -231,8 +211,8 @@ impl Pods {
         }
     }
 
-    /// Removes what was added for pods that have gone, where nobody else has the address by now.
-    fn take_back(&mut self, places: &mut Places, findings: &mut Findings) {
+    /// Removes what was added for pods that have gone, if no other pod has the address by now.
+    fn take_back(&mut self, places: &mut Places, report: &mut StageReport) {
         let find = |repaired: &Repaired| self.store.find(&repaired.allocation.key);
         let gone: Vec<IfName> =
             self.repaired.iter().filter(|(_, it)| matches!(find(it), Ok(None))).map(|(link, _)| link.clone()).collect();
@@ -244,7 +224,7 @@ impl Pods {
                 for (_, step) in repaired.added.iter().filter(|(address, _)| free.contains(address)) {
                     let undo = step.undo();
                     if dismantle(std::slice::from_ref(&undo), places).is_empty() {
-                        findings.changes.push(changed(&undo, &repaired.allocation));
+                        report.changes.push(changed(&undo, &repaired.allocation));
                     }
                 }
             }
@@ -253,22 +233,39 @@ impl Pods {
     }
 }
 
-/// Whether signs are about pods that a finished ADD left on record.
-fn concerns(signs: &Suspects, held: &Allocations) -> bool {
-    let mut links = signs.links.clone();
-    if !signs.indices.is_empty()
+impl Stage for Pods {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let mut report = StageReport::default();
+        if context.is_ours() {
+            let repaired = self.repair_all(context, &mut report);
+            report.conditions.extend(repaired.err());
+            return report;
+        }
+        // The new owner may have assigned the addresses. Here only a plugin for a pod of before restores the records.
+        report.conditions.extend(self.store.read().err().as_ref().map(unreadable));
+        self.drift.clear();
+        self.repaired.clear();
+        self.failed.clear();
+        report
+    }
+}
+
+/// Whether hints are about pods that a finished ADD recorded.
+fn concerns(hints: &DriftHints, held: &Allocations) -> bool {
+    let mut links = hints.links.clone();
+    if !hints.indices.is_empty()
         && let Ok(mut socket) = Socket::open()
     {
-        links.extend(signs.indices.iter().filter_map(|index| Some(socket.link_at(*index).ok()?.name)));
+        links.extend(hints.indices.iter().filter_map(|index| Some(socket.link_at(*index).ok()?.name)));
     }
     held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).any(|allocation| {
         links.contains(&allocation.host_link)
-            || allocation.addresses.iter().any(|assigned| signs.addresses.contains(&assigned.address))
+            || allocation.addresses.iter().any(|assigned| hints.addresses.contains(&assigned.address))
     })
 }
 
-/// What an allocation's network must be, as far as the host's side goes. A VNIC's link may have been renamed since ADD: the
-/// name that `link_of` it says now is the one that counts.
+/// The desired network of an allocation on the host's side. A VNIC's link may have been renamed since ADD: `link_of` has its
+/// present name.
 pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option<IfName>) -> PodNetwork {
     let address = |assigned: &ipam::Assigned| PodAddress {
         address: assigned.address,
@@ -287,7 +284,7 @@ pub(super) fn link_of(vnics: &[HostVnic], id: &Ocid) -> Option<IfName> {
     vnics.iter().find(|host| host.vnic.id == *id).map(|host| host.placement.link().clone())
 }
 
-/// The address of an added object that does not go with the pod's link.
+/// The address of an added object that does not disappear with the pod's link.
 fn stays_behind(step: &Step, link: &IfName) -> Option<IpAddr> {
     match &step.change {
         Change::Add(Object::Rule(rule)) => rule.from.map(|from| from.ip()),
@@ -296,11 +293,11 @@ fn stays_behind(step: &Step, link: &IfName) -> Option<IpAddr> {
     }
 }
 
-fn trouble(error: &ipam::Error) -> Condition {
+fn unreadable(error: &ipam::Error) -> Condition {
     Condition::degraded(Reason::StateFailed, chain(error)).about("allocations")
 }
 
 fn changed(step: &Step, allocation: &Allocation) -> Changed {
-    let Changed { noun, text } = stages::changed(step);
+    let Changed { noun, text } = host_network::changed(step);
     Changed { noun, text: format!("{text} (pod {})", holder(allocation)) }
 }

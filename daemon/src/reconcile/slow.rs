@@ -1,16 +1,16 @@
-//! Stages that do not look in every pass. A pass tells of all that is not as it should be, so one that such a stage sits out
-//! tells what the stage found last: else a condition would come and go with every event of the kernel's, and each time put off
-//! when what failed is tried again.
+//! Stages that do not look in every reconcile. One that is skipped reports what it found last: otherwise its conditions would
+//! come and go with every kernel event, and each time put off the next retry.
 
-use super::Findings;
+use super::context::Context;
+use super::{Stage, StageReport};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::Cause;
 
-/// A stage that only slow passes have look.
+/// A stage that kernel events and previews skip: events come with every pod, and it can wait for the timer.
 #[derive(Debug)]
 pub(super) struct Slow<S> {
     stage: S,
-    /// What was wrong when it looked last.
+    /// What it found when it ran last.
     found: Vec<Condition>,
 }
 
@@ -19,35 +19,19 @@ impl<S> Slow<S> {
         Self { stage, found: Vec::new() }
     }
 
-    /// The stage itself, for its settings.
-    pub(super) const fn stage(&mut self) -> &mut S {
-        &mut self.stage
-    }
-
-    /// Has the stage look where the pass is worth it. Answers what it does; nothing of one that sits the pass out.
-    pub(super) fn pass<T: Default>(
-        &mut self,
-        cause: Cause,
-        findings: &mut Findings,
-        look: impl FnOnce(&mut S, &mut Findings) -> T,
-    ) -> T {
-        // Events come with every pod; these stages can wait for the timer.
-        if matches!(cause, Cause::Kernel | Cause::Preview) {
-            findings.conditions.extend(self.found.iter().cloned());
-            return T::default();
+    fn run_or_repeat(&mut self, cause: Cause, is_ours: bool, run: impl FnOnce(&mut S) -> StageReport) -> StageReport {
+        if is_ours && matches!(cause, Cause::Kernel | Cause::Preview) {
+            return StageReport::of_conditions(self.found.iter().cloned());
         }
-        let mut own = Findings::default();
-        let answer = look(&mut self.stage, &mut own);
-        self.found.clone_from(&own.conditions);
-        findings.conditions.extend(own.conditions);
-        findings.changes.extend(own.changes);
-        answer
+        let report = run(&mut self.stage);
+        self.found.clone_from(&report.conditions);
+        report
     }
+}
 
-    /// Nothing is to be done here any more, or not yet: nothing is wrong with it.
-    pub(super) fn rest(&mut self, rest: impl FnOnce(&mut S)) {
-        self.found.clear();
-        rest(&mut self.stage);
+impl<S: Stage> Stage for Slow<S> {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        self.run_or_repeat(context.cause, context.is_ours(), |stage| stage.run(context))
     }
 }
 
@@ -55,34 +39,26 @@ impl<S> Slow<S> {
 mod tests {
     use super::*;
     use crate::report::condition::Reason;
-    use crate::report::reconcile_report::Changed;
 
     #[test]
-    fn a_stage_that_sits_a_pass_out_says_what_it_said_when_it_looked_last_until_it_looks_again_or_rests() {
+    fn skipped_stage_repeats_its_conditions_until_it_runs_again() {
         let left = || Condition::degraded(Reason::AttachmentLeftOver, "ip rule").about("a");
-        let mut slow = Slow::new(());
-        let mut pass = |cause, wrong: Option<Condition>| {
-            let mut findings = Findings::default();
-            let looked = slow.pass(cause, &mut findings, |(), own| {
-                own.conditions.extend(wrong);
-                own.changes.push(Changed::new("rule", "del"));
-                true
+        let mut slow = Slow::new(0);
+        let mut run = |cause, is_ours, found: Option<Condition>| {
+            let report = slow.run_or_repeat(cause, is_ours, |runs| {
+                *runs += 1;
+                StageReport::of_conditions(found)
             });
-            assert_eq!(looked, !findings.changes.is_empty());
-            (looked, findings.conditions)
+            (slow.stage, report.conditions)
         };
-        assert_eq!(pass(Cause::Kernel, Some(left())), (false, vec![]));
-        assert_eq!(pass(Cause::Timer, Some(left())), (true, vec![left()]));
-        for _ in 0..2 {
-            assert_eq!(pass(Cause::Kernel, None), (false, vec![left()]));
+        assert_eq!(run(Cause::Kernel, true, Some(left())), (0, vec![]));
+        assert_eq!(run(Cause::Timer, true, Some(left())), (1, vec![left()]));
+        for cause in [Cause::Kernel, Cause::Kernel, Cause::Preview] {
+            assert_eq!(run(cause, true, None), (1, vec![left()]));
         }
-        assert_eq!(pass(Cause::Preview, None), (false, vec![left()]));
-        assert_eq!(pass(Cause::Retry, None), (true, vec![]));
-        assert_eq!(pass(Cause::Kernel, None), (false, vec![]));
-        assert_eq!(pass(Cause::Start, Some(left())), (true, vec![left()]));
-        slow.rest(|()| {});
-        let mut findings = Findings::default();
-        slow.pass(Cause::Kernel, &mut findings, |(), _| ());
-        assert_eq!(findings.conditions, []);
+        assert_eq!(run(Cause::Retry, true, None), (2, vec![]));
+        assert_eq!(run(Cause::Start, true, Some(left())), (3, vec![left()]));
+        assert_eq!(run(Cause::Kernel, false, None), (4, vec![]), "the pod network is no longer ours");
+        assert_eq!(run(Cause::Kernel, true, None), (4, vec![]));
     }
 }

@@ -20,11 +20,11 @@ use vcn::{Instance, Ocid, VNICS_COPY_FILE, Vnic};
 
 use crate::decide::desired::npn_vnic;
 use crate::lifecycle::reload::{self, Configuration};
-use crate::reconcile::host::Host;
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::backoff::{UNSETTLED, chance, jittered};
 use crate::sources::cached_copy::CachedCopy;
+use crate::sources::host_links::{self, Uplink};
 use crate::sources::node_facts::{CopyErrors, Lacking, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
@@ -227,7 +227,7 @@ fn recall(copy: &CachedCopy) -> NodeFacts {
         }
     };
     let is_this_boot = || answer.boot_id.is_some() && answer.boot_id == BootId::current().ok();
-    let is_here = |primary: &Vnic| Host::macs().is_ok_and(|macs| macs.contains(&primary.mac));
+    let is_here = |primary: &Vnic| host_links::macs().is_ok_and(|macs| macs.contains(&primary.mac));
     let age = answer.age(SystemTime::now());
     let Machine { instance, vnics } = answer.value;
     match vnics.first() {
@@ -264,9 +264,9 @@ fn complete(list: VnicList, facts: &NodeFacts) -> Result<VnicList, String> {
         }
         Some(_) => Ok(list),
         None if listed.is_empty() => lacks("the primary one".into()),
-        None => match Host::uplink() {
-            Ok(Some((uplink, links))) if lacks_primary(listed, uplink, &links) => {
-                lacks(format!("the one of this host's default route ({uplink})"))
+        None => match host_links::uplink() {
+            Ok(Some(Uplink { mac, devices })) if lacks_primary(listed, mac, &devices) => {
+                lacks(format!("the one of this host's default route ({mac})"))
             }
             // Errors of the kernel are reported by the reconciler.
             _ => Ok(list),
@@ -295,7 +295,7 @@ pub async fn ask<M: Metadata>(
     ask_npn(facts, npn).await;
     // Last, because the NativePodNetwork may name a VNIC that is not listed.
     let vnics = vnics.map_err(|error| chain(&error)).and_then(|listed| complete(listed, facts));
-    let macs = LazyCell::new(Host::macs);
+    let macs = LazyCell::new(host_links::macs);
     let npn = facts.npn().cloned();
     let named = |id: &Ocid| npn_vnic(npn.as_ref(), id);
     // A virtual machine loses the device with the VNIC. On bare metal nothing disappears, so the NativePodNetwork decides. An

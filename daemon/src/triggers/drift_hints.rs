@@ -13,7 +13,7 @@ const KEPT: usize = 4096;
 
 /// Pods about which there are signs, by what the signs name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suspects {
+pub struct DriftHints {
     /// Pods' addresses: a route to one, or a rule from one, is gone.
     pub addresses: HashSet<IpAddr>,
     /// Host ends of pods' links: lowered, or under another Ethernet address.
@@ -22,7 +22,7 @@ pub struct Suspects {
     pub indices: HashSet<u32>,
 }
 
-impl Suspects {
+impl DriftHints {
     /// Takes in an event; says whether it is a sign.
     pub fn note(&mut self, event: &Event) -> bool {
         match event {
@@ -126,8 +126,8 @@ mod tests {
         Event::Link(change, netlink::Link { up, mac: Some(mac), ..link(NAME, 7) })
     }
 
-    fn noted(events: &[Event]) -> Suspects {
-        let mut suspects = Suspects::default();
+    fn noted(events: &[Event]) -> DriftHints {
+        let mut suspects = DriftHints::default();
         for event in events {
             suspects.note(event);
         }

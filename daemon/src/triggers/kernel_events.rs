@@ -9,7 +9,7 @@ use netlink::{Change, Event, Groups, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
-use crate::triggers::drift_hints::{Sizes, Suspects};
+use crate::triggers::drift_hints::{DriftHints, Sizes};
 
 /// How a VCN's Ethernet addresses begin.
 const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
@@ -28,7 +28,7 @@ pub struct Concern {
 pub struct Events {
     monitor: Monitor,
     readable: Readable,
-    signs: Suspects,
+    signs: DriftHints,
     sizes: Sizes,
     carriers: Carriers,
 }
@@ -56,7 +56,7 @@ impl Events {
         Ok(Self {
             readable: Readable::new(monitor.as_fd())?,
             monitor,
-            signs: Suspects::default(),
+            signs: DriftHints::default(),
             sizes: Sizes::of(&links),
             carriers: Carriers::of(&links),
         })
@@ -88,7 +88,7 @@ impl Events {
     }
 
     /// The signs so far that something of running pods was taken away; they are told once.
-    pub fn signs(&mut self) -> Suspects {
+    pub fn signs(&mut self) -> DriftHints {
         std::mem::take(&mut self.signs)
     }
 }
@@ -99,7 +99,7 @@ const READS: usize = 16;
 /// Reads all that there is to read; nothing where none of it is worth a look.
 fn read(
     monitor: &mut Monitor,
-    (signs, sizes, carriers): (&mut Suspects, &mut Sizes, &mut Carriers),
+    (signs, sizes, carriers): (&mut DriftHints, &mut Sizes, &mut Carriers),
 ) -> io::Result<Option<Concern>> {
     let (mut host, mut links, mut suspicious) = (false, false, false);
     for _ in 0..READS {

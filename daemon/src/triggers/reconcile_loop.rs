@@ -204,10 +204,10 @@ impl Loop {
                     () = sleep_until(attention.unwrap_or(next)), if attention.is_some() => {
                         let signs = events.source().map(Events::signs).unwrap_or_default();
                         let asked = work(reconciler, move |reconciler| reconciler.attention(signs));
-                        let (returned, Attention { look, again }) = asked.await?;
+                        let (returned, Attention { is_due, again }) = asked.await?;
                         reconciler = returned;
                         attention = again.map(|wait| Instant::now() + wait);
-                        if look {
+                        if is_due {
                             break Cause::Kernel;
                         }
                     }
@@ -236,7 +236,7 @@ fn gathered(events: &mut Listening<Events>, nft: &mut Listening<Nft>) -> bool {
 }
 
 async fn run_pass(reconciler: Reconciler, world: NodeFacts, cause: Cause) -> io::Result<(Reconciler, Pass)> {
-    work(reconciler, move |reconciler| reconciler.pass(&world, cause)).await
+    work(reconciler, move |reconciler| reconciler.reconcile(&world, cause)).await
 }
 
 /// Kernel and files are short but synchronous work: not on the thread that answers health checks.

@@ -15,7 +15,7 @@ use oke_node_agent::settings::Settings;
 use oke_node_agent::sources::node_facts::NodeFacts;
 use oke_node_agent::sources::npn::NpnSource;
 use oke_node_agent::sources::poller;
-use oke_node_agent::triggers::drift_hints::Suspects;
+use oke_node_agent::triggers::drift_hints::DriftHints;
 use sandbox::Container;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ impl Node {
     pub(crate) fn timed_pass(&self, reconciler: &mut Reconciler, world: &NodeFacts, cause: Cause) -> (Pass, Duration) {
         self.call(|| {
             let begun = Instant::now();
-            (reconciler.pass(world, cause), begun.elapsed())
+            (reconciler.reconcile(world, cause), begun.elapsed())
         })
     }
 
@@ -93,21 +93,21 @@ impl Node {
         world: &NodeFacts,
         cause: Cause,
     ) -> Pass {
-        self.call_in(container, || reconciler.pass(world, cause))
+        self.call_in(container, || reconciler.reconcile(world, cause))
     }
 
     /// Whether signs about these addresses are worth a pass, once they have settled.
     pub(crate) fn attention(&self, reconciler: &mut Reconciler, addresses: Vec<IpAddr>) -> bool {
-        let signs = Suspects { addresses: addresses.into_iter().collect(), ..Suspects::default() };
+        let hints = DriftHints { addresses: addresses.into_iter().collect(), ..DriftHints::default() };
         self.call(|| {
-            reconciler.attention(signs);
-            reconciler.attention(Suspects::default()).look
+            reconciler.attention(hints);
+            reconciler.attention(DriftHints::default()).is_due
         })
     }
 
     /// The first pass of an agent whose container lacks something.
     pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &NodeFacts) -> Pass {
-        self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().pass(world, Cause::Start))
+        self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().reconcile(world, Cause::Start))
     }
 }
 

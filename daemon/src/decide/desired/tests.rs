@@ -26,7 +26,8 @@ fn choices(ours: bool, oke: bool, lived: bool) -> Choices<'static> {
 /// On a kernel that speaks IPv6, before anything is on it.
 fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> Facts<'a> {
     static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
-    Facts { vnics, npn, links, ipv6: true, own: &[], held: &NONE }
+    static DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
+    Facts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE }
 }
 
 fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
@@ -138,14 +139,14 @@ fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_
         others: vec![ip("9"), ip("8"), ip("7")],
     });
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
-    let of = |npn: Option<&NativePodNetwork>, own: &[Own]| {
+    let of = |npn: Option<&NativePodNetwork>, own: &[HostAddress]| {
         let held = HashSet::from([ip("20")]);
         let facts = Facts { own, held: &held, ..facts(&vnics, npn, &links) };
         let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
         network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
     };
     assert_eq!(of(None, &[]), [ip("9")]);
-    let own = |table, last| Own { table: TableId(table), address: ip(last), had: true };
+    let own = |table, last| HostAddress { table: TableId(table), address: ip(last), is_assigned: true };
     assert_eq!(of(None, &[own(1001, "8"), own(1000, "7")]), [ip("7")]);
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { host: Some(ip("8")), ..Default::default() });
@@ -153,7 +154,7 @@ fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_
     let pods = vec!["2603:c020::9/128".parse().unwrap()];
     npn.vnics[0].addressing.ipv6 = Some(api::npn::NpnAddressing { pods, ..Default::default() });
     assert_eq!(of(Some(&npn), &[own(1000, "9")]), [ip("9")]);
-    let lost = |last| Own { had: false, ..own(1000, last) };
+    let lost = |last| HostAddress { is_assigned: false, ..own(1000, last) };
     assert_eq!(of(Some(&npn), &[lost("9")]), [ip("8")], "the host never had it");
     assert_eq!(of(Some(&npn), &[lost("7")]), [ip("7")], "it went with a link that was lowered");
 }
@@ -176,7 +177,7 @@ fn a_vnic_of_which_pods_hold_all_that_could_be_the_hosts_is_named_with_the_famil
     };
     let about = |vnic: &Vnic, family: &str, address: IpAddr| {
         let message = format!(
-            "whatever {family} address could be the host's own is held by pods ({address}, say): the host has none there"
+            "pods hold every {family} address that could be the host's own, such as {address}: the host has none on this VNIC"
         );
         Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
     };

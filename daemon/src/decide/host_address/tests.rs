@@ -21,7 +21,7 @@ fn chosen(listed: &[&str], host: Option<&str>, before: &[&str], held: &[&str]) -
         others: listed[1..].to_vec(),
     };
     let pods = vec!["2603:c020:0:33::20/124".parse().unwrap()];
-    choose(&at, &Signs { host: host.map(ip), before: ips(before), pods: &pods, held: &ips(held) })
+    choose(&at, &AddressHints { host: host.map(ip), before: ips(before), pods: &pods, held: &ips(held) })
 }
 
 #[test]

@@ -1,12 +1,10 @@
-//! What is said of what stays.
-
 use datapath::LinkSpec;
-use vcn::VlanTag;
+use vcn::{Family, VlanTag};
 
 use super::*;
 
 #[test]
-fn a_vlan_link_that_stays_for_others_is_not_told_and_does_not_count_among_what_is() {
+fn spared_vlan_link_is_not_reported() {
     let kind = LinkKind::Vlan { parent: "nic1".parse().unwrap(), tag: VlanTag::new(11).unwrap() };
     let link = LinkSpec { name: "nic1.11".parse().unwrap(), kind, mac: None, mtu: None, up: false, alias: None };
     let (link, rule) = (Object::Link(link), host::to_pods(Family::Ipv4));

@@ -11,15 +11,15 @@ use crate::report::condition::{Condition, Reason};
 
 /// A route of somebody else's in the table that leads to pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stranger {
+pub(super) struct ForeignRoute {
     pub(super) route: Route,
     link: Option<IfName>,
 }
 
-impl Stranger {
+impl ForeignRoute {
     /// Whether the rule that leads to pods would refuse with it what is for no pod: the kernel passes over no route that
     /// refuses.
-    pub(super) fn bars(&self) -> bool {
+    pub(super) fn blocks(&self) -> bool {
         let refuses = matches!(self.route.kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit);
         refuses && !self.is_single()
     }
@@ -29,7 +29,7 @@ impl Stranger {
     }
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for ForeignRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Route { oif: 0, ..self.route.clone() })?;
         if let Some(link) = &self.link {
@@ -40,7 +40,7 @@ impl fmt::Display for Stranger {
 }
 
 /// Whose there are, of these families.
-pub(super) fn look(families: &[Family]) -> Result<Vec<Stranger>, netlink::Error> {
+pub(super) fn look(families: &[Family]) -> Result<Vec<ForeignRoute>, netlink::Error> {
     let mut socket = Socket::open()?;
     let mut found = Vec::new();
     for &family in families {
@@ -50,22 +50,22 @@ pub(super) fn look(families: &[Family]) -> Result<Vec<Stranger>, netlink::Error>
     }
     let links = if found.is_empty() { Vec::new() } else { socket.links()? };
     let link = |route: &Route| links.iter().find(|link| link.index == route.oif).map(|link| link.name.clone());
-    Ok(found.into_iter().map(|route| Stranger { link: link(&route), route }).collect())
+    Ok(found.into_iter().map(|route| ForeignRoute { link: link(&route), route }).collect())
 }
 
 /// What is to be said of them, family by family.
-pub(super) fn conditions(strangers: &[Stranger]) -> Vec<Condition> {
-    Family::ALL.into_iter().filter_map(|family| condition(family, strangers)).collect()
+pub(super) fn conditions(foreign: &[ForeignRoute]) -> Vec<Condition> {
+    Family::ALL.into_iter().filter_map(|family| condition(family, foreign)).collect()
 }
 
-fn condition(family: Family, strangers: &[Stranger]) -> Option<Condition> {
-    let all = || strangers.iter().filter(|it| it.route.family() == family);
+fn condition(family: Family, foreign: &[ForeignRoute]) -> Option<Condition> {
+    let all = || foreign.iter().filter(|it| it.route.family() == family);
     let (rule, table) = (RulePriorities::TO_PODS, PODS_TABLE);
-    let first = all().max_by_key(|it| (it.bars(), it.is_single()))?;
+    let first = all().max_by_key(|it| (it.blocks(), it.is_single()))?;
     let count = all().count();
     let whose =
         format!("{count} route(s) in table {table}, which leads to pods, are somebody else's, such as \"{first}\"");
-    let condition = if first.bars() {
+    let condition = if first.blocks() {
         let message = format!(
             "{whose}: rule {rule} asks that table for every packet of this host, and those for {} would end there, so there is \
              no such rule as long as that route is there, and packets for this node's pods do not reach them",
@@ -90,15 +90,15 @@ mod tests {
 
     use super::*;
 
-    fn stranger(destination: &str, kind: RouteKind) -> Stranger {
+    fn foreign_route(destination: &str, kind: RouteKind) -> ForeignRoute {
         let mut route = Route::new(destination.parse().unwrap(), 0, PODS_TABLE, 4);
         route.kind = kind;
-        Stranger { route, link: (kind == RouteKind::Unicast).then(|| "tun0".parse().unwrap()) }
+        ForeignRoute { route, link: (kind == RouteKind::Unicast).then(|| "tun0".parse().unwrap()) }
     }
 
     #[test]
     fn only_what_refuses_more_than_one_address_bars_the_way_to_pods() {
-        for (destination, kind, bars) in [
+        for (destination, kind, blocks) in [
             ("0.0.0.0/0", RouteKind::Unicast, false),
             ("0.0.0.0/0", RouteKind::Local, false),
             ("0.0.0.0/0", RouteKind::Blackhole, true),
@@ -106,19 +106,19 @@ mod tests {
             ("::/0", RouteKind::Unreachable, true),
             ("10.0.0.7/32", RouteKind::Blackhole, false),
         ] {
-            assert_eq!(stranger(destination, kind).bars(), bars, "{destination} {kind:?}");
+            assert_eq!(foreign_route(destination, kind).blocks(), blocks, "{destination} {kind:?}");
         }
     }
 
     #[test]
     fn each_family_is_told_by_its_worst_route() {
-        let strangers = [
-            stranger("0.0.0.0/0", RouteKind::Unicast),
-            stranger("10.0.0.7/32", RouteKind::Unicast),
-            stranger("::/0", RouteKind::Unicast),
-            stranger("2001:db8::/32", RouteKind::Unreachable),
+        let foreign = [
+            foreign_route("0.0.0.0/0", RouteKind::Unicast),
+            foreign_route("10.0.0.7/32", RouteKind::Unicast),
+            foreign_route("::/0", RouteKind::Unicast),
+            foreign_route("2001:db8::/32", RouteKind::Unreachable),
         ];
-        let told = conditions(&strangers).into_iter().map(|it| {
+        let told = conditions(&foreign).into_iter().map(|it| {
             let named = it.message.split('"').nth(1).unwrap().to_owned();
             (it.reason, it.blocks(), it.subject.unwrap(), named)
         });

@@ -1,5 +1,5 @@
-//! Which of a VNIC's IPv6 addresses is the host's own. The metadata service lists all that the VNIC has, pods' addresses too, in
-//! an order that nobody promises; given to the host, a pod's address is dead for the pod.
+//! Which of a VNIC's IPv6 addresses is the host's own. The metadata service lists all that the VNIC has, pods' addresses
+//! included, in no documented order. A pod's address that is assigned to the host does not work for the pod.
 
 #[cfg(test)]
 mod tests;
@@ -11,28 +11,39 @@ use api::npn::NpnVnic;
 use ipnetwork::IpNetwork;
 use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
-use super::Facts;
-use crate::reconcile::host::Own;
+use crate::decide::desired::Facts;
 use crate::report::condition::{Condition, Reason};
 
-/// What speaks for an address, and against it.
+/// An address that a rule of ours marks as the host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The table of its VNIC.
+    pub table: TableId,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether the host has it. It never got one that a pod held when the rule was made, and loses others with a link that goes
+    /// down.
+    pub is_assigned: bool,
+}
+
+/// What speaks for and against an address.
 #[derive(Clone, Debug)]
-pub(super) struct Signs<'a> {
-    /// The host's on this VNIC, as the NativePodNetwork has it.
+pub(super) struct AddressHints<'a> {
+    /// The host's on this VNIC, according to the NativePodNetwork.
     host: Option<IpAddr>,
     /// The host's on this VNIC until now.
     before: Vec<IpAddr>,
-    /// For pods, as the NativePodNetwork has it, of whatever VNIC.
+    /// Those for pods of any VNIC, according to the NativePodNetwork.
     pods: &'a [IpNetwork],
-    /// Somebody's.
+    /// Those that pods hold.
     held: &'a HashSet<IpAddr>,
 }
 
-impl<'a> Signs<'a> {
+impl<'a> AddressHints<'a> {
     /// About a VNIC, by its entry in the NativePodNetwork, its table and what is for pods.
     pub(super) fn of(facts: Facts<'a>, entry: Option<&NpnVnic>, table: TableId, pods: &'a [IpNetwork]) -> Self {
-        // A rule alone may be one of a pod's address, which the host did not get.
-        let counts = |own: &&Own| own.table == table && (own.had || !is_in(pods, own.address));
+        // A rule alone may be about a pod's address, which the host did not get.
+        let counts = |own: &&HostAddress| own.table == table && (own.is_assigned || !is_in(pods, own.address));
         let before = facts.own.iter().filter(counts).map(|own| own.address).collect();
         let host = entry.and_then(|entry| entry.addressing.ipv6.as_ref()?.host);
         Self { host, before, pods, held: facts.held }
@@ -45,10 +56,10 @@ pub(super) fn for_pods(facts: Facts<'_>) -> Vec<IpNetwork> {
     vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.iter().copied()).collect()
 }
 
-/// The host's own: as OKE made it, as it was, or the first that is no pod's. Of several that it was, one that is for no pod comes
-/// first: another may have taken its place for want of it. One that is not listed only where nothing else that
-/// is could be the host's; one that somebody holds only where there is no other: it is then not given to the host.
-pub(super) fn choose(at: &SubnetAddressing, Signs { host, before, pods, held }: &Signs<'_>) -> IpAddr {
+/// The host's own address, in this order: as OKE made it, as it was before, the first that is for no pod. Of several that it
+/// had before, one that is for no pod comes first: another may have replaced it while it was not listed. An address that is not
+/// listed is chosen only if no listed one could be the host's, and a held one only if there is no other: the host then gets none.
+pub(super) fn choose(at: &SubnetAddressing, AddressHints { host, before, pods, held }: &AddressHints<'_>) -> IpAddr {
     let free = |address: &IpAddr| !held.contains(address);
     let for_pods = |address| is_in(pods, address);
     let was = |pods: bool| before.iter().filter(move |address| for_pods(**address) == pods);
@@ -62,13 +73,13 @@ pub(super) fn choose(at: &SubnetAddressing, Signs { host, before, pods, held }: 
         .unwrap_or(at.address)
 }
 
-/// The families of which the host gets no address at a VNIC: whatever could be its own is held.
+/// The families in which the host gets no address on a VNIC, because pods hold all that could be its own.
 pub(super) fn taken(vnic: &Vnic, held: &HashSet<IpAddr>) -> impl Iterator<Item = Condition> {
     let own = |family| vnic.addressing.of(family).as_ref().map(|at| (family, at.address));
     let taken = Family::ALL.into_iter().filter_map(own).filter(|(_, address)| held.contains(address));
     taken.map(|(family, address)| {
         let message = format!(
-            "whatever {family} address could be the host's own is held by pods ({address}, say): the host has none there"
+            "pods hold every {family} address that could be the host's own, such as {address}: the host has none on this VNIC"
         );
         Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
     })

@@ -1,0 +1,172 @@
+//! What is known before the stages of a reconcile run: the desired network of the host, and what it was computed from.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use api::NativePodNetwork;
+use datapath::host::HostVnic;
+use ipam::{BootId, Pools, Store};
+use netlink::Link;
+use resident::logging::chain;
+use vcn::Vnic;
+
+use super::host::Host;
+use super::installation::{Verdict, Whose};
+use super::{Reconciler, StageReport, sources};
+use crate::decide::desired::{self, Choices, Facts, Wanted, npn_vnic};
+use crate::decide::host_address::HostAddress;
+use crate::decide::usage::Usage;
+use crate::lifecycle::directories;
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, VnicState};
+use crate::settings::Settings;
+use crate::sources::node_facts::NodeFacts;
+
+/// What the stages of one reconcile read.
+#[derive(Debug)]
+pub(super) struct Context<'a> {
+    /// Why it runs.
+    pub(super) cause: Cause,
+    pub(super) settings: &'a Settings,
+    pub(super) facts: &'a NodeFacts,
+    /// Who owns the pod network.
+    pub(super) ownership: Whose,
+    /// The host's links.
+    pub(super) links: Vec<Link>,
+    pub(super) has_ipv6: bool,
+    /// Addresses that pods hold; the host never gets them.
+    pub(super) held: HashSet<IpAddr>,
+    pub(super) wanted: Wanted,
+    /// Whether objects of ours that are no longer wanted are removed.
+    pub(super) removes_stale: bool,
+    /// What the stages so far have reported.
+    pub(super) so_far: StageReport,
+}
+
+impl Context<'_> {
+    pub(super) fn is_preview(&self) -> bool {
+        self.cause == Cause::Preview
+    }
+
+    /// Whether the pod network of this node is ours.
+    pub(super) fn is_ours(&self) -> bool {
+        self.ownership == Whose::Ours
+    }
+
+    /// The secondary VNICs that are to be configured.
+    pub(super) fn vnics(&self) -> &[HostVnic] {
+        self.wanted.network.as_ref().map(|network| network.vnics.as_slice()).unwrap_or_default()
+    }
+
+    /// The VNICs as they are reported.
+    pub(super) fn vnic_states(&self) -> Vec<VnicState> {
+        let primary = self.wanted.network.as_ref().map(|network| &network.primary);
+        let state = |(at, vnic): (usize, &Vnic)| {
+            let host = self.vnics().iter().find(|host| host.vnic.id == vnic.id);
+            let mut conditions = self.so_far.conditions.iter();
+            let addressing = host.map_or(&vnic.addressing, |host| &host.vnic.addressing);
+            let entry = npn_vnic(self.facts.npn(), &vnic.id);
+            VnicState {
+                id: vnic.id.clone(),
+                mac: vnic.mac,
+                primary: at == 0,
+                link: if at == 0 { primary.cloned() } else { host.map(|host| host.placement.link().clone()) },
+                table: host.map(|host| host.table),
+                addresses: addressing.iter().map(|(_, at)| at.address).collect(),
+                application_resources: entry.map(|entry| entry.application_resources.clone()).unwrap_or_default(),
+                left_alone: self.wanted.left_alone.get(&vnic.id).copied(),
+                trouble: conditions
+                    .find(|condition| condition.subject.as_deref() == Some(vnic.id.as_str()))
+                    .map(|condition| condition.reason),
+            }
+        };
+        self.facts.vnics().iter().enumerate().map(state).collect()
+    }
+}
+
+impl Reconciler {
+    /// Reads the kernel and computes what the host's network must be.
+    pub(super) fn context<'a>(&mut self, settings: &'a Settings, facts: &'a NodeFacts, cause: Cause) -> Context<'a> {
+        let is_preview = cause == Cause::Preview;
+        let mut so_far = StageReport::of_conditions(self.misconfigured.iter().cloned());
+        if !is_preview {
+            so_far.conditions.extend(create_directories(settings));
+        }
+        so_far.conditions.extend(sources::conditions(facts, Instant::now()));
+        let links = self.host.links().unwrap_or_else(|error| {
+            so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
+            Vec::new()
+        });
+        let (slots, conditions) = self.tables.assign(settings, &self.boot, &self.host, facts.vnics(), is_preview);
+        so_far.conditions.extend(conditions);
+        let Verdict { whose: ownership, oke } = self.installation.verdict(settings, facts, cause);
+        // In doubt nothing is removed; and files are read only if their content matters.
+        let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
+        let lived = ownership != Whose::Others || !is_finished || may_have_pods(settings, &self.boot);
+        let choices = Choices {
+            ports: &settings.ports,
+            pods_may_use_metadata: settings.pods_may_use_metadata,
+            pods_may_spoof: settings.pods_may_spoof,
+            ours: ownership == Whose::Ours,
+            oke,
+            lived,
+        };
+        let (own, held) = addresses(&self.host, settings, &self.boot);
+        let has_ipv6 = self.host.speaks_ipv6();
+        let known = Facts {
+            vnics: facts.vnics(),
+            npn: facts.npn(),
+            links: &links,
+            devices: &self.devices,
+            ipv6: has_ipv6,
+            own: &own,
+            held: &held,
+        };
+        let mut wanted = slots.map(|slots| desired::wanted(known, &slots, choices)).unwrap_or_default();
+        // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.
+        let removes_stale = is_preview || self.created.elapsed() >= settings.detach_grace && !desired::is_short(known);
+        if let Some(network) = &wanted.network {
+            let secondary = network.vnics.iter().map(|host| (&host.vnic.id, host.placement.link()));
+            let primary = facts.vnics().first().map(|vnic| (&vnic.id, &network.primary));
+            self.devices.note(secondary.chain(primary), &links);
+        }
+        if facts.npn.is_unasked() {
+            // The conditions of the sources say why.
+            wanted.undecided.clear();
+        }
+        so_far.conditions.extend(sources::undecided(facts, &wanted.undecided));
+        // A VNIC whose entry cannot be used is listed.
+        let is_unusable = |it: &Condition| it.subject.as_deref().is_some_and(|subject| facts.is_unusable(subject));
+        wanted.conditions.retain(|it| it.reason != Reason::VnicNotListed || !is_unusable(it));
+        so_far.conditions.append(&mut wanted.conditions);
+        Context { cause, settings, facts, ownership, links, has_ipv6, held, wanted, removes_stale, so_far }
+    }
+}
+
+/// The state directory is a tmpfs and empty after a boot.
+fn create_directories(settings: &Settings) -> impl Iterator<Item = Condition> {
+    [&settings.state_dir, &settings.data_dir].into_iter().filter_map(|directory| {
+        let error = directories::make(directory).err()?;
+        let message = format!("creating {}: {error}", directory.display());
+        Some(Condition::degraded(Reason::StateFailed, message).about(directory.display()))
+    })
+}
+
+/// Whether pods may depend on what this agent configured in this boot, on a node whose pod network is another's: there are
+/// such pods, or addresses for them are published.
+fn may_have_pods(settings: &Settings, boot: &BootId) -> bool {
+    let is_published = match Pools::read(&settings.state_dir, boot) {
+        Ok(pools) => Usage::offers_any(&pools),
+        Err(error) => !matches!(error, ipam::Error::NoPools { .. }),
+    };
+    is_published || !installer::pods(&settings.installer).is_empty()
+}
+
+/// The host's own addresses until now, and the addresses that pods hold. If the index of allocations is lost, unreadable or of
+/// a newer version, the addresses that routes lead to pods count as held. Errors are reported by the stages that ask the same.
+fn addresses(host: &Host, settings: &Settings, boot: &BootId) -> (Vec<HostAddress>, HashSet<IpAddr>) {
+    let held = Store::new(&settings.state_dir, boot.clone()).held().ok().filter(|held| !held.is_empty());
+    let held = held.unwrap_or_else(|| host.pods().unwrap_or_default());
+    (host.own().unwrap_or_default(), held)
+}

@@ -1,0 +1,192 @@
+//! The stage that brings the host's network in sync: links, addresses, routes, rules, settings and nft tables.
+
+#[cfg(test)]
+mod tests;
+
+use datapath::host::{self, HostNetwork, HostVnic};
+use datapath::{Change, LinkKind, Object, Step};
+use installer::SettingChange;
+use ipam::BootId;
+use resident::logging::chain;
+
+use super::context::Context;
+use super::host::{AppliedBatch, Batch, Host, Part};
+use super::installation::Whose;
+use super::{Stage, StageReport};
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::{Cause, Changed};
+
+/// The stage.
+#[derive(Debug)]
+pub(super) struct HostNetworkStage {
+    host: Host,
+    boot: BootId,
+    /// What failed in the last reconcile.
+    failed: Vec<FailedBatch>,
+}
+
+/// Steps that failed, and why.
+#[derive(Debug)]
+struct FailedBatch {
+    batch: Batch,
+    condition: Condition,
+}
+
+impl HostNetworkStage {
+    pub(super) const fn new(host: Host, boot: BootId) -> Self {
+        Self { host, boot, failed: Vec::new() }
+    }
+
+    /// What has to change, as far as it is tried now.
+    fn plan(
+        &mut self,
+        network: &HostNetwork,
+        context: &Context<'_>,
+        report: &mut StageReport,
+    ) -> Result<Vec<Batch>, datapath::Error> {
+        let mut plan = self.host.plan(network, &context.wanted.spared, &context.held)?;
+        // Other conditions say why objects of undecided VNICs stay.
+        let undecided = HostNetwork { vnics: context.wanted.undecided.clone(), ..network.clone() };
+        if !undecided.vnics.is_empty() {
+            let reported = host::desired(&undecided);
+            plan.spared.retain(|object| !reported.iter().any(|reported| reported.same_slot(object)));
+        }
+        report.conditions.extend(plan.conditions);
+        report.conditions.extend(left_in_place(&plan.spared, context.ownership));
+        let mut batches = plan.batches;
+        batches.retain(|batch| context.removes_stale || batch.part != Part::Stale);
+        if context.is_preview() {
+            return Ok(batches);
+        }
+        let before = std::mem::take(&mut self.failed);
+        if context.cause == Cause::Kernel {
+            // Not what failed before: trying and undoing it causes kernel events of its own, endlessly.
+            self.failed = before.into_iter().filter(|failed| batches.contains(&failed.batch)).collect();
+            batches.retain(|batch| !self.failed.iter().any(|failed| failed.batch == *batch));
+        }
+        Ok(batches)
+    }
+
+    /// Applies the batches; what fails is remembered.
+    fn apply(
+        &mut self,
+        batches: Vec<Batch>,
+        context: &Context<'_>,
+        report: &mut StageReport,
+    ) -> Result<(), datapath::Error> {
+        let changes: Vec<SettingChange> = batches.iter().flat_map(|batch| &batch.steps).flat_map(settings).collect();
+        if let Err(error) = installer::note_settings(&context.settings.data_dir, &self.boot, &changes) {
+            report.conditions.push(Condition::degraded(Reason::StateFailed, chain(&error)).about("sysctls.json"));
+        }
+        let applied = if batches.is_empty() { Vec::new() } else { self.host.apply(batches)? };
+        for AppliedBatch { batch, result } in applied {
+            match result {
+                Ok(()) => report.changes.extend(batch.steps.iter().map(changed)),
+                Err(error) => self.failed.push(FailedBatch { condition: condition(&batch.part, &error), batch }),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(
+        &mut self,
+        network: &HostNetwork,
+        context: &Context<'_>,
+        report: &mut StageReport,
+    ) -> Result<Vec<HostVnic>, datapath::Error> {
+        let batches = self.plan(network, context, report)?;
+        if context.is_preview() {
+            // What failed before is among the changes, and not known to fail again.
+            report.changes.extend(batches.iter().flat_map(|batch| &batch.steps).map(changed));
+            return Ok(network.vnics.clone());
+        }
+        self.apply(batches, context, report)?;
+        report.conditions.extend(self.failed.iter().map(|failed| failed.condition.clone()));
+        let is_in_sync = |vnic: &&HostVnic| !self.has_failed(&Part::Vnic(vnic.vnic.id.clone()));
+        Ok(network.vnics.iter().filter(is_in_sync).cloned().collect())
+    }
+
+    fn has_failed(&self, part: &Part) -> bool {
+        self.failed.iter().any(|failed| failed.batch.part == *part)
+    }
+}
+
+impl Stage for HostNetworkStage {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let mut report = StageReport::default();
+        let Some(network) = &context.wanted.network else { return report };
+        match self.sync(network, context, &mut report) {
+            Ok(vnics) if context.is_preview() || !self.has_failed(&Part::Base) => report.configured = Some(vnics),
+            Ok(_) => {}
+            Err(error) => report.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error))),
+        }
+        report
+    }
+}
+
+/// The values of settings before the step changes them, for `uninstall` to restore; of links, only of those that are not ours.
+fn settings(step: &Step) -> Vec<SettingChange> {
+    match &step.change {
+        Change::Replace { from: Object::Sysctl(from), to: Object::Sysctl(to) } => {
+            vec![SettingChange { key: to.key.join("/"), before: from.value.clone(), set: to.value.clone() }]
+        }
+        Change::Replace { from: Object::Link(from), to: Object::Link(to) } if to.kind == LinkKind::Device => {
+            let mtu = from.mtu.zip(to.mtu).filter(|(before, set)| before != set);
+            let mtu = mtu.map(|(before, set)| SettingChange::mtu(&to.name, before, set));
+            mtu.into_iter().chain((to.up && !from.up).then(|| SettingChange::raised(&to.name))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Objects that stay for running pods although the pod network is not ours, or not known to be.
+fn left_in_place(spared: &[Object], ownership: Whose) -> Option<Condition> {
+    // A VLAN link stays because links of other programs may be on it: nobody has to do anything about it.
+    let spared: Vec<&Object> = spared.iter().filter(|object| !object.is_vlan()).collect();
+    let (first, count) = (spared.first()?, spared.len());
+    let (state, until) = match ownership {
+        Whose::Ours | Whose::Others => (
+            "the pod network of this node is no longer ours (see podNetwork)",
+            "until the node is drained and rebooted",
+        ),
+        Whose::Unknown => (
+            "the owner of this node's pod network is not known at the moment (see podNetwork)",
+            "until it is: nothing has been handed over, and there is no need to drain the node",
+        ),
+    };
+    let message = format!(
+        "{state}; {count} object(s) configured for its pods, such as {first}, stay for those that still run, {until}"
+    );
+    Some(Condition::degraded(Reason::LeftInPlace, message))
+}
+
+fn condition(part: &Part, error: &datapath::Error) -> Condition {
+    let is_unsupported = matches!(error, datapath::Error::Apply { source, .. } if source.is_unsupported());
+    let message = chain(error);
+    match part {
+        Part::Nft if is_unsupported => Condition::degraded(
+            Reason::KernelLacksNft,
+            format!("{message}; pods cannot reach 169.254.169.254 (DNS, time, metadata) from secondary VNICs"),
+        ),
+        Part::Nft => Condition::degraded(Reason::NftFailed, message),
+        Part::Base => Condition::blocking(Reason::HostNetworkFailed, message).about(part),
+        Part::Stale | Part::Vnic(_) => Condition::degraded(Reason::HostNetworkFailed, message).about(part),
+    }
+}
+
+/// A step as a change of the report.
+pub(super) fn changed(step: &Step) -> Changed {
+    let object = match &step.change {
+        Change::Add(object) | Change::Delete(object) | Change::Replace { to: object, .. } => object,
+    };
+    let noun = match object {
+        Object::Link(_) => "link",
+        Object::Address(_) => "address",
+        Object::Route(_) => "route",
+        Object::Rule(_) => "rule",
+        Object::Neighbour(_) => "neighbour",
+        Object::Sysctl(_) => "sysctl",
+        Object::NftTable(_) => "nft",
+    };
+    Changed::new(noun, step)
+}

@@ -1,0 +1,110 @@
+//! The stage that reports whether pods can get addresses. Plugins assign addresses without the agent, so after each run of a
+//! plugin [`PodAddresses::has_changed`] tells whether another reconcile would report something else.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use api::npn::NpnVnic;
+use ipam::{BootId, Pools, Store};
+use vcn::Family;
+
+use super::context::Context;
+use super::{Stage, StageReport};
+use crate::decide::pools;
+use crate::decide::usage::size;
+use crate::report::condition::{Condition, Reason};
+use crate::sources::node_facts::NodeFacts;
+
+/// The stage, and whether the last reconcile found all addresses held.
+#[derive(Debug)]
+pub(super) struct PodAddresses {
+    state_dir: PathBuf,
+    boot: BootId,
+    is_exhausted: bool,
+}
+
+impl PodAddresses {
+    pub(super) fn new(state_dir: &Path, boot: BootId) -> Self {
+        Self { state_dir: state_dir.to_owned(), boot, is_exhausted: false }
+    }
+
+    /// Whether a reconcile would report something else than the last one did.
+    pub(super) fn has_changed(&self, is_ours: bool) -> bool {
+        is_ours && self.exhausted().is_some() != self.is_exhausted
+    }
+
+    /// Whether pods hold every address. Files that cannot be read are reported by other stages.
+    fn exhausted(&self) -> Option<Condition> {
+        let pools = Pools::read(&self.state_dir, &self.boot).ok()?;
+        let held = Store::new(&self.state_dir, self.boot.clone()).held().ok()?;
+        if !pools.are_exhausted(&held) {
+            return None;
+        }
+        let count = |family: &Family| {
+            let pools = || pools.for_pods().filter_map(|vnic| vnic.families.of(*family));
+            let total = pools().map(size).fold(0, u64::saturating_add);
+            let held = held.iter().filter(|address| pools().any(|pool| pool.contains(**address))).count();
+            format!("{family}: {held} of {total}")
+        };
+        let counts: Vec<String> = pools.families().iter().map(count).collect();
+        let mut message =
+            format!("no VNIC has a free address of each family that pods get; held: {}", counts.join(", "));
+        if let Some(reason) = &pools.reason {
+            message = format!("{message}; {reason}");
+        }
+        Some(Condition::blocking(Reason::AddressesExhausted, message))
+    }
+}
+
+impl Stage for PodAddresses {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let installs = context.so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
+        let exhausted = self.exhausted().filter(|_| installs);
+        if !context.is_preview() || !installs {
+            self.is_exhausted = exhausted.is_some();
+        }
+        let missing = if installs { missing(context) } else { Vec::new() };
+        StageReport::of_conditions(missing.into_iter().chain(exhausted))
+    }
+}
+
+/// Why pods get no addresses, or not the newest.
+fn missing(context: &Context<'_>) -> Vec<Condition> {
+    let (so_far, facts) = (&context.so_far, context.facts);
+    let is_blocked = so_far.conditions.iter().any(Condition::blocks);
+    match pools::pending(facts) {
+        Some((reason, message)) if so_far.offers_addresses => {
+            let degraded = Condition::degraded(reason, message);
+            [Some(degraded), unconnected(context).filter(|_| !is_blocked)].into_iter().flatten().collect()
+        }
+        Some((reason, message)) => vec![Condition::blocking(reason, message)],
+        // What keeps the addresses from being published is reported already.
+        None if is_blocked => Vec::new(),
+        None if so_far.offers_addresses => unconnected(context).into_iter().collect(),
+        None => vec![reserved_for_resources(facts).unwrap_or_else(|| {
+            let message = "no configured VNIC of the NativePodNetwork has addresses for pods";
+            Condition::blocking(Reason::NoUsableAddress, message)
+        })],
+    }
+}
+
+fn unconnected(context: &Context<'_>) -> Option<Condition> {
+    let message = "there are addresses, but the host's network is not in sync";
+    (!context.so_far.is_usable()).then(|| Condition::blocking(Reason::NoUsableAddress, message))
+}
+
+/// Why no pod can start although OKE has finished: all VNICs are for pods that request an application resource.
+fn reserved_for_resources(facts: &NodeFacts) -> Option<Condition> {
+    let vnics = &facts.npn()?.vnics;
+    if vnics.iter().any(NpnVnic::serves_all_pods) {
+        return None;
+    }
+    let resources: BTreeSet<&str> =
+        vnics.iter().flat_map(|vnic| &vnic.application_resources).map(String::as_str).collect();
+    let message = format!(
+        "all {} VNIC(s) of the NativePodNetwork are reserved for application resources ({}); no pod gets their addresses",
+        vnics.len(),
+        resources.into_iter().collect::<Vec<_>>().join(", ")
+    );
+    Some(Condition::blocking(Reason::ApplicationResourcesOnly, message))
+}

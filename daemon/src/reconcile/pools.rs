@@ -1,0 +1,87 @@
+//! The stage that publishes the addresses that pods may get, in pools.json.
+
+use std::path::Path;
+
+use ipam::{BootId, BootTime, Pools};
+use resident::logging::chain;
+
+use super::context::Context;
+use super::{Stage, StageReport};
+use crate::decide::pools::{self, Hosted};
+use crate::decide::usage::{Usage, size};
+use crate::report::condition::{Condition, Reason};
+use crate::report::reconcile_report::Changed;
+
+/// The stage.
+#[derive(Debug)]
+pub(super) struct PoolsStage {
+    boot: BootId,
+}
+
+impl PoolsStage {
+    pub(super) const fn new(boot: BootId) -> Self {
+        Self { boot }
+    }
+}
+
+impl Stage for PoolsStage {
+    fn run(&mut self, context: &Context<'_>) -> StageReport {
+        let mut report = StageReport::default();
+        if !context.is_ours() {
+            return report;
+        }
+        let state_dir = &context.settings.state_dir;
+        let current = match Pools::read(state_dir, &self.boot) {
+            Ok(pools) => Some(pools),
+            Err(ipam::Error::NoPools { .. }) => None,
+            Err(error) => {
+                // The plugins cannot use a damaged file either: it is replaced as soon as there is something to publish.
+                report.conditions.push(failed(&error, Condition::degraded));
+                None
+            }
+        };
+        report.offers_addresses = current.as_ref().is_some_and(Usage::offers_any);
+        // Nothing is known of the host: what was published is as good as it was.
+        let Some(configured) = &context.so_far.configured else { return report };
+        // No cluster whose pods get VCN addresses, as far as is known.
+        if current.is_none() && context.facts.npn().is_none() {
+            return report;
+        }
+        let hosted = Hosted { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
+        let now = BootTime::now().unwrap_or_default();
+        let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
+        let (pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), (&self.boot, now), &known);
+        report.conditions.extend(conditions);
+        if current.as_ref() == Some(&pools) {
+            return report;
+        }
+        let written = if context.is_preview() { Ok(true) } else { pools.write(state_dir) };
+        match written {
+            Ok(_) => {
+                report.changes.push(published(state_dir, &pools));
+                report.offers_addresses = Usage::offers_any(&pools);
+            }
+            Err(error) => {
+                let severity = if report.offers_addresses { Condition::degraded } else { Condition::blocking };
+                report.conditions.push(failed(&error, severity));
+            }
+        }
+        report
+    }
+}
+
+fn failed(error: &ipam::Error, severity: fn(Reason, String) -> Condition) -> Condition {
+    severity(Reason::StateFailed, chain(error)).about("pools.json")
+}
+
+fn published(state_dir: &Path, pools: &Pools) -> Changed {
+    let addresses = pools.vnics.iter().flat_map(|vnic| vnic.families.iter()).map(|(_, pool)| size(pool));
+    let addresses = addresses.fold(0, u64::saturating_add);
+    let path = state_dir.join("pools.json");
+    let mut text = format!("write {}: {} VNIC(s), {addresses} address(es)", path.display(), pools.vnics.len());
+    if let Some(reason) = &pools.reason {
+        text.push_str("; ");
+        text.push_str(reason);
+    }
+    Changed::new("pools", text)
+}

@@ -1,0 +1,70 @@
+//! Conditions of the sources: what they did not say, and what follows.
+
+use std::time::{Duration, Instant};
+
+use datapath::host::HostVnic;
+use imds::Unusable;
+
+use crate::decide::pools;
+use crate::report::condition::{Condition, Reason};
+use crate::sources::node_facts::{CopyErrors, NodeFacts};
+
+/// What is wrong with the sources.
+pub(super) fn conditions(facts: &NodeFacts, now: Instant) -> Vec<Condition> {
+    let unusable = facts.unusable.iter().map(|entry| unusable(entry, facts));
+    unusable.chain(stale_copies(&facts.copy_errors)).chain(metadata(facts, now)).collect()
+}
+
+fn metadata(facts: &NodeFacts, now: Instant) -> Option<Condition> {
+    let age = |age: Option<Duration>| age.map_or_else(|| "none".to_owned(), |age| format!("{} s", age.as_secs()));
+    let error = [&facts.instance.error, &facts.vnics.error].into_iter().flatten().next();
+    let is_known = facts.instance.value.is_some() && facts.vnics.value.is_some();
+    Some(match (error, is_known) {
+        (None, true) => return None,
+        (Some(error), true) => {
+            let ages = format!("instance {}, VNICs {}", age(facts.instance.age(now)), age(facts.vnics.age(now)));
+            let message = format!("{error}; the last good answers are used, of this age: {ages}");
+            Condition::degraded(Reason::MetadataUnavailable, message)
+        }
+        (Some(error), false) => Condition::blocking(Reason::MetadataUnavailable, error.as_str()),
+        (None, false) => Condition::blocking(Reason::MetadataUnavailable, "it has not answered yet"),
+    })
+}
+
+/// VNICs that another pod network may own, as long as the NativePodNetwork is not finished.
+pub(super) fn undecided(facts: &NodeFacts, vnics: &[HostVnic]) -> Vec<Condition> {
+    let Some((reason, pending)) = pools::pending(facts) else { return Vec::new() };
+    let condition = |host: &HostVnic| {
+        let message = format!(
+            "{pending}; until it is finished and does not name this VNIC, the VNIC may be for pods of OKE's own CNI and is not \
+             changed"
+        );
+        Condition::degraded(reason, message).about(&host.vnic.id)
+    };
+    vnics.iter().map(condition).collect()
+}
+
+fn stale_copies(errors: &CopyErrors) -> impl Iterator<Item = Condition> {
+    let copies = [
+        ("native-pod-network copy", &errors.npn, "the API server"),
+        ("instance and VNICs copy", &errors.machine, "the metadata service"),
+    ];
+    copies.into_iter().filter_map(|(copy, error, source)| {
+        let error = error.as_ref()?;
+        let message = format!(
+            "{error}; an agent that starts while {source} does not answer would use an older copy; the agent retries"
+        );
+        Some(Condition::degraded(Reason::StateFailed, message).about(copy))
+    })
+}
+
+fn unusable(entry: &Unusable, facts: &NodeFacts) -> Condition {
+    let is_known = entry.id.as_ref().is_some_and(|id| facts.vnics().iter().any(|vnic| vnic.id == *id));
+    let effect = if is_known { "the agent uses what was known of it before" } else { "it is not configured" };
+    let message = format!("the metadata service's entry of it cannot be used: {}; {effect}", entry.reason);
+    let condition = Condition::degraded(Reason::VnicUnreadable, message);
+    match &entry.id {
+        Some(id) => condition.about(id),
+        None => condition.about(format!("entry {}", entry.place)),
+    }
+}
