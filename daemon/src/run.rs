@@ -49,7 +49,7 @@ use crate::sources::node_facts::NodeFacts;
 use crate::sources::npn::{NpnSource, NpnWatcher};
 use crate::sources::oke_cni;
 use crate::sources::poller;
-use crate::triggers::reconcile_loop::Loop;
+use crate::triggers::reconcile_loop::{Channels, Outputs, ReconcileLoop};
 
 /// How long work in progress may take when the agent is told to stop. Files are replaced whole and the kernel's steps are
 /// found again by the next agent, so nothing is lost by not waiting longer.
@@ -167,19 +167,16 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
     let (npns, watcher) = NpnSource::watched(&settings, published.clone());
     let reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let duties = Arc::new(Duties::default());
-    let work = Loop {
-        reconciler,
+    let channels = Channels {
         configurations: configurations.clone(),
-        metrics: metrics.clone(),
-        worlds,
-        plugged: plugged.clone(),
-        published: published.clone(),
-        recorded: recorded.clone(),
-        previews,
-        duties: duties.clone(),
+        facts: worlds,
         port,
-        passes: passes_in,
+        previews,
+        plugin_ran: recorded.clone(),
+        links_changed: plugged.clone(),
+        npn_changed: published.clone(),
     };
+    let outputs = Outputs { metrics: metrics.clone(), duties: duties.clone(), passes: passes_in };
     let intake = Arc::new(Intake::new(&settings.state_dir, metrics.clone(), duties.clone(), recent, recorded));
     let recorder = Recorder {
         configurations: configurations.clone(),
@@ -208,7 +205,7 @@ async fn agent(live: Live<Settings>) -> anyhow::Result<Option<Arc<Settings>>> {
         () = watch(watcher) => bail!("the watch of the API server ended"),
         () = oke_cni::run(oke_cni_in, published) => bail!("the watch of OKE's own CNI ended"),
         () = poller::run(metadata, npns, configurations, metrics.clone(), outlets) => bail!("the sources' task ended"),
-        ended = work.run() => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
+        ended = ReconcileLoop::run(reconciler, channels, outputs) => bail!("the reconcile loop ended: {}", ended.err().map_or("no cause".into(), |error| error.to_string())),
         ended = cni_records::run(records, intake) => ended.context("reading the plugins' records").map(|()| false)?,
         ended = follow_up::run(duties, worker) => ended.context("looking after addresses").map(|()| false)?,
         () = reload::run(live, configurations_in, metrics) => bail!("the configuration's task ended"),

@@ -4,3 +4,5 @@ pub mod drift_hints;
 pub mod file_changes;
 pub mod kernel_events;
 pub mod reconcile_loop;
+mod schedule;
+mod wakeups;

@@ -1,5 +1,5 @@
-//! Signs that something of a running pod's was taken away or changed: what is seen of it in the kernel's events. Most such
-//! signs are only a DEL at work; whether the pod is still there is for whoever looks into them to find out.
+//! Hints that something of a running pod was removed or changed, from kernel events. Most of them come from a DEL; whether the
+//! pod is still there is found out when they are looked at.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use datapath::pods::host_mac;
 use netlink::{Change, Event, Link};
 use vcn::{HOST_LINK_PREFIX, IfName, Mtu, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
 
-/// The most signs of a kind that are kept; more than a full node's are a storm, and a look at everything is due anyway.
-const KEPT: usize = 4096;
+/// The most hints of a kind; with more than a full node causes, a look at everything is due anyway.
+const LIMIT: usize = 4096;
 
-/// Pods about which there are signs, by what the signs name.
+/// Pods that may have drifted, by what events name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriftHints {
-    /// Pods' addresses: a route to one, or a rule from one, is gone.
+    /// Pods' addresses whose route or rule is gone.
     pub addresses: HashSet<IpAddr>,
-    /// Host ends of pods' links: lowered, or under another Ethernet address.
+    /// Host ends of pods' links that are down or have another MAC or MTU.
     pub links: HashSet<IfName>,
     /// Indices of links that lost the pods' IPv6 gateway.
     pub indices: HashSet<u32>,
 }
 
 impl DriftHints {
-    /// Takes in an event; says whether it is a sign.
+    /// Takes in an event; returns whether it is a new hint.
     pub fn note(&mut self, event: &Event) -> bool {
         match event {
             Event::Rule(Change::Gone, rule)
@@ -31,7 +31,7 @@ impl DriftHints {
             {
                 rule.from.is_some_and(|from| keep(&mut self.addresses, from.ip()))
             }
-            // Of a route that was replaced, only the new one is told.
+            // The event of a replaced route has only the new one.
             Event::Route(Change::Gone, route) if route.table == PODS_TABLE => {
                 keep(&mut self.addresses, route.destination.ip())
             }
@@ -46,7 +46,7 @@ impl DriftHints {
                     keep(&mut self.links, link.name.clone())
                 }
                 Change::Present => false,
-                // Nothing of a pod without link can be mended.
+                // A pod without link cannot be repaired.
                 Change::Gone => {
                     self.links.remove(&link.name);
                     self.indices.remove(&link.index);
@@ -57,8 +57,8 @@ impl DriftHints {
         }
     }
 
-    /// Takes in that something is wrong with a pod's link; says whether that is news.
-    pub fn suspect(&mut self, link: IfName) -> bool {
+    /// Notes that a pod's link drifted; returns whether that is news.
+    pub fn note_link(&mut self, link: IfName) -> bool {
         keep(&mut self.links, link)
     }
 
@@ -69,20 +69,20 @@ impl DriftHints {
     }
 }
 
-/// The MTUs that the host ends of pods' links had when they were seen last, by their indices: an event tells the new one
-/// only, and what it should be depends on how ADD was configured.
+/// The last known MTUs of the host ends of pods' links, by their indices: an event has the new one only, and the right one
+/// depends on how ADD was configured.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes(HashMap<u32, Mtu>);
 
 impl Sizes {
-    /// As they are.
+    /// The MTUs of these links.
     #[must_use]
     pub fn of(links: &[Link]) -> Self {
         let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));
         Self(of_pods.map(|link| (link.index, link.mtu)).collect())
     }
 
-    /// The link that has another MTU than before by an event.
+    /// The link whose MTU an event changes.
     pub fn changed(&mut self, event: &Event) -> Option<IfName> {
         match event {
             Event::Link(Change::Gone, link) => {
@@ -90,7 +90,7 @@ impl Sizes {
                 None
             }
             Event::Link(Change::Present, link) if link.name.as_str().starts_with(HOST_LINK_PREFIX) => {
-                let known = self.0.contains_key(&link.index) || self.0.len() < KEPT;
+                let known = self.0.contains_key(&link.index) || self.0.len() < LIMIT;
                 let before = known.then(|| self.0.insert(link.index, link.mtu)).flatten()?;
                 (before != link.mtu).then(|| link.name.clone())
             }
@@ -99,8 +99,8 @@ impl Sizes {
     }
 }
 
-fn keep<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, sign: T) -> bool {
-    set.len() < KEPT && set.insert(sign)
+fn keep<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, hint: T) -> bool {
+    set.len() < LIMIT && set.insert(hint)
 }
 
 #[cfg(test)]
@@ -127,15 +127,15 @@ mod tests {
     }
 
     fn noted(events: &[Event]) -> DriftHints {
-        let mut suspects = DriftHints::default();
+        let mut hints = DriftHints::default();
         for event in events {
-            suspects.note(event);
+            hints.note(event);
         }
-        suspects
+        hints
     }
 
     #[test]
-    fn what_a_pod_loses_is_a_sign() {
+    fn loss_of_a_pod_is_a_hint() {
         let address: IpAddr = "10.0.33.33".parse().unwrap();
         for event in
             [rule(Change::Gone), route(Change::Gone, PODS_TABLE, PROTOCOL), route(Change::Present, PODS_TABLE, 4)]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_an_add_is_none() {
+    fn events_of_an_add_are_no_hints() {
         let mine = host_mac(&NAME.parse().unwrap()).unwrap();
         let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
         let events = [
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_whose_mtu_is_another_than_before_is_suspect_and_a_new_or_a_foreign_one_is_not() {
+    fn changed_mtu_of_known_pod_link_is_found() {
         let of = |name: &str, change, mtu| Event::Link(change, netlink::Link { mtu: Mtu(mtu), ..link(name, 7) });
         let mut sizes = Sizes::of(&[netlink::Link { mtu: Mtu(9000), ..link(NAME, 7) }]);
         assert_eq!(sizes.changed(&of(NAME, Change::Present, 9000)), None);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_gone_is_no_longer_suspect() {
+    fn hints_about_a_removed_link_are_dropped() {
         let mac = MacAddr([2; 6]);
         let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
         let events = [

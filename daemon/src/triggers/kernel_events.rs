@@ -1,5 +1,5 @@
-//! Which events of the kernel are worth a look: those about what the agent keeps. Pods' links, routes and rules come and
-//! go by the hundred and are the plugins'; of them only what is taken away is a sign that something may be wrong.
+//! Which kernel events call for a look: those about what the agent configures. Pods' links, routes and rules come and go by the
+//! hundred and are the plugins'; of them only removals are hints that a pod drifted.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,123 +11,130 @@ use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorit
 
 use crate::triggers::drift_hints::{DriftHints, Sizes};
 
-/// How a VCN's Ethernet addresses begin.
+/// The first bytes of a VCN's MACs.
 const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
 
-/// What the events were about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Concern {
-    /// The host's own network is concerned. If not, only [`Events::signs`] are there to be looked into.
-    pub host: bool,
-    /// Devices came, went or changed: a VNIC may have been plugged or unplugged.
-    pub links: bool,
+/// What kernel events concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// Running pods: there are hints to take.
+    Hints,
+    /// The host's own network.
+    Host {
+        /// Devices came, went or changed: a VNIC may have been plugged or unplugged.
+        links: bool,
+    },
 }
 
 /// The kernel's events, for one task to wait for.
 #[derive(Debug)]
 pub struct Events {
-    monitor: Monitor,
     readable: Readable,
-    signs: DriftHints,
+    seen: Seen,
+}
+
+/// The events, and what is remembered of them.
+#[derive(Debug)]
+struct Seen {
+    monitor: Monitor,
+    hints: DriftHints,
     sizes: Sizes,
     carriers: Carriers,
 }
 
-/// Links that may carry a VNIC, by their indices: what is told of an address does not name its link.
+/// Links that may carry a VNIC, by their indices: the event of an address does not name its link.
 #[derive(Clone, Debug, Default)]
 struct Carriers(HashSet<u32>);
 
-/// Who touches one of our nft tables is heard: a firewall that starts flushes everybody's.
+/// Changes of our nft tables: a firewall that starts flushes the tables of other programs.
 #[derive(Debug)]
 pub struct Nft {
-    /// Nothing where the kernel has no nf_tables.
+    /// `None` if the kernel has no nf_tables.
     watch: Option<(nft::Watch, Readable)>,
 }
 
 impl Events {
-    /// Listens in the calling thread's network namespace.
+    /// Subscribes in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// If no socket can be opened.
     pub fn open() -> io::Result<Self> {
         let monitor = Monitor::open(Groups::CONFIGURATION).map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
-        Ok(Self {
-            readable: Readable::new(monitor.as_fd())?,
-            monitor,
-            signs: DriftHints::default(),
-            sizes: Sizes::of(&links),
-            carriers: Carriers::of(&links),
-        })
+        let (sizes, carriers) = (Sizes::of(&links), Carriers::of(&links));
+        let readable = Readable::new(monitor.as_fd())?;
+        Ok(Self { readable, seen: Seen { monitor, hints: DriftHints::default(), sizes, carriers } })
     }
 
-    /// Waits for something worth a look. May be dropped while it waits; no event is lost for good, because whoever looks
-    /// sees all of them.
+    /// Waits for an event that calls for a look. Cancel-safe: whoever looks sees the effect of all events.
     ///
     /// # Errors
-    /// When the socket is broken: open another.
+    /// If the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { monitor, signs, sizes, carriers, readable } = self;
-        readable.wait(|| read(monitor, (signs, sizes, carriers))).await
+        let Self { readable, seen } = self;
+        readable.wait(|| seen.read()).await
     }
 
-    /// Takes in what was told since, for a pass that is about to look at everything. Says whether links were concerned.
+    /// Takes in the events so far, before a reconcile that looks at everything. Returns whether they concern links.
     ///
     /// # Errors
-    /// When a socket is broken: open another.
-    pub fn gathered(&mut self) -> io::Result<bool> {
-        let concern = read(&mut self.monitor, (&mut self.signs, &mut self.sizes, &mut self.carriers))?;
-        Ok(concern.is_some_and(|concern| concern.links))
+    /// If the socket is broken: open another.
+    pub fn take_in(&mut self) -> io::Result<bool> {
+        Ok(self.seen.read()? == Some(Concern::Host { links: true }))
     }
 
-    /// Whether there are signs that nobody has taken yet. The same sign again is then no news.
+    /// Whether there are hints that were not taken. The same hint again is then no news.
     #[must_use]
-    pub fn has_signs(&self) -> bool {
-        !self.signs.is_empty()
+    pub fn has_hints(&self) -> bool {
+        !self.seen.hints.is_empty()
     }
 
-    /// The signs so far that something of running pods was taken away; they are told once.
-    pub fn signs(&mut self) -> DriftHints {
-        std::mem::take(&mut self.signs)
+    /// Takes the hints so far that running pods drifted.
+    pub fn take_hints(&mut self) -> DriftHints {
+        std::mem::take(&mut self.seen.hints)
     }
 }
 
-/// The most reads for one answer: whoever floods the kernel with changes does not keep the agent from everything else.
+/// The most reads at a time: a program that floods the kernel with changes does not stop the agent's other work.
 const READS: usize = 16;
 
-/// Reads all that there is to read; nothing where none of it is worth a look.
-fn read(
-    monitor: &mut Monitor,
-    (signs, sizes, carriers): (&mut DriftHints, &mut Sizes, &mut Carriers),
-) -> io::Result<Option<Concern>> {
-    let (mut host, mut links, mut suspicious) = (false, false, false);
-    for _ in 0..READS {
-        let events = monitor.drain().map_err(io::Error::other)?;
-        if events.is_empty() {
-            return Ok((host || suspicious).then_some(Concern { host, links }));
-        }
-        for event in &events {
-            suspicious |= signs.note(event);
-            suspicious |= sizes.changed(event).is_some_and(|link| signs.suspect(link));
-            if concerns_host(event) || carriers.lost_voice(event) {
-                host = true;
-                links |= match event {
-                    Event::Link(_, link) => may_be_vnic(link),
-                    event => matches!(event, Event::Overrun),
-                };
+impl Seen {
+    /// Reads all events so far; `None` if none of them calls for a look.
+    fn read(&mut self) -> io::Result<Option<Concern>> {
+        let mut concern = None;
+        for _ in 0..READS {
+            let events = self.monitor.drain().map_err(io::Error::other)?;
+            if events.is_empty() {
+                return Ok(concern);
+            }
+            for event in &events {
+                concern = self.concern(event).into_iter().chain(concern).max();
             }
         }
+        // There are more: a look at everything is as good as reading them.
+        Ok(Some(Concern::Host { links: true }))
     }
-    // There is more: a look at everything is as good as reading it.
-    Ok(Some(Concern { host: true, links: true }))
+
+    fn concern(&mut self, event: &Event) -> Option<Concern> {
+        let resized = self.sizes.changed(event);
+        let is_hint = self.hints.note(event) | resized.is_some_and(|link| self.hints.note_link(link));
+        if concerns_host(event) || self.carriers.lost_address(event) {
+            let links = match event {
+                Event::Link(_, link) => may_be_vnic(link),
+                event => matches!(event, Event::Overrun),
+            };
+            return Some(Concern::Host { links });
+        }
+        is_hint.then_some(Concern::Hints)
+    }
 }
 
 impl Nft {
-    /// Listens in the calling thread's network namespace.
+    /// Subscribes in the calling thread's network namespace.
     ///
     /// # Errors
-    /// When there is no socket to be had.
+    /// If no socket can be opened.
     pub fn open() -> io::Result<Self> {
         match nft::Watch::open(NFT_TABLE) {
             Ok(watch) => {
@@ -139,18 +146,18 @@ impl Nft {
         }
     }
 
-    /// Waits until our table was touched; for ever where there can be none. May be dropped while it waits.
+    /// Waits until our table changes; for ever if there can be none. Cancel-safe.
     ///
     /// # Errors
-    /// When the socket is broken: open another.
+    /// If the socket is broken: open another.
     pub async fn touched(&mut self) -> io::Result<()> {
         let Some((watch, readable)) = &mut self.watch else { return std::future::pending().await };
         while !readable.wait(|| watch.drain().map_err(io::Error::other)).await? {}
         Ok(())
     }
 
-    /// Takes in what was told since, for a pass that is about to look. What is broken is found the next time.
-    pub fn gathered(&mut self) {
+    /// Takes in the changes so far, before a reconcile that looks. A broken socket is found by the next wait.
+    pub fn take_in(&mut self) {
         if let Some((watch, _)) = &mut self.watch {
             let _ = watch.drain();
         }
@@ -160,11 +167,11 @@ impl Nft {
 fn concerns_host(event: &Event) -> bool {
     match event {
         Event::Link(_, link) => !link.name.as_str().starts_with(HOST_LINK_PREFIX),
-        // Every link of a pod brings one. What matters of them is that a VNIC loses its own.
+        // Every pod link brings a link-local one. Of these only a VNIC's own matters, when it is lost.
         Event::Address(_, address) => {
             Family::of(address.address.ip()) == Family::Ipv4 || !is_link_local(address.address.ip())
         }
-        // Of the routes in the pods' table only those that can be nobody's pod.
+        // Of the routes in the pods' table only those that cannot be a pod's.
         Event::Route(_, route) if route.table == PODS_TABLE => {
             route.protocol != PROTOCOL && route.destination.prefix() < route.family().host_prefix()
         }
@@ -175,7 +182,7 @@ fn concerns_host(event: &Event) -> bool {
     }
 }
 
-/// The most links that are kept; where there are more, the timer finds what the others lost.
+/// The most links that are remembered; with more, the timer finds what the others lost.
 const CARRIERS: usize = 1024;
 
 impl Carriers {
@@ -187,8 +194,8 @@ impl Carriers {
         may_be_vnic(link) || link.vlan.is_some()
     }
 
-    /// Whether by an event a VNIC may have lost what its router is asked for from.
-    fn lost_voice(&mut self, event: &Event) -> bool {
+    /// Whether a VNIC may have lost the address from which its router is asked.
+    fn lost_address(&mut self, event: &Event) -> bool {
         match event {
             Event::Address(Change::Gone, address) => {
                 is_link_local(address.address.ip()) && self.0.contains(&address.index)
@@ -206,8 +213,8 @@ impl Carriers {
     }
 }
 
-/// Whether a link may be a VNIC's device: of the kernel's kinds of links without hardware none is. In a sandbox a VNIC's
-/// device is a veth; pods of other networks have such by the hundred, and under addresses that are not a VCN's.
+/// Whether a link may be a VNIC's device: no virtual kind of link is. In a sandbox a VNIC's device is a veth; pods of other
+/// networks have these by the hundred, with MACs that are not a VCN's.
 fn may_be_vnic(link: &Link) -> bool {
     match link.kind.as_deref() {
         None => true,
@@ -266,14 +273,14 @@ mod tests {
         let pods = Link { kind: Some("veth".into()), mac: Some(vcn::MacAddr([2; 6])), ..link("vcn0123456789ab", 7) };
         let gone = |index, text: &str| Event::Address(Change::Gone, Address::new(index, text.parse().unwrap()));
         let mut carriers = Carriers::of(&[link("ens5", 5), pods.clone()]);
-        carriers.lost_voice(&Event::Link(Change::Present, vlan.clone()));
-        carriers.lost_voice(&Event::Link(Change::Present, pods));
-        let lost = [5, 6, 7].map(|index| carriers.lost_voice(&gone(index, "fe80::200:17ff:fe00:5/64")));
+        carriers.lost_address(&Event::Link(Change::Present, vlan.clone()));
+        carriers.lost_address(&Event::Link(Change::Present, pods));
+        let lost = [5, 6, 7].map(|index| carriers.lost_address(&gone(index, "fe80::200:17ff:fe00:5/64")));
         assert_eq!(lost, [true, true, false]);
         let came = Event::Address(Change::Present, Address::new(5, "fe80::7/64".parse().unwrap()));
-        assert!(!carriers.lost_voice(&came) && !concerns_host(&came));
-        carriers.lost_voice(&Event::Link(Change::Gone, vlan));
-        assert!(!carriers.lost_voice(&gone(6, "fe80::7/64")), "another link of that index");
+        assert!(!carriers.lost_address(&came) && !concerns_host(&came));
+        carriers.lost_address(&Event::Link(Change::Gone, vlan));
+        assert!(!carriers.lost_address(&gone(6, "fe80::7/64")), "another link of that index");
     }
 
     #[test]

@@ -1,0 +1,188 @@
+//! What wakes the reconcile loop: news of a source, a change of the kernel's network or of a file, a run of a plugin, a request,
+//! or the schedule.
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::drift_hints::DriftHints;
+use super::file_changes::{Files, News};
+use super::kernel_events::{Concern, Events, Nft};
+use super::schedule::Schedule;
+use crate::lifecycle::reload::{self, Configuration};
+use crate::report::condition::Condition;
+use crate::report::reconcile_report::{Cause, Pass};
+use crate::settings::Settings;
+use crate::sources::backoff::chance;
+use crate::sources::node_facts::NodeFacts;
+use crate::sources::subscription::Subscription;
+
+/// Asks for a preview: the report of a reconcile that changed nothing.
+pub type PreviewRequest = oneshot::Sender<Pass>;
+
+/// What other tasks tell the loop, and what it tells them.
+#[derive(Debug)]
+pub struct Channels {
+    /// The configuration.
+    pub configurations: watch::Receiver<Configuration>,
+    /// What is known from outside.
+    pub facts: watch::Receiver<NodeFacts>,
+    /// Why the port of health and metrics is not served, while it is not.
+    pub port: watch::Receiver<Option<Condition>>,
+    /// Requests for previews.
+    pub previews: mpsc::Receiver<PreviewRequest>,
+    /// Notified of each run of a plugin: it may have taken the last address, or freed one.
+    pub plugin_ran: Arc<Notify>,
+    /// To be notified when links come, go or change.
+    pub links_changed: Arc<Notify>,
+    /// To be notified when the file of the NativePodNetwork changes.
+    pub npn_changed: Arc<Notify>,
+}
+
+/// What wakes the loop.
+#[derive(Debug)]
+pub(super) struct Wakeups {
+    channels: Channels,
+    /// Notified when a plugin or a router has answered.
+    answered: Arc<Notify>,
+    settings: Arc<Settings>,
+    /// What is known from outside.
+    pub(super) facts: NodeFacts,
+    kernel: Subscription<Events>,
+    nft: Subscription<Nft>,
+    files: Subscription<Files>,
+}
+
+/// Why the loop wakes.
+#[derive(Debug)]
+pub(super) enum Wake {
+    Reconcile(Cause),
+    /// There are hints that a running pod drifted, or pods may have taken or freed addresses: to be looked at when it settled.
+    Hints,
+    /// Hints have settled.
+    Attention,
+    Configuration(Configuration),
+    Preview(PreviewRequest),
+    /// No source has news any more: the agent ends.
+    Ended,
+}
+
+impl Wakeups {
+    pub(super) fn new(mut channels: Channels, answered: Arc<Notify>) -> Self {
+        let settings = channels.configurations.borrow_and_update().settings.clone();
+        let kernel = Subscription::open("kernel", chance, Events::open);
+        let nft = Subscription::open("nft", chance, Nft::open);
+        let files = Subscription::open("files", chance, || Files::watch(&settings));
+        let facts = channels.facts.borrow_and_update().clone();
+        Self { channels, answered, settings, facts, kernel, nft, files }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes the files as they are for known, before a reconcile that looks at all of them.
+    pub(super) fn settle_files(&mut self) {
+        if let Some(files) = self.files.source() {
+            files.settle();
+        }
+    }
+
+    /// Notes the files that a reconcile wrote.
+    pub(super) fn note_written(&mut self, report: &Pass) {
+        if let Some(files) = self.files.source() {
+            files.written(report);
+        }
+    }
+
+    /// What is wrong with the sources of wake-ups.
+    pub(super) fn conditions(&mut self) -> impl Iterator<Item = Condition> {
+        let port = self.channels.port.borrow_and_update().clone();
+        [self.kernel.condition(), self.nft.condition(), self.files.condition(), port].into_iter().flatten()
+    }
+
+    /// Whether there are hints about running pods.
+    pub(super) fn has_hints(&mut self) -> bool {
+        self.kernel.source().is_some_and(|events| events.has_hints())
+    }
+
+    /// Takes the hints about running pods.
+    pub(super) fn take_hints(&mut self) -> DriftHints {
+        self.kernel.source().map(Events::take_hints).unwrap_or_default()
+    }
+
+    /// Waits until the loop has something to do.
+    pub(super) async fn next(&mut self, schedule: &Schedule) -> Wake {
+        loop {
+            if let Some(wake) = self.wait(schedule).await {
+                return wake;
+            }
+        }
+    }
+
+    /// Waits once; `None` if the loop need not know.
+    async fn wait(&mut self, schedule: &Schedule) -> Option<Wake> {
+        let Channels { configurations, facts, port, previews, plugin_ran, npn_changed, .. } = &mut self.channels;
+        let attention = schedule.attention;
+        // Cancel-safe: each branch waits on a channel, a timer, or a subscription, which loses no event for good. What a branch
+        // does after its wait is not cancelled.
+        Some(tokio::select! {
+            () = sleep_until(schedule.next) => Wake::Reconcile(schedule.cause()),
+            () = sleep_until(attention.unwrap_or(schedule.next)), if attention.is_some() => Wake::Attention,
+            () = self.answered.notified() => Wake::Reconcile(Cause::Retry),
+            () = plugin_ran.notified() => Wake::Hints,
+            Ok(()) = port.changed() => Wake::Reconcile(Cause::Retry),
+            Some(request) = previews.recv() => Wake::Preview(request),
+            changed = facts.changed() => {
+                if changed.is_err() {
+                    return Some(Wake::Ended);
+                }
+                let before = std::mem::replace(&mut self.facts, facts.borrow_and_update().clone());
+                return (!self.facts.says_the_same(&before)).then_some(Wake::Reconcile(Cause::Sources));
+            }
+            () = reload::changed(configurations) => {
+                let configuration = configurations.borrow_and_update().clone();
+                self.settings = configuration.settings.clone();
+                Wake::Configuration(configuration)
+            }
+            concern = self.kernel.news(Events::open, Events::concerning) => {
+                let are_links = match concern {
+                    Some(Concern::Hints) => return Some(Wake::Hints),
+                    Some(Concern::Host { links }) => self.gather(schedule).await || links,
+                    None => true,
+                };
+                if are_links {
+                    self.channels.links_changed.notify_one();
+                }
+                Wake::Reconcile(Cause::Kernel)
+            }
+            touched = self.nft.news(Nft::open, Nft::touched) => {
+                if touched.is_some() && self.gather(schedule).await {
+                    self.channels.links_changed.notify_one();
+                }
+                Wake::Reconcile(Cause::Kernel)
+            }
+            news = self.files.news(|| Files::watch(&self.settings), Files::news) => {
+                if news.is_none_or(|news| news.npn) {
+                    npn_changed.notify_one();
+                }
+                match news {
+                    Some(News { kept: false, .. }) => return None,
+                    Some(_) => sleep(schedule.debounce(Instant::now())).await,
+                    None => {}
+                }
+                Wake::Reconcile(Cause::Files)
+            }
+        })
+    }
+
+    /// Waits for more events and takes them in: they need no reconcile of their own. Returns whether links may have changed.
+    async fn gather(&mut self, schedule: &Schedule) -> bool {
+        sleep(schedule.debounce(Instant::now())).await;
+        if let Some(nft) = self.nft.source() {
+            nft.take_in();
+        }
+        self.kernel.source().is_none_or(|events| events.take_in().unwrap_or(true))
+    }
+}
