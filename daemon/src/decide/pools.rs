@@ -1,7 +1,7 @@
-//! What pods may have: pools.json as it should be. Pure; writing it is `reconcile`'s.
+//! The addresses that pods may get: the desired content of pools.json. Pure.
 //!
-//! Pools are never taken away because somebody does not answer. Only a finished NativePodNetwork replaces the VNICs in
-//! the file; until then those of this boot that are still configured stay, with a reason beside them.
+//! A source that does not answer removes no pool. Only a finished NativePodNetwork replaces the VNICs in the file; until then
+//! those of this boot that are still configured stay, with a reason.
 
 #[cfg(test)]
 mod tests;
@@ -16,33 +16,33 @@ use crate::decide::refused;
 use crate::report::condition::{Condition, Reason};
 use crate::sources::node_facts::NodeFacts;
 
-/// What there is on the host for pods' packets.
+/// What the host has for pods' packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Hosted<'a> {
-    /// The VNICs that are configured without error.
+    /// The VNICs whose configuration is in sync.
     pub vnics: &'a [HostVnic],
-    /// Those of them that are set up for running pods alone, for nothing shows that they still carry packets.
+    /// Those of them that serve running pods only, because nothing shows that they still carry packets.
     pub silent: &'a [Ocid],
-    /// Whether the kernel speaks IPv6; where it does not, nothing is said of IPv6 addresses.
+    /// Whether the kernel has IPv6; if not, IPv6 addresses are ignored.
     pub ipv6: bool,
 }
 
 /// The pools, given the host and the file as it is.
 #[must_use]
 pub fn next(
-    world: &NodeFacts,
+    facts: &NodeFacts,
     hosted: Hosted<'_>,
     current: Option<&Pools>,
     (boot, now): (&BootId, BootTime),
     troubles: &[Condition],
 ) -> (Pools, Vec<Condition>) {
     let mut conditions = Vec::new();
-    let finished = world.npn().filter(|npn| npn.usable());
+    let finished = facts.npn().filter(|npn| npn.usable());
     let vnics = match finished {
         Some(npn) => npn.vnics.iter().filter_map(|vnic| pool(vnic, hosted, &mut conditions)).collect(),
-        None => current.map(|pools| kept(pools, hosted, world.vnics())).unwrap_or_default(),
+        None => current.map(|pools| kept(pools, hosted, facts.vnics())).unwrap_or_default(),
     };
-    let mut why: Vec<String> = pending(world).map(|(_, why)| why).into_iter().collect();
+    let mut why: Vec<String> = pending(facts).map(|(_, why)| why).into_iter().collect();
     if let Some(npn) = finished {
         let about_pods = |condition: &&Condition| npn.vnics.iter().any(|vnic| concerns(condition, vnic));
         why.extend(troubles.iter().chain(&conditions).filter(about_pods).map(ToString::to_string));
@@ -58,8 +58,8 @@ pub fn next(
     (pools.following(current, now), conditions)
 }
 
-/// The families that OKE made addresses for pods of: a VNIC that is in trouble for a moment must not make IPv4 pods where all
-/// the others have both.
+/// The families of which OKE created addresses for pods: a VNIC that fails for a moment must not cause IPv4-only pods where all
+/// others have both families.
 fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
     let made = |family: Family| {
         let has = |vnic: &&NpnVnic| vnic.addressing.of(family).is_some_and(|addressing| !addressing.pods.is_empty());
@@ -68,14 +68,14 @@ fn families(npn: &NativePodNetwork, ipv6: bool) -> Vec<Family> {
     Family::ALL.into_iter().filter(|&family| (family == Family::Ipv4 || ipv6) && made(family)).collect()
 }
 
-/// Why there are no addresses yet, or none of the newest; `None` when OKE is done.
+/// Why there are no addresses yet, or not the newest; `None` if OKE has finished.
 #[must_use]
-pub fn pending(world: &NodeFacts) -> Option<(Reason, String)> {
-    if let Some(error) = &world.npn.error {
+pub fn pending(facts: &NodeFacts) -> Option<(Reason, String)> {
+    if let Some(error) = &facts.npn.error {
         let why = format!("the NativePodNetwork cannot be read: {error}");
         return Some((Reason::NativePodNetworkUnreadable, why));
     }
-    let why = match &world.npn.value {
+    let why = match &facts.npn.value {
         None => "the NativePodNetwork has not been read yet".into(),
         Some(None) => "this instance has no NativePodNetwork (yet)".into(),
         Some(Some(npn)) if npn.usable() => return None,
@@ -128,17 +128,16 @@ fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> 
     })
 }
 
-/// `None` where the VNIC's table has no routes of the family: a pod's packets would lead nowhere.
+/// `None` if the VNIC's table has no routes of the family: a pod's packets could not leave.
 fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<FamilyPool> {
     let on_host = host.vnic.addressing.of(family)?;
     let mut reserved = vec![on_host.address];
     reserved.extend(npn.host.filter(|address| *address != on_host.address));
-    // The table leads to the host's router, whatever else was said.
+    // The table leads to the host's router, whatever the NativePodNetwork says.
     Some(FamilyPool { router: on_host.router, reserved, addresses: npn.pods.clone() })
 }
 
-/// The VNICs of the file that are still configured, at the link and table they are at now, less refused addresses that an
-/// older agent published.
+/// The VNICs of the file that are still configured, with their present links and tables, less addresses that are refused now.
 fn kept(pools: &Pools, hosted: Hosted<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
         if hosted.silent.contains(&pool.vnic_id) {

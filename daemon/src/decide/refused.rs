@@ -1,6 +1,6 @@
-//! Addresses that the sources offer and that neither the host nor a pod gets: all but usable host addresses of their VNICs'
-//! subnets. Pure. What the metadata service and the NativePodNetwork say is taken in through [`vnics`] and [`pod_network`]
-//! alone, so that nothing behind them meets such an address.
+//! Addresses that the sources offer and that neither the host nor a pod may get: all but usable host addresses of their VNICs'
+//! subnets. Pure. The answers of the metadata service and the NativePodNetwork pass through [`vnics`] and [`pod_network`], so
+//! that no later stage sees such an address.
 
 #[cfg(test)]
 mod tests;
@@ -22,17 +22,17 @@ const NAMED: usize = 3;
 /// An address or block that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAddress {
-    /// The VNIC that it is said to be of.
+    /// The VNIC that is said to have it.
     pub vnic: Ocid,
-    /// The document that says so.
+    /// The document that offers it.
     pub source: AddressSource,
-    /// It.
+    /// The address or block.
     pub block: IpNetwork,
     /// Refusal.
     pub why: Refusal,
 }
 
-/// A document that names addresses.
+/// A document that offers addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressSource {
     /// The metadata service's list of VNICs.
@@ -44,7 +44,7 @@ pub enum AddressSource {
 /// Refusal an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No subnet has it, by its kind.
+    /// No subnet has addresses of its kind.
     Kind(&'static str),
     /// OCI reserves it in each CIDR block of a subnet.
     Reserved(IpNetwork),
@@ -52,7 +52,7 @@ pub enum Refusal {
     Router,
     /// It is a VNIC's own.
     OwnOf(Ocid),
-    /// It is in the subnet of another VNIC, and in no known CIDR block of its own.
+    /// It is in the subnet of another VNIC, and in no known CIDR block of this one's.
     InSubnetOf(Ocid),
     /// It is in none of the CIDR blocks of its VNIC's subnet.
     Outside,
@@ -64,11 +64,11 @@ struct SubnetFacts<'a> {
     id: &'a Ocid,
     /// The CIDR blocks that a source names.
     blocks: Vec<IpNetwork>,
-    /// Whether these are all that the subnet has.
-    complete: bool,
+    /// Whether the subnet has no others.
+    is_complete: bool,
     /// The CIDR blocks of other VNICs' subnets.
     others: Vec<(IpNetwork, &'a Ocid)>,
-    /// Addresses that no pod gets.
+    /// Addresses that no pod may get.
     closed: BTreeMap<IpAddr, Refusal>,
 }
 
@@ -86,7 +86,7 @@ const KINDS_V4: [(Ipv4Addr, u8, &str); 6] = [
 const UNICAST_V6: [(Ipv6Addr, u8); 2] =
     [(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3), (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7)];
 
-/// Names for the commonest of the others.
+/// Names for the most common of the others.
 const KINDS_V6: [(Ipv6Addr, u8, &str); 6] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
@@ -96,9 +96,9 @@ const KINDS_V6: [(Ipv6Addr, u8, &str); 6] = [
     (METADATA_ADDRESS_V6, 128, "the metadata service"),
 ];
 
-/// Takes refused addresses out of the metadata service's list: a family of a secondary VNIC goes when its own address is
-/// refused. Of two VNICs with the same address the primary one keeps it, then the one listed first. The primary VNIC stays
-/// as it is: the agent never configures its addresses.
+/// Removes refused addresses from the metadata service's list; a secondary VNIC without another address loses the family. Of
+/// two VNICs with the same address, the primary one keeps it, else the first one. The primary VNIC is not changed: the agent
+/// never configures its addresses.
 pub fn vnics(listed: &mut [Vnic], primary: Option<&Ocid>) -> Vec<RefusedAddress> {
     let mut owners: BTreeMap<IpAddr, Ocid> = BTreeMap::new();
     for vnic in listed.iter().filter(|vnic| Some(&vnic.id) == primary) {
@@ -160,7 +160,7 @@ pub fn pod_network(npn: &NativePodNetwork, vnics: &[Vnic]) -> (NativePodNetwork,
     (npn, refused)
 }
 
-/// What is left of blocks that were published for pods of a VNIC before: an older agent published refused ones, too.
+/// What is left of blocks that were published for pods of a VNIC.
 #[must_use]
 pub fn still_usable(vnic: &Ocid, family: Family, vnics: &[Vnic], blocks: &[IpNetwork]) -> Vec<IpNetwork> {
     let subnet = SubnetFacts::of(vnic, family, vnics, None).without_own(family, vnics);
@@ -192,7 +192,8 @@ pub fn conditions(refused: &[RefusedAddress]) -> Vec<Condition> {
 impl<'a> SubnetFacts<'a> {
     /// What is known without the VNICs' own addresses.
     fn of(id: &'a Ocid, family: Family, vnics: &'a [Vnic], offered: Option<&NpnAddressing>) -> Self {
-        let mut facts = Self { id, blocks: Vec::new(), complete: false, others: Vec::new(), closed: BTreeMap::new() };
+        let mut facts =
+            Self { id, blocks: Vec::new(), is_complete: false, others: Vec::new(), closed: BTreeMap::new() };
         let known = || vnics.iter().filter_map(|vnic| Some((&vnic.id, vnic.addressing.of(family)?)));
         let own = known().find(|(vnic, _)| *vnic == id).map(|(_, at)| at);
         let routers = own.map(|at| at.router).into_iter().chain(offered.and_then(|offered| offered.router));
@@ -202,7 +203,7 @@ impl<'a> SubnetFacts<'a> {
             subnet.iter().chain(subnets).for_each(|block| facts.open(*block));
             // A subnet may have several CIDR blocks; only `subnetCidrs` is a list and can name all of them. The legacy
             // `subnetCidr` and the metadata service's `subnetCidrBlock` name one.
-            facts.complete = !subnets.is_empty();
+            facts.is_complete = !subnets.is_empty();
         }
         for (vnic, at) in known().filter(|(vnic, _)| *vnic != id) {
             match own.is_some_and(|own| own.router == at.router) {
@@ -256,7 +257,7 @@ impl<'a> SubnetFacts<'a> {
         }
         match self.others.iter().find(|(other, _)| overlap(*other, block)) {
             Some((_, vnic)) => Some(Refusal::InSubnetOf((*vnic).clone())),
-            None => self.complete.then_some(Refusal::Outside),
+            None => self.is_complete.then_some(Refusal::Outside),
         }
     }
 

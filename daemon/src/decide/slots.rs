@@ -1,5 +1,5 @@
-//! Which routing table each VNIC has. A table number is in the rules of running pods, so a VNIC keeps its slot as long as
-//! it is there, and a slot is not given to another while any route, rule or allocation refers to its table.
+//! Which routing table each VNIC has. The rules of running pods name the table, so a VNIC keeps its slot as long as it exists,
+//! and no other VNIC gets the slot while any route, rule or allocation refers to its table.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ipam::{read_state, write_atomically};
-use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -26,12 +25,12 @@ pub struct Slots {
     extra: Map<String, Value>,
 }
 
-/// What there is of our tables outside of the file.
+/// What refers to our tables outside of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Referred {
-    /// Tables that any route, rule or allocation refers to, whoever made it.
+    /// Tables that any route, rule or allocation of any program refers to.
     pub tables: BTreeSet<TableId>,
-    /// Tables that are known to be a VNIC's: what a lost file is restored from.
+    /// Tables that are known to be a VNIC's, from which a lost file is restored.
     pub owners: BTreeMap<Ocid, TableId>,
 }
 
@@ -41,45 +40,20 @@ pub struct SlotFile {
     path: PathBuf,
 }
 
-/// Why the slots are not known or not kept.
+/// Why the slots cannot be read or written.
 #[derive(Debug, Error)]
 pub enum SlotError {
-    /// The file cannot be read.
-    #[error("reading {path}", path = .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not what we write.
-    #[error("{path} is damaged; it is set aside, and the tables are restored from routes and allocations",
-        path = .path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What the parser says.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// A later version's file.
-    #[error("{path} has format version {found}, this build reads up to {VERSION}", path = .path.display())]
-    TooNew {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
+    /// The file cannot be read or has a newer format: it must not be replaced.
+    #[error("reading {FILE}")]
+    Read(#[source] io::Error),
+    /// The file is damaged.
+    #[error(
+        "reading {FILE}, which is damaged; it is set aside, and the tables are restored from routes and allocations"
+    )]
+    Damaged(#[source] io::Error),
     /// The file cannot be written; the old one is intact.
-    #[error("writing {path}", path = .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("writing {FILE}")]
+    Write(#[source] io::Error),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,15 +71,15 @@ impl Slots {
         self.slots.get(vnic).map(|slot| table_of(*slot))
     }
 
-    /// Whether exactly these VNICs have a slot, so that nothing is to be assigned or let go.
+    /// Whether exactly these VNICs have a slot, so that none is to be assigned or freed.
     #[must_use]
     pub fn are_for<'a>(&self, present: impl IntoIterator<Item = &'a Ocid>) -> bool {
         let present: BTreeSet<&Ocid> = present.into_iter().collect();
         present.len() == self.slots.len() && present.iter().all(|id| self.slots.contains_key(*id))
     }
 
-    /// Gives every VNIC that is present a slot: the one it has, else the one its routes show, else the lowest that nobody
-    /// has and nothing refers to. Lets go of those of VNICs that are gone once nothing refers to them.
+    /// Assigns a slot to every VNIC that is present: the one it has, else the one its routes show, else the lowest that is free
+    /// and not referred to. Frees those of VNICs that are gone once nothing refers to them.
     pub fn assign<'a>(&mut self, present: impl IntoIterator<Item = &'a Ocid>, referred: &Referred) {
         let present: Vec<&Ocid> = present.into_iter().collect();
         self.slots.retain(|id, slot| present.contains(&id) || referred.tables.contains(&table_of(*slot)));
@@ -135,35 +109,30 @@ impl SlotFile {
         Self { path: data_dir.join(FILE) }
     }
 
-    /// What the file says; nothing when there is none.
+    /// The slots in the file; none if there is no file.
     ///
     /// # Errors
-    /// When it cannot be read, is damaged or too new.
+    /// [`SlotError::Read`] or [`SlotError::Damaged`].
     pub fn read(&self) -> Result<Slots, SlotError> {
-        let path = || self.path.clone();
-        let damaged = |source| SlotError::Damaged { path: path(), source };
         let bytes = match read_state(&self.path) {
-            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Slots::default()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(damaged(serde_json::Error::custom(error)));
-            }
-            Err(source) => return Err(SlotError::Read { path: path(), source }),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(SlotError::Damaged(error)),
+            read => read.map_err(SlotError::Read)?,
         };
-        let document: Document = serde_json::from_slice(&bytes).map_err(damaged)?;
+        let document: Document = serde_json::from_slice(&bytes).map_err(|error| SlotError::Damaged(error.into()))?;
         if document.version > VERSION {
-            return Err(SlotError::TooNew { path: path(), found: document.version });
+            let message = format!("format version {}, this build reads up to {VERSION}", document.version);
+            return Err(SlotError::Read(io::Error::other(message)));
         }
         Ok(Slots { slots: document.slots, extra: document.extra })
     }
 
-    /// Keeps a damaged file for whoever wants to know what happened to it, as `tables.json.damaged`.
+    /// Renames a damaged file, for whoever investigates, to `tables.json.damaged`.
     ///
     /// # Errors
     /// [`SlotError::Write`].
     pub fn set_aside(&self) -> Result<(), SlotError> {
-        let wrap = |source| SlotError::Write { path: self.path.clone(), source };
-        ipam::set_aside(&self.path).map(drop).map_err(wrap)
+        ipam::set_aside(&self.path).map(drop).map_err(SlotError::Write)
     }
 
     /// Replaces the file.
@@ -171,11 +140,9 @@ impl SlotFile {
     /// # Errors
     /// [`SlotError::Write`].
     pub fn write(&self, slots: &Slots) -> Result<(), SlotError> {
-        let wrap = |source: io::Error| SlotError::Write { path: self.path.clone(), source };
         let document = Document { version: VERSION, slots: slots.slots.clone(), extra: slots.extra.clone() };
-        let mut bytes = serde_json::to_vec_pretty(&document).map_err(|error| wrap(error.into()))?;
-        bytes.push(b'\n');
-        write_atomically(&self.path, &bytes).map_err(wrap)
+        let text = serde_json::to_string_pretty(&document).map_err(|error| SlotError::Write(error.into()))?;
+        write_atomically(&self.path, (text + "\n").as_bytes()).map_err(SlotError::Write)
     }
 }
 

@@ -1,17 +1,17 @@
-//! The kernel's side of a pass: look, plan, and take the steps in batches that fail on their own, so that one VNIC's
-//! trouble is nobody else's.
+//! The host's kernel: read it, plan changes, and apply them in batches that fail on their own, so that a failure of one VNIC
+//! affects no other.
 
 mod foreign_routes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use datapath::host::{self, HostNetwork};
-use datapath::{Change, Error, Object, Places, Step};
+use datapath::host::{self, HostNetwork, HostVnic};
+use datapath::{AddressSpec, Change, Error, Object, Places, Step};
 use ipnetwork::IpNetwork;
 use netlink::{Link, RouteFilter, Socket};
 use vcn::{Family, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
@@ -26,7 +26,7 @@ pub struct Host {
     sysctl_root: PathBuf,
 }
 
-/// Steps that are done together or not at all.
+/// Steps that are applied together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// What they are about.
@@ -38,33 +38,33 @@ pub struct Batch {
 /// A part of the host's network that can fail on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Something of ours that is no longer wanted.
+    /// An object of ours that is no longer wanted.
     Stale,
     /// Settings and rules of the whole host.
     Base,
     /// A VNIC.
     Vnic(Ocid),
-    /// Our nft tables. User-mode kernels have none: pods then live without DNS by the link-local address.
+    /// Our nft tables. User-mode kernels have none: pods then have no DNS at the link-local address.
     Nft,
 }
 
-/// What there is to be done.
+/// What has to change.
 #[derive(Debug)]
 pub struct HostPlan {
-    /// The steps, in the order they are to be done.
+    /// The steps, in order.
     pub batches: Vec<Batch>,
     /// Objects that are not wanted and stay.
     pub spared: Vec<Object>,
-    /// What somebody should know of others' routes in the table that leads to pods.
+    /// Conditions of foreign routes in the table of pods.
     pub conditions: Vec<Condition>,
 }
 
-/// A batch that was tried.
+/// A batch that was applied, or failed.
 #[derive(Debug)]
 pub struct AppliedBatch {
-    /// What.
+    /// The batch.
     pub batch: Batch,
-    /// How it went.
+    /// Its result.
     pub result: Result<(), Error>,
 }
 
@@ -78,21 +78,21 @@ impl Host {
     /// The host's links.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn links(&self) -> Result<Vec<Link>, netlink::Error> {
         Socket::open()?.links()
     }
 
-    /// Whether the kernel speaks IPv6 at all (`ipv6.disable=1` takes its settings away too).
+    /// Whether the kernel has IPv6 (with `ipv6.disable=1` the settings are missing as well).
     #[must_use]
     pub fn speaks_ipv6(&self) -> bool {
         self.sysctl_root.join("net/ipv6").exists()
     }
 
-    /// The host's own IPv6 addresses, as rules of ours tell them; those that it has come first.
+    /// The host's own IPv6 addresses, as our rules mark them; assigned ones first.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn own(&self) -> Result<Vec<HostAddress>, netlink::Error> {
         let mut socket = Socket::open()?;
         let rules = socket.rules(Family::Ipv6)?;
@@ -109,7 +109,7 @@ impl Host {
     /// The addresses that our routes lead to pods.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn pods(&self) -> Result<HashSet<IpAddr>, netlink::Error> {
         let (mut socket, mut pods) = (Socket::open()?, HashSet::new());
         for family in Family::ALL {
@@ -119,11 +119,11 @@ impl Host {
         Ok(pods)
     }
 
-    /// What refers to tables of ours: every route and rule, whoever made it, because a table that somebody else uses is
-    /// not free either. Tables of VNICs are told by the rule about the VNIC's own address.
+    /// What refers to tables of ours: every route and rule, because a table that another program uses is not free either. The
+    /// rule of a VNIC's own address tells the VNIC's table.
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn referred(&self, vnics: &[Vnic]) -> Result<Referred, netlink::Error> {
         let mut socket = Socket::open()?;
         let mut referred = Referred::default();
@@ -145,19 +145,18 @@ impl Host {
         Ok(referred)
     }
 
-    /// What has to change. What is `spared` stays where it is found although it is not wanted. No rule leads to pods where
-    /// others' routes in their table would have it refuse everybody's packets. The host gets no address that somebody has
-    /// (`held`), whoever says that it is the host's.
+    /// What has to change. Objects that are `spared` stay although they are not wanted. If foreign routes in the table of pods
+    /// would refuse every packet, no rule leads there. The host gets no address that a pod holds (`held`).
     ///
     /// # Errors
-    /// When the kernel does not answer.
+    /// If the kernel does not answer.
     pub fn plan(&self, network: &HostNetwork, spared: &[Object], held: &HashSet<IpAddr>) -> Result<HostPlan, Error> {
         let mut places = self.places()?;
         let mut desired = host::desired(network);
         let is_held = |object: &Object| matches!(object, Object::Address(it) if held.contains(&it.address.ip()));
         desired.retain(|object| !is_held(object));
         let observed = host::observe(&desired, &mut places)?;
-        // Where no rule leads to that table, and none is to, what is in it is nobody's trouble.
+        // Routes in that table matter only if a rule leads there, or is to.
         let leads = |family: &Family| {
             let rule = host::to_pods(*family);
             let mut there = desired.iter().chain(observed.iter().map(|(_, found)| found));
@@ -179,7 +178,7 @@ impl Host {
             }
             Change::Add(_) | Change::Delete(_) | Change::Replace { .. } => true,
         });
-        // Not as what is no longer wanted, which may be left to a later pass: the host has no network as long as it is there.
+        // Not as a stale object, which a later reconcile may remove: the host has no network as long as the rule is there.
         let (urgent, steps): (Vec<Step>, Vec<Step>) =
             steps.into_iter().partition(|step| matches!(&step.change, Change::Delete(object) if barred(object)));
         let urgent = urgent.into_iter().map(|step| Batch { part: Part::Base, steps: vec![step] });
@@ -187,10 +186,10 @@ impl Host {
         Ok(HostPlan { batches, spared: left, conditions: foreign_routes::conditions(&foreign) })
     }
 
-    /// Takes the steps. Every batch is tried, whatever became of those before it.
+    /// Applies the batches, each even if others fail.
     ///
     /// # Errors
-    /// When the kernel cannot be spoken to at all.
+    /// If the kernel does not answer at all.
     pub fn apply(&self, batches: Vec<Batch>) -> Result<Vec<AppliedBatch>, Error> {
         let mut places = self.places()?;
         let mut tried = Vec::with_capacity(batches.len());
@@ -221,88 +220,83 @@ fn is_ours(table: &TableId) -> bool {
     table.0 >= TABLE_BASE
 }
 
-/// Sorts steps into batches: what goes, each on its own; the host's settings; what several VNICs share (a physical port);
-/// each VNIC; the nft table; and last the VNICs' addresses that go, because with a link's only address the kernel drops
-/// the link's routes, then the rules that tell them to be ours. An address in whose place a VNIC has another, or that is somebody
-/// else's, is no leftover that may stay for a while, but the VNIC's own trouble: it may be a pod's a moment later.
+/// The order in which steps are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Stale,
+    Setting,
+    /// Together and in order: forwarding without accept_ra=2 would cost the host its default route.
+    Ipv6Setting,
+    /// What several VNICs need: a physical port.
+    Shared,
+    /// All of one VNIC, together.
+    Vnic(usize),
+    Nft,
+    /// An address that a VNIC has another in place of, or that is a pod's: it may be assigned to a pod a moment later, so this is
+    /// no leftover that may stay for a while.
+    Replaced,
+    /// With a link's only address the kernel drops the link's routes.
+    StaleAddress,
+    /// The rule that marks such an address as ours.
+    StaleRule,
+}
+
+/// Sorts steps into batches that fail on their own.
 fn batches(steps: Vec<Step>, network: &HostNetwork) -> Vec<Batch> {
-    let only = |vnics: Vec<host::HostVnic>| host::desired(&HostNetwork { vnics, ..network.clone() });
+    let only = |vnics: Vec<HostVnic>| host::desired(&HostNetwork { vnics, ..network.clone() });
     let base = only(Vec::new());
-    let owned: Vec<(&Ocid, Vec<Object>)> = network
-        .vnics
-        .iter()
-        .map(|vnic| {
-            let objects = only(vec![vnic.clone()]).into_iter().filter(|object| !base.contains(object));
-            (&vnic.vnic.id, objects.collect())
-        })
-        .collect();
-    let address = |step: &Step| match &step.change {
+    let owned = |vnic: &HostVnic| only(vec![vnic.clone()]).into_iter().filter(|it| !base.contains(it)).collect();
+    let owned: Vec<Vec<Object>> = network.vnics.iter().map(owned).collect();
+    let leaving = |step: &Step| match &step.change {
         Change::Delete(Object::Address(address)) => Some(address.address),
         _ => None,
     };
-    let leaving: Vec<IpNetwork> = steps.iter().filter_map(address).collect();
-    let (mut left, mut told) = (vec![], vec![]);
-    let (mut stale, mut settings, mut ipv6, mut shared, mut nft) = (vec![], vec![], vec![], vec![], vec![]);
-    let mut by_vnic: Vec<(&Ocid, Vec<Step>)> = owned.iter().map(|(id, _)| (*id, Vec::new())).collect();
-    for step in steps {
-        let object = match &step.change {
-            Change::Delete(Object::Address(_)) => {
-                left.push(step);
-                continue;
-            }
-            Change::Delete(Object::Rule(rule)) if rule.from.is_some_and(|from| leaving.contains(&from)) => {
-                told.push(step);
-                continue;
-            }
-            Change::Delete(_) => {
-                stale.push(step);
-                continue;
-            }
-            Change::Add(object) | Change::Replace { to: object, .. } => object,
-        };
-        let owners: BTreeSet<&Ocid> =
-            owned.iter().filter(|(_, objects)| objects.contains(object)).map(|(id, _)| *id).collect();
-        let mut owners = owners.into_iter();
-        match (owners.next(), owners.next(), object) {
-            (_, _, Object::NftTable(_)) => nft.push(step),
-            (None, _, Object::Sysctl(setting)) if setting.key.iter().any(|part| part == "ipv6") => ipv6.push(step),
-            (None, _, _) => settings.push(step),
-            (Some(_), Some(_), _) => shared.push(step),
-            (Some(owner), None, _) => {
-                if let Some((_, steps)) = by_vnic.iter_mut().find(|(id, _)| *id == owner) {
-                    steps.push(step);
-                }
-            }
+    let leaving: Vec<IpNetwork> = steps.iter().filter_map(leaving).collect();
+    let place = |step: Step| (place(&step, network, &owned, &leaving), step);
+    let mut placed: Vec<((Order, Part), Step)> = steps.into_iter().map(place).collect();
+    placed.sort_by_key(|((order, _), _)| *order);
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut before = None;
+    for ((order, part), step) in placed {
+        match batches.last_mut().filter(|_| before == Some(order)) {
+            // The same port, once for every VLAN on it.
+            Some(last) if order == Order::Shared && last.steps.contains(&step) => {}
+            Some(last) if matches!(order, Order::Ipv6Setting | Order::Vnic(_) | Order::Nft) => last.steps.push(step),
+            _ => batches.push(Batch { part, steps: vec![step] }),
         }
+        before = Some(order);
     }
-    let (replaced, left): (Vec<_>, Vec<_>) =
-        left.into_iter().map(|step| (served(&step, network).cloned(), step)).partition(|(vnic, _)| vnic.is_some());
-    let replaced = replaced.into_iter().filter_map(|(vnic, step)| Some((Part::Vnic(vnic?), vec![step])));
-    let left = left.into_iter().map(|(_, step)| step).collect();
-    // The same port, once for every VLAN on it.
-    shared.dedup();
-    let singly = |part: Part, steps: Vec<Step>| steps.into_iter().map(move |step| (part.clone(), vec![step]));
-    let vnics = by_vnic.into_iter().map(|(id, steps)| (Part::Vnic(id.clone()), steps));
-    let nft = (Part::Nft, nft);
-    singly(Part::Stale, stale)
-        .chain(singly(Part::Base, settings))
-        // Together and in order: forwarding without accept_ra=2 would cost the host its default route.
-        .chain([(Part::Base, ipv6)])
-        .chain(singly(Part::Base, shared))
-        .chain(vnics)
-        .chain([nft])
-        .chain(replaced)
-        .chain(singly(Part::Stale, left))
-        .chain(singly(Part::Stale, told))
-        .filter(|(_, steps)| !steps.is_empty())
-        .map(|(part, steps)| Batch { part, steps })
-        .collect()
+    batches
 }
 
-/// The VNIC on the link of an address that goes, where it has another of that family, or should.
-fn served<'a>(step: &Step, network: &'a HostNetwork) -> Option<&'a Ocid> {
-    let Change::Delete(Object::Address(gone)) = &step.change else { return None };
-    let family = Family::of(gone.address.ip());
-    let on = |host: &&host::HostVnic| *host.placement.link() == gone.link && host.vnic.addressing.of(family).is_some();
-    network.vnics.iter().find(on).map(|host| &host.vnic.id)
+/// When a step is applied, and what it is a part of.
+fn place(step: &Step, network: &HostNetwork, owned: &[Vec<Object>], leaving: &[IpNetwork]) -> (Order, Part) {
+    let object = match &step.change {
+        Change::Delete(Object::Address(address)) => {
+            return match served(address, network) {
+                Some(vnic) => (Order::Replaced, Part::Vnic(vnic.clone())),
+                None => (Order::StaleAddress, Part::Stale),
+            };
+        }
+        Change::Delete(Object::Rule(rule)) if rule.from.is_some_and(|from| leaving.contains(&from)) => {
+            return (Order::StaleRule, Part::Stale);
+        }
+        Change::Delete(_) => return (Order::Stale, Part::Stale),
+        Change::Add(object) | Change::Replace { to: object, .. } => object,
+    };
+    let mut owners = network.vnics.iter().zip(owned).enumerate().filter(|(_, (_, objects))| objects.contains(object));
+    match (owners.next(), owners.next(), object) {
+        (_, _, Object::NftTable(_)) => (Order::Nft, Part::Nft),
+        (None, _, Object::Sysctl(it)) if it.key.iter().any(|part| part == "ipv6") => (Order::Ipv6Setting, Part::Base),
+        (None, _, _) => (Order::Setting, Part::Base),
+        (Some(_), Some(_), _) => (Order::Shared, Part::Base),
+        (Some((at, (owner, _))), None, _) => (Order::Vnic(at), Part::Vnic(owner.vnic.id.clone())),
+    }
+}
+
+/// The VNIC on the link of an address that goes, if it has another of that family, or should.
+fn served<'a>(address: &AddressSpec, network: &'a HostNetwork) -> Option<&'a Ocid> {
+    let family = Family::of(address.address.ip());
+    let serves = |host: &&HostVnic| *host.placement.link() == address.link && host.vnic.addressing.of(family).is_some();
+    network.vnics.iter().find(serves).map(|host| &host.vnic.id)
 }

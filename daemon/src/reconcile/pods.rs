@@ -4,20 +4,18 @@
 //!
 //! ```text
 //!   hint (event) ─ settles ─▶ recorded? ─▶ look ─ is confirmed ─▶ the same again? ─▶ still recorded? ─▶ repair
-//!                                                              and later: pod gone? ─▶ take the repair back
 //! ```
 //!
-//! Only what a finished ADD recorded is repaired.
+//! Only what a finished ADD recorded is repaired. What is repaired during a DEL is removed as an orphan.
 
-use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use datapath::host::HostVnic;
 use datapath::pod::{LinkEnds, PodAddress, PodNetwork};
 use datapath::pods::Observed;
-use datapath::{Change, Object, Places, Step, dismantle};
+use datapath::{Places, Step};
 use ipam::{Allocation, Allocations, BootId, Store};
 use netlink::Socket;
 use resident::logging::chain;
@@ -37,10 +35,6 @@ pub(crate) const SETTLED: Duration = Duration::from_millis(100);
 /// How long the same drift must have lasted before it is repaired.
 const CONFIRMED: Duration = Duration::from_millis(150);
 
-/// How often, and for how long, the agent looks whether a repaired pod has gone.
-const WATCHED_EVERY: Duration = Duration::from_secs(1);
-const WATCHED_FOR: Duration = Duration::from_secs(120);
-
 /// The stage and what it remembers, by the host ends of pods' links.
 #[derive(Debug)]
 pub(super) struct Pods {
@@ -49,7 +43,6 @@ pub(super) struct Pods {
     /// Hints that have yet to settle.
     hints: DriftHints,
     drift: HashMap<IfName, Drift>,
-    repaired: HashMap<IfName, Repaired>,
     failed: HashMap<IfName, Failed>,
 }
 
@@ -58,15 +51,6 @@ pub(super) struct Pods {
 struct Drift {
     since: Instant,
     steps: Vec<Step>,
-}
-
-/// What was added for a pod that a DEL may have been removing.
-#[derive(Debug)]
-struct Repaired {
-    allocation: Allocation,
-    at: Instant,
-    /// Objects that do not disappear with the pod's link.
-    added: Vec<(IpAddr, Step)>,
 }
 
 /// What could not be repaired.
@@ -92,7 +76,6 @@ impl Pods {
             sysctl_root: sysctl_root.to_owned(),
             hints: DriftHints::default(),
             drift: HashMap::new(),
-            repaired: HashMap::new(),
             failed: HashMap::new(),
         }
     }
@@ -131,33 +114,23 @@ impl Pods {
                 self.repair(allocation, steps, &mut places, report);
             }
         }
-        self.take_back(&mut places, report);
         report.conditions.extend(self.failed.values().map(|failed| failed.condition.clone()));
         Ok(())
     }
 
-    /// Whether a reconcile is due: for drift that was found, for hints of kernel events about recorded pods, for pods that went
-    /// after they were repaired. New `hints` must settle first.
+    /// Whether a reconcile is due: for drift that was found, or for hints of kernel events about recorded pods. New `hints` must
+    /// settle first.
     pub(super) fn attention(&mut self, hints: DriftHints) -> Attention {
         let settled = std::mem::replace(&mut self.hints, hints);
-        let gone = |repaired: &Repaired| {
-            repaired.at.elapsed() < WATCHED_FOR && matches!(self.store.find(&repaired.allocation.key), Ok(None))
-        };
         let is_due = !self.drift.is_empty()
-            || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)))
-            || self.repaired.values().any(gone);
+            || (!settled.is_empty() && self.store.read_sound().is_ok_and(|(held, _)| concerns(&settled, &held)));
         Attention { is_due, again: self.again() }
     }
 
     /// When to ask for attention again although nothing happens.
     pub(super) fn again(&self) -> Option<Duration> {
-        if !self.drift.is_empty() {
-            Some(CONFIRMED)
-        } else if !self.hints.is_empty() {
-            Some(SETTLED)
-        } else {
-            (!self.repaired.is_empty()).then_some(WATCHED_EVERY)
-        }
+        let settles = (!self.hints.is_empty()).then_some(SETTLED);
+        if self.drift.is_empty() { settles } else { Some(CONFIRMED) }
     }
 
     fn places(&self) -> Result<Places, datapath::Error> {
@@ -187,13 +160,9 @@ impl Pods {
             return;
         }
         let mut errors = Vec::new();
-        let mut added = Vec::new();
         for step in &steps {
             match datapath::apply(std::slice::from_ref(step), places) {
-                Ok(()) => {
-                    report.changes.push(changed(step, allocation));
-                    added.extend(stays_behind(step, &allocation.host_link).map(|address| (address, step.clone())));
-                }
+                Ok(()) => report.changes.push(changed(step, allocation)),
                 Err(error) if error.is_already_exists() => {}
                 Err(error) => errors.push(chain(&error)),
             }
@@ -205,31 +174,6 @@ impl Pods {
             let condition = Condition::degraded(Reason::PodNetworkBroken, errors.join("; ")).about(about);
             self.failed.insert(link.clone(), Failed { steps, condition });
         }
-        if !added.is_empty() {
-            let repaired = Repaired { allocation: allocation.clone(), at: Instant::now(), added };
-            self.repaired.insert(link.clone(), repaired);
-        }
-    }
-
-    /// Removes what was added for pods that have gone, if no other pod has the address by now.
-    fn take_back(&mut self, places: &mut Places, report: &mut StageReport) {
-        let find = |repaired: &Repaired| self.store.find(&repaired.allocation.key);
-        let gone: Vec<IfName> =
-            self.repaired.iter().filter(|(_, it)| matches!(find(it), Ok(None))).map(|(link, _)| link.clone()).collect();
-        if !gone.is_empty()
-            && let Ok(freed) = self.store.freed()
-        {
-            let free: HashSet<IpAddr> = freed.iter().map(|freed| freed.address).collect();
-            for repaired in gone.iter().filter_map(|link| self.repaired.remove(link)) {
-                for (_, step) in repaired.added.iter().filter(|(address, _)| free.contains(address)) {
-                    let undo = step.undo();
-                    if dismantle(std::slice::from_ref(&undo), places).is_empty() {
-                        report.changes.push(changed(&undo, &repaired.allocation));
-                    }
-                }
-            }
-        }
-        self.repaired.retain(|_, repaired| repaired.at.elapsed() < WATCHED_FOR);
     }
 }
 
@@ -244,7 +188,6 @@ impl Stage for Pods {
         // The new owner may have assigned the addresses. Here only a plugin for a pod of before restores the records.
         report.conditions.extend(self.store.read().err().as_ref().map(unreadable));
         self.drift.clear();
-        self.repaired.clear();
         self.failed.clear();
         report
     }
@@ -252,14 +195,8 @@ impl Stage for Pods {
 
 /// Whether hints are about pods that a finished ADD recorded.
 fn concerns(hints: &DriftHints, held: &Allocations) -> bool {
-    let mut links = hints.links.clone();
-    if !hints.indices.is_empty()
-        && let Ok(mut socket) = Socket::open()
-    {
-        links.extend(hints.indices.iter().filter_map(|index| Some(socket.link_at(*index).ok()?.name)));
-    }
     held.allocations.iter().filter(|allocation| allocation.tentative_until.is_none()).any(|allocation| {
-        links.contains(&allocation.host_link)
+        hints.links.contains(&allocation.host_link)
             || allocation.addresses.iter().any(|assigned| hints.addresses.contains(&assigned.address))
     })
 }
@@ -282,15 +219,6 @@ pub(crate) fn network(allocation: &Allocation, link_of: impl Fn(&Ocid) -> Option
 /// The link that carries a VNIC now.
 pub(super) fn link_of(vnics: &[HostVnic], id: &Ocid) -> Option<IfName> {
     vnics.iter().find(|host| host.vnic.id == *id).map(|host| host.placement.link().clone())
-}
-
-/// The address of an added object that does not disappear with the pod's link.
-fn stays_behind(step: &Step, link: &IfName) -> Option<IpAddr> {
-    match &step.change {
-        Change::Add(Object::Rule(rule)) => rule.from.map(|from| from.ip()),
-        Change::Add(Object::Neighbour(proxy)) if proxy.link != *link => Some(proxy.address),
-        _ => None,
-    }
 }
 
 fn unreadable(error: &ipam::Error) -> Condition {

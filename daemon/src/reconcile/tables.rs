@@ -53,10 +53,10 @@ impl Tables {
         }
         let written = match &read {
             // The file of a newer version, or one on a broken disk, is not replaced.
-            Err(SlotError::TooNew { .. } | SlotError::Read { .. }) => return (Some(slots), conditions),
+            Err(SlotError::Read(_)) => return (Some(slots), conditions),
             _ if is_preview => return (Some(slots), conditions),
             Ok(_) if slots == known => Ok(()),
-            Err(SlotError::Damaged { .. }) => self.file.set_aside().and_then(|()| self.file.write(&slots)),
+            Err(SlotError::Damaged(_)) => self.file.set_aside().and_then(|()| self.file.write(&slots)),
             _ => self.file.write(&slots),
         };
         match written {

@@ -2,13 +2,14 @@
 //! pod is still there is found out when they are looked at.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use datapath::pods::host_mac;
 use netlink::{Change, Event, Link};
 use vcn::{HOST_LINK_PREFIX, IfName, Mtu, POD_GATEWAY_V6, PODS_TABLE, PROTOCOL, RulePriorities};
 
-/// The most hints of a kind; with more than a full node causes, a look at everything is due anyway.
+/// The most hints of a kind, and the most links that are known; with more than a full node has, the timer finds the rest.
 const LIMIT: usize = 4096;
 
 /// Pods that may have drifted, by what events name.
@@ -16,15 +17,24 @@ const LIMIT: usize = 4096;
 pub struct DriftHints {
     /// Pods' addresses whose route or rule is gone.
     pub addresses: HashSet<IpAddr>,
-    /// Host ends of pods' links that are down or have another MAC or MTU.
+    /// Host ends of pods' links that are down, lost the pods' IPv6 gateway, or have another MAC or MTU.
     pub links: HashSet<IfName>,
-    /// Indices of links that lost the pods' IPv6 gateway.
-    pub indices: HashSet<u32>,
 }
 
+/// The host ends of pods' links, by their indices: the event of an address does not name its link, and that of a link has only
+/// the new MTU, while the right one depends on how ADD was configured.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodLinks(HashMap<u32, (IfName, Mtu)>);
+
 impl DriftHints {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.links.is_empty()
+    }
+
     /// Takes in an event; returns whether it is a new hint.
-    pub fn note(&mut self, event: &Event) -> bool {
+    pub(super) fn note(&mut self, event: &Event, known: &mut PodLinks) -> bool {
         match event {
             Event::Rule(Change::Gone, rule)
                 if rule.protocol == PROTOCOL && rule.priority == RulePriorities::FROM_POD =>
@@ -32,74 +42,54 @@ impl DriftHints {
                 rule.from.is_some_and(|from| keep(&mut self.addresses, from.ip()))
             }
             // The event of a replaced route has only the new one.
-            Event::Route(Change::Gone, route) if route.table == PODS_TABLE => {
-                keep(&mut self.addresses, route.destination.ip())
-            }
-            Event::Route(Change::Present, route) if route.table == PODS_TABLE && route.protocol != PROTOCOL => {
-                keep(&mut self.addresses, route.destination.ip())
+            Event::Route(change, route) if route.table == PODS_TABLE => {
+                let is_lost = *change == Change::Gone || route.protocol != PROTOCOL;
+                is_lost && keep(&mut self.addresses, route.destination.ip())
             }
             Event::Address(Change::Gone, address) if address.address.ip() == IpAddr::V6(POD_GATEWAY_V6) => {
-                keep(&mut self.indices, address.index)
+                let link = known.0.get(&address.index);
+                link.is_some_and(|(name, _)| keep(&mut self.links, name.clone()))
             }
-            Event::Link(change, link) if link.name.as_str().starts_with(HOST_LINK_PREFIX) => match change {
-                Change::Present if !link.up || host_mac(&link.name) != link.mac => {
-                    keep(&mut self.links, link.name.clone())
-                }
-                Change::Present => false,
+            Event::Link(Change::Gone, link) => {
+                known.0.remove(&link.index);
                 // A pod without link cannot be repaired.
-                Change::Gone => {
-                    self.links.remove(&link.name);
-                    self.indices.remove(&link.index);
-                    false
-                }
-            },
+                self.links.remove(&link.name);
+                false
+            }
+            Event::Link(Change::Present, link) if is_pods(link) => {
+                let is_resized = known.note(link);
+                let is_changed = is_resized || !link.up || host_mac(&link.name) != link.mac;
+                is_changed && keep(&mut self.links, link.name.clone())
+            }
             _ => false,
         }
     }
-
-    /// Notes that a pod's link drifted; returns whether that is news.
-    pub fn note_link(&mut self, link: IfName) -> bool {
-        keep(&mut self.links, link)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.addresses.is_empty() && self.links.is_empty() && self.indices.is_empty()
-    }
 }
 
-/// The last known MTUs of the host ends of pods' links, by their indices: an event has the new one only, and the right one
-/// depends on how ADD was configured.
-#[derive(Clone, Debug, Default)]
-pub struct Sizes(HashMap<u32, Mtu>);
-
-impl Sizes {
-    /// The MTUs of these links.
-    #[must_use]
-    pub fn of(links: &[Link]) -> Self {
-        let of_pods = links.iter().filter(|link| link.name.as_str().starts_with(HOST_LINK_PREFIX));
-        Self(of_pods.map(|link| (link.index, link.mtu)).collect())
-    }
-
-    /// The link whose MTU an event changes.
-    pub fn changed(&mut self, event: &Event) -> Option<IfName> {
-        match event {
-            Event::Link(Change::Gone, link) => {
-                self.0.remove(&link.index);
-                None
-            }
-            Event::Link(Change::Present, link) if link.name.as_str().starts_with(HOST_LINK_PREFIX) => {
-                let known = self.0.contains_key(&link.index) || self.0.len() < LIMIT;
-                let before = known.then(|| self.0.insert(link.index, link.mtu)).flatten()?;
-                (before != link.mtu).then(|| link.name.clone())
-            }
-            _ => None,
+impl PodLinks {
+    pub(super) fn among(links: &[Link]) -> Self {
+        let mut known = Self::default();
+        for link in links.iter().filter(|link| is_pods(link)) {
+            known.note(link);
         }
+        known
+    }
+
+    /// Notes a link; returns whether its MTU changed.
+    fn note(&mut self, link: &Link) -> bool {
+        if self.0.len() >= LIMIT && !self.0.contains_key(&link.index) {
+            return false;
+        }
+        let before = self.0.insert(link.index, (link.name.clone(), link.mtu));
+        before.is_some_and(|(_, mtu)| mtu != link.mtu)
     }
 }
 
-fn keep<T: Eq + std::hash::Hash>(set: &mut HashSet<T>, hint: T) -> bool {
+fn is_pods(link: &Link) -> bool {
+    link.name.as_str().starts_with(HOST_LINK_PREFIX)
+}
+
+fn keep<T: Eq + Hash>(set: &mut HashSet<T>, hint: T) -> bool {
     set.len() < LIMIT && set.insert(hint)
 }
 
@@ -122,68 +112,55 @@ mod tests {
         Event::Route(change, Route::new("10.0.33.33/32".parse().unwrap(), 7, table, protocol))
     }
 
-    fn pod_link(change: Change, up: bool, mac: MacAddr) -> Event {
-        Event::Link(change, netlink::Link { up, mac: Some(mac), ..link(NAME, 7) })
+    fn gateway(change: Change) -> Event {
+        Event::Address(change, Address::new(7, "fe80::1/64".parse().unwrap()))
     }
 
-    fn noted(events: &[Event]) -> DriftHints {
-        let mut hints = DriftHints::default();
+    fn pod_link() -> Link {
+        Link { mac: host_mac(&NAME.parse().unwrap()), mtu: Mtu(9000), ..link(NAME, 7) }
+    }
+
+    /// The hints of events, where the link has been there before.
+    fn hints(events: &[Event]) -> DriftHints {
+        let (mut hints, mut known) = (DriftHints::default(), PodLinks::among(&[pod_link()]));
         for event in events {
-            hints.note(event);
+            hints.note(event, &mut known);
         }
         hints
     }
 
     #[test]
-    fn loss_of_a_pod_is_a_hint() {
+    fn loss_or_change_of_what_a_pod_has_is_a_hint() {
         let address: IpAddr = "10.0.33.33".parse().unwrap();
         for event in
             [rule(Change::Gone), route(Change::Gone, PODS_TABLE, PROTOCOL), route(Change::Present, PODS_TABLE, 4)]
         {
-            assert_eq!(noted(&[event]).addresses, HashSet::from([address]));
+            assert_eq!(hints(&[event]).addresses, HashSet::from([address]));
         }
-        let mine = host_mac(&NAME.parse().unwrap()).unwrap();
-        for event in [pod_link(Change::Present, false, mine), pod_link(Change::Present, true, MacAddr([2; 6]))] {
-            assert_eq!(noted(&[event]).links.len(), 1);
+        let gone = Event::Link(Change::Gone, pod_link());
+        for event in [
+            Event::Link(Change::Present, Link { up: false, ..pod_link() }),
+            Event::Link(Change::Present, Link { mac: Some(MacAddr([2; 6])), ..pod_link() }),
+            Event::Link(Change::Present, Link { mtu: Mtu(1400), ..pod_link() }),
+            gateway(Change::Gone),
+        ] {
+            assert_eq!(hints(std::slice::from_ref(&event)).links, HashSet::from([NAME.parse().unwrap()]));
+            assert!(hints(&[event, gone.clone()]).is_empty(), "a pod without link cannot be repaired");
         }
-        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
-        assert_eq!(noted(&[Event::Address(Change::Gone, gateway)]).indices, HashSet::from([7]));
     }
 
     #[test]
     fn events_of_an_add_are_no_hints() {
-        let mine = host_mac(&NAME.parse().unwrap()).unwrap();
-        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
+        let another = Link { mtu: Mtu(1400), ..pod_link() };
         let events = [
-            pod_link(Change::Present, true, mine),
-            Event::Address(Change::Present, gateway),
+            Event::Link(Change::Gone, pod_link()),
+            Event::Link(Change::Present, another),
+            gateway(Change::Present),
             route(Change::Present, PODS_TABLE, PROTOCOL),
             rule(Change::Present),
             route(Change::Gone, TableId::MAIN, PROTOCOL),
+            Event::Link(Change::Present, link("ens5", 5)),
         ];
-        assert!(noted(&events).is_empty());
-    }
-
-    #[test]
-    fn changed_mtu_of_known_pod_link_is_found() {
-        let of = |name: &str, change, mtu| Event::Link(change, netlink::Link { mtu: Mtu(mtu), ..link(name, 7) });
-        let mut sizes = Sizes::of(&[netlink::Link { mtu: Mtu(9000), ..link(NAME, 7) }]);
-        assert_eq!(sizes.changed(&of(NAME, Change::Present, 9000)), None);
-        assert_eq!(sizes.changed(&of(NAME, Change::Present, 1400)), Some(NAME.parse().unwrap()));
-        assert_eq!(sizes.changed(&of(NAME, Change::Gone, 1400)), None);
-        assert_eq!(sizes.changed(&of(NAME, Change::Present, 9000)), None, "another link of the same index");
-        assert_eq!(sizes.changed(&of("ens5", Change::Present, 1500)), None);
-    }
-
-    #[test]
-    fn hints_about_a_removed_link_are_dropped() {
-        let mac = MacAddr([2; 6]);
-        let gateway = Address::new(7, "fe80::1/64".parse().unwrap());
-        let events = [
-            pod_link(Change::Present, false, mac),
-            Event::Address(Change::Gone, gateway),
-            pod_link(Change::Gone, false, mac),
-        ];
-        assert!(noted(&events).is_empty());
+        assert!(hints(&events).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use netlink::{Change, Event, Groups, Link, Monitor, Socket, nft};
 use resident::readable::Readable;
 use vcn::{Family, HOST_LINK_PREFIX, NFT_TABLE, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE};
 
-use crate::triggers::drift_hints::{DriftHints, Sizes};
+use crate::triggers::drift_hints::{DriftHints, PodLinks};
 
 /// The first bytes of a VCN's MACs.
 const VCN_MACS: [u8; 3] = [0x02, 0x00, 0x17];
@@ -38,7 +38,7 @@ pub struct Events {
 struct Seen {
     monitor: Monitor,
     hints: DriftHints,
-    sizes: Sizes,
+    pod_links: PodLinks,
     carriers: Carriers,
 }
 
@@ -62,9 +62,9 @@ impl Events {
         let monitor = Monitor::open(Groups::CONFIGURATION).map_err(io::Error::other)?;
         // After the subscription, so that no change is missed. Without the list, the timer finds what changed.
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
-        let (sizes, carriers) = (Sizes::of(&links), Carriers::of(&links));
+        let (pod_links, carriers) = (PodLinks::among(&links), Carriers::of(&links));
         let readable = Readable::new(monitor.as_fd())?;
-        Ok(Self { readable, seen: Seen { monitor, hints: DriftHints::default(), sizes, carriers } })
+        Ok(Self { readable, seen: Seen { monitor, hints: DriftHints::default(), pod_links, carriers } })
     }
 
     /// Waits for an event that calls for a look. Cancel-safe: whoever looks sees the effect of all events.
@@ -117,8 +117,7 @@ impl Seen {
     }
 
     fn concern(&mut self, event: &Event) -> Option<Concern> {
-        let resized = self.sizes.changed(event);
-        let is_hint = self.hints.note(event) | resized.is_some_and(|link| self.hints.note_link(link));
+        let is_hint = self.hints.note(event, &mut self.pod_links);
         if concerns_host(event) || self.carriers.lost_address(event) {
             let links = match event {
                 Event::Link(_, link) => may_be_vnic(link),

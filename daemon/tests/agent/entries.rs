@@ -32,7 +32,8 @@ fn an_entry_that_lacks_a_field_keeps_no_other_vnic_from_being_served_and_takes_n
     node.metadata.set_vnics(vec![primary(), without(dual_stack("pods", 33), "subnetCidrBlock"), vnic("late", 34)]);
     let served = || node.routes(Family::Ipv4, 1001).len() == 2;
     wait_for("the VNIC that came late", served, || agent.log());
-    let told = || node.get("/readyz").1.contains("[1].subnetCidrBlock is missing; the agent uses what was known of it before");
+    let told =
+        || node.get("/readyz").1.contains("[1].subnetCidrBlock is missing; the agent uses what was known of it before");
     wait_for("the entry to be told", told, || agent.log());
     let asked = node.metadata.asked();
     // The grace is one second.

@@ -15,8 +15,17 @@ use crate::running::{SECOND, in_time};
 
 /// So that only events can be the cause of what is seen within seconds.
 fn node_and_agent() -> (Node, Agent) {
+    node_and_agent_with(&["--resync-seconds", "600"])
+}
+
+/// An orphaned rule is removed by the timer.
+fn node_and_agent_that_removes_orphans_soon() -> (Node, Agent) {
+    node_and_agent_with(&["--resync-seconds", "1", "--dead-after-seconds", "1"])
+}
+
+fn node_and_agent_with(options: &[&str]) -> (Node, Agent) {
     let node = dual_stack_node();
-    let mut agent = node.agent(&["--resync-seconds", "600"]);
+    let mut agent = node.agent(options);
     node.wait_ready(&mut agent);
     (node, agent)
 }
@@ -225,7 +234,7 @@ fn pods_that_come_and_go_cost_no_pass() {
 
 #[test]
 fn a_del_that_is_slower_than_the_repair_leaves_nothing_behind() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = node_and_agent_that_removes_orphans_soon();
     let nothing = left(&node);
     let pods: Vec<Pod> = (0..12).map(|number| Pod::add(&node, &format!("c{number}"))).collect();
     let whole = left(&node);
@@ -236,16 +245,12 @@ fn a_del_that_is_slower_than_the_repair_leaves_nothing_behind() {
         pod.take_down(&node, is_link);
         pod.release(&node);
     }
-    wait_for(
-        "the repair to be taken back",
-        || left(&node) == nothing,
-        || format!("{:#?}\n{}", left(&node), agent.log()),
-    );
+    wait_for("the repair to be removed", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
 }
 
 #[test]
 fn a_del_at_any_moment_of_a_repair_leaves_nothing_behind() {
-    let (node, agent) = node_and_agent();
+    let (node, agent) = node_and_agent_that_removes_orphans_soon();
     let nothing = left(&node);
     for number in 0..50 {
         let pod = Pod::add(&node, &format!("c{number}"));

@@ -1,6 +1,6 @@
-//! Others' routes in the table that leads to pods. A rule sends every packet of the host there, so that what somebody keeps
-//! in it for packets of his own (a VPN's default route) is everybody's. The rule passes over what is wider than one address;
-//! what it cannot pass over stands in its way.
+//! Routes of other programs in the table of pods. A rule sends every packet of the host there, so a route that a program added
+//! for its own packets (a VPN's default route) would apply to all. The rule skips routes to more than one address; routes that
+//! it cannot skip block it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use vcn::{Family, IfName, PODS_TABLE, PROTOCOL, RulePriorities};
 
 use crate::report::condition::{Condition, Reason};
 
-/// A route of somebody else's in the table that leads to pods.
+/// A route of another program in the table of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ForeignRoute {
     pub(super) route: Route,
@@ -17,8 +17,7 @@ pub(super) struct ForeignRoute {
 }
 
 impl ForeignRoute {
-    /// Whether the rule that leads to pods would refuse with it what is for no pod: the kernel passes over no route that
-    /// refuses.
+    /// Whether the rule to pods would refuse packets because of it that are for no pod: the kernel skips no route that refuses.
     pub(super) fn blocks(&self) -> bool {
         let refuses = matches!(self.route.kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit);
         refuses && !self.is_single()
@@ -39,13 +38,13 @@ impl fmt::Display for ForeignRoute {
     }
 }
 
-/// Whose there are, of these families.
+/// Those of these families.
 pub(super) fn look(families: &[Family]) -> Result<Vec<ForeignRoute>, netlink::Error> {
     let mut socket = Socket::open()?;
     let mut found = Vec::new();
     for &family in families {
         let routes = socket.routes(&RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) })?;
-        // Who is thrown out of a table goes on with the next rule.
+        // After a throw route, the next rule applies.
         found.extend(routes.into_iter().filter(|it| it.protocol != PROTOCOL && it.kind != RouteKind::Throw));
     }
     let links = if found.is_empty() { Vec::new() } else { socket.links()? };
@@ -53,7 +52,7 @@ pub(super) fn look(families: &[Family]) -> Result<Vec<ForeignRoute>, netlink::Er
     Ok(found.into_iter().map(|route| ForeignRoute { link: link(&route), route }).collect())
 }
 
-/// What is to be said of them, family by family.
+/// A condition for each family that has some.
 pub(super) fn conditions(foreign: &[ForeignRoute]) -> Vec<Condition> {
     Family::ALL.into_iter().filter_map(|family| condition(family, foreign)).collect()
 }
@@ -63,22 +62,20 @@ fn condition(family: Family, foreign: &[ForeignRoute]) -> Option<Condition> {
     let (rule, table) = (RulePriorities::TO_PODS, PODS_TABLE);
     let first = all().max_by_key(|it| (it.blocks(), it.is_single()))?;
     let count = all().count();
-    let whose =
-        format!("{count} route(s) in table {table}, which leads to pods, are somebody else's, such as \"{first}\"");
+    let routes =
+        format!("{count} route(s) of other programs are in table {table}, which leads to pods, such as \"{first}\"");
     let condition = if first.blocks() {
         let message = format!(
-            "{whose}: rule {rule} asks that table for every packet of this host, and those for {} would end there, so there is \
-             no such rule as long as that route is there, and packets for this node's pods do not reach them",
+            "{routes}. It would refuse every packet of this host to {}, so rule {rule} is removed while it is there, and packets \
+             for this node's pods do not reach them",
             first.route.destination
         );
         Condition::blocking(Reason::PodTableShared, message)
     } else if first.is_single() {
-        let message =
-            format!("{whose}: rule {rule} asks that table for every packet of this host, so it holds for all of them");
+        let message = format!("{routes}. Rule {rule} applies it to every packet of this host");
         Condition::degraded(Reason::PodTableShared, message)
     } else {
-        let message =
-            format!("{whose}: rule {rule} passes it over, as everything there that is wider than one address");
+        let message = format!("{routes}. Rule {rule} skips it, as every route there to more than one address");
         Condition::degraded(Reason::PodTableShared, message)
     };
     Some(condition.about(family))
@@ -97,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_refuses_more_than_one_address_bars_the_way_to_pods() {
+    fn only_refusal_of_more_than_one_address_blocks() {
         for (destination, kind, blocks) in [
             ("0.0.0.0/0", RouteKind::Unicast, false),
             ("0.0.0.0/0", RouteKind::Local, false),
@@ -111,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_is_told_by_its_worst_route() {
+    fn condition_of_a_family_names_its_worst_route() {
         let foreign = [
             foreign_route("0.0.0.0/0", RouteKind::Unicast),
             foreign_route("10.0.0.7/32", RouteKind::Unicast),

@@ -1,5 +1,3 @@
-//! Which steps stand and fall together.
-
 use std::net::IpAddr;
 
 use datapath::host::{HostVnic, Placement, PodServices};
@@ -33,7 +31,7 @@ fn parts(batches: &[Batch]) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn vnics_stand_alone_and_share_only_their_port() {
+fn vnics_fail_alone_and_share_only_their_port() {
     let network = network();
     let steps = datapath::plan(&host::placed(host::desired(&network)), &[]);
     let batches = batches(steps, &network);
@@ -50,7 +48,7 @@ fn vnics_stand_alone_and_share_only_their_port() {
 }
 
 #[test]
-fn what_is_no_longer_wanted_goes_first_and_singly() {
+fn stale_objects_go_first_and_singly() {
     let network = network();
     let rule = |address: &str| {
         let from = Some(ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap()));
@@ -76,7 +74,7 @@ fn what_is_no_longer_wanted_goes_first_and_singly() {
 }
 
 #[test]
-fn an_address_that_another_replaced_goes_with_its_vnic_and_one_of_a_vnic_that_is_gone_as_no_longer_wanted() {
+fn replaced_address_goes_with_its_vnic_and_address_of_removed_vnic_is_stale() {
     let network = network();
     let address = |link: &str, address: &str| {
         let address = ipnetwork::IpNetwork::from(address.parse::<IpAddr>().unwrap());
