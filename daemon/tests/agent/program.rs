@@ -154,7 +154,7 @@ fn who_undoes_repairs_again_and_again_is_told_once_and_repaired_all_the_same() {
     let of_fights: Vec<_> = raised.iter().filter(|line| line["reason"] == "RepairsUndone").collect();
     assert_eq!(of_fights.len(), 1, "{raised:?}");
     let said = of_fights[0]["message"].as_str().unwrap();
-    assert!(said.ends_with("the last time: rule add pref 1537 from 10.0.33.7 lookup 1000"), "{said}");
+    assert!(said.ends_with("the last one: rule add pref 1537 from 10.0.33.7 lookup 1000"), "{said}");
     // Each is counted, a moment after it was done, whether it is told or not.
     let all = || counted(&node, r#"noun="rule","#) - before == 20;
     wait_for("all to be counted", all, || node.get("/metrics").1);
