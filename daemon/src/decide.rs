@@ -1,4 +1,4 @@
-//! Decisions, all pure: from what is known about the node to the network it must have and the addresses pods may use.
+//! Decisions, all pure: from the facts of a node to its desired network and the addresses that pods may use.
 
 pub mod desired;
 pub mod devices;

@@ -3,20 +3,19 @@
 //! the files it left.
 //!
 //! ```text
-//!   metadata service ─┐            ┌─▶ slots ─▶ desired ─▶ host (links, routes, rules, nft)
-//!   NativePodNetwork ─┼─▶ world ───┤
-//!   kernel events ────┤  (poller)  ├─▶ pools ──▶ pools.json ──▶ plugins
-//!   file changes ─────┘  (reconcile_loop)    ├─▶ running pods' host side, as their records say; the end of dead ones
-//!                                  ├─▶ installer ──▶ CNI binaries, conflist
-//!                                  └─▶ interference: who else configures this host
-//!                          └────────── reconcile ──▶ Pass ──▶ logs, metrics, readiness, status
+//!   metadata service ─┐ sources                   reconcile     ┌─▶ host network (links, routes, rules, nft)
+//!   NativePodNetwork ─┴─▶ NodeFacts ─┐            (its stages)  ├─▶ pools.json ──▶ plugins
+//!                                    ├─▶ triggers ─▶ decide ────┼─▶ running pods' host side; the end of dead ones
+//!   kernel events, file changes ─────┘                          ├─▶ interference: what else configures this host
+//!                                                               ├─▶ installer ──▶ CNI binaries, conflist
+//!                                                               └─▶ Pass ──▶ logs, metrics, readiness, status
 //!   plugins' records ──▶ verbs ──▶ lines, metrics ──▶ aftercare (announcements, connections)
 //!   Pass ──▶ recorder ──▶ events of Kubernetes about the Node
 //!   SIGTERM ──▶ departure: another of us comes, or the node becomes what it was before us
 //! ```
 //!
-//! Everything that decides (`world`, `refused`, `slots`, `desired`, `pools`, `suspects`, `usage`) is pure; `reconcile` is the only one
-//! that changes the node's configuration, and `aftercare` the only one that speaks for pods.
+//! Everything in `decide` is pure; only `reconcile` changes the node's configuration, and only `cni_records` sends packets for
+//! pods.
 
 pub mod args;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! When to reconcile: a source has news, the kernel's network or a file changed, or an interval passed.
+//! When to reconcile: when a source has news, the kernel's network or a file changed, or an interval passed.
 
 pub mod drift_hints;
 pub mod file_changes;

@@ -1,5 +1,4 @@
-//! What the host's network must be, from what is known: pure. Every VNIC that cannot be served has a condition saying why,
-//! and does not keep the others from being served.
+//! The desired network of the host. Pure. A VNIC that cannot be configured has a condition and affects no other.
 
 #[cfg(test)]
 mod tests;
@@ -34,48 +33,48 @@ pub struct Facts<'a> {
     pub devices: &'a Devices,
     /// Whether the kernel speaks IPv6.
     pub ipv6: bool,
-    /// Addresses that rules of ours tell to be the host's; those that it has come first.
+    /// Addresses that our rules mark as the host's; assigned ones first.
     pub own: &'a [HostAddress],
-    /// Addresses that somebody holds.
+    /// Addresses that pods hold.
     pub held: &'a HashSet<IpAddr>,
 }
 
-/// What was chosen by the operator.
+/// What the operator and the owner of the pod network decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Choices<'a> {
     /// Physical ports by name.
     pub ports: &'a Ports,
-    /// Whether pods may ask the metadata service.
+    /// Whether pods may use the metadata service.
     pub pods_may_use_metadata: bool,
-    /// Whether they may send from addresses that are not theirs.
+    /// Whether pods may send from addresses of others.
     pub pods_may_spoof: bool,
-    /// Whether the pod network of this node is ours. Where it is not, the host does nothing for pods, and the VNICs of
-    /// the NativePodNetwork are whoever's it is.
+    /// Whether the pod network of this node is ours. If not, the host does nothing for pods, and the VNICs of the
+    /// NativePodNetwork belong to its owner.
     pub ours: bool,
-    /// Where it is not: whether it may be OKE's own CNI's, which attaches VNICs first and names them in the
-    /// NativePodNetwork last, when it has finished. Until then one that is not named may be one of them.
+    /// If it is not ours: whether OKE's own CNI may own it. That attaches VNICs first and names them in the NativePodNetwork
+    /// when it has finished; until then an unnamed VNIC may be one of them.
     pub oke: bool,
-    /// Where it is not: whether pods may live by what we made for them.
+    /// If it is not ours: whether running pods may use what this agent configured for them.
     pub lived: bool,
 }
 
-/// What must be, and what cannot be.
+/// The desired network, and why parts of it are missing.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// The host's network; none while the primary VNIC is not known or has no link.
+    /// The host's network; `None` while the primary VNIC is unknown or has no link.
     pub network: Option<HostNetwork>,
-    /// What is left as it is found: pods may still live by it where we decided otherwise before (a reason to hand the pod
-    /// network over may come, and go, while they run).
+    /// Objects that stay although they are not wanted: pods may still use them. A reason to hand the pod network over may come
+    /// and go while they run.
     pub spared: Vec<Object>,
-    /// VNICs that are another pod network's, or may be.
+    /// VNICs of another pod network, or possibly so.
     pub left_alone: BTreeMap<Ocid, LeftAlone>,
-    /// Those that may be, with a link.
+    /// Those that possibly are and have a link.
     pub undecided: Vec<HostVnic>,
-    /// Why something is missing in it.
+    /// Why something is missing.
     pub conditions: Vec<Condition>,
 }
 
-/// The VNICs that are ours to configure: all but the primary one, which is the operating system's (promise P2).
+/// The VNICs to configure: all but the primary one, which is the operating system's (promise P2).
 pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
     vnics.iter().skip(1).map(|vnic| &vnic.id)
 }
@@ -120,7 +119,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
                 continue;
             }
         };
-        // Assigned before; a VNIC without one is served as soon as slots can be written.
+        // A VNIC without a table is configured as soon as slots can be written.
         let Some(table) = slots.table(&vnic.id) else { continue };
         let mut vnic = Vnic {
             addressing: addressing(vnic, entry, AddressHints::of(facts, entry, table, &for_pods)),
@@ -135,7 +134,7 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
         let list = if theirs { &mut foreign } else { &mut vnics };
         list.push(vnic);
     }
-    // A VLAN's port may be a VNIC of its own; it has to be there first.
+    // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
     let unlisted = unlisted(facts).filter(|_| choices.ours);
     conditions.extend(unlisted.map(|vnic| {
@@ -145,8 +144,8 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     conditions.extend(vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held)));
     let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
     conditions.extend(unmarked.map(|vnic| {
-        let message = "there are more VNICs than marks for answers: a NodePort or hostPort is not to be asked for at this \
-                       VNIC's own address";
+        let message = "there are more VNICs than marks for replies: a NodePort or hostPort is not reachable at this VNIC's \
+                       own address";
         Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
     }));
     let services = PodServices {
@@ -158,19 +157,19 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     let spared = match (choices.ours, finished && !choices.lived) {
         (true, _) => Vec::new(),
         (false, false) => all_of([foreign, vnics.clone()].concat()),
-        // What was made for pods that never came, on VNICs that are another network's now, goes. But what stands on a link of
-        // ours would go with it, and pods' interfaces on it, in namespaces of theirs, cannot be seen.
+        // What was configured for pods that never came, on VNICs of another network, goes. A VLAN link stays: foreign links may
+        // be on it, in namespaces of pods, where they cannot be seen.
         (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
     };
     let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
     Wanted { network: Some(network), spared, left_alone, undecided, conditions }
 }
 
-/// Whether the list of VNICs seems to be short: it lacks one that the NativePodNetwork names, and whose device is here, as far
-/// as that can be told. What looks like a leftover then may be what pods live by, and an agent that has just started never
-/// saw the VNIC listed.
+/// Whether the list of VNICs seems to be incomplete: it lacks one that the NativePodNetwork names and whose device is here, as
+/// far as that can be seen. Stale objects may then be in use by pods, and an agent that has just started never saw the VNIC
+/// listed.
 #[must_use]
-pub fn is_short(facts: Facts<'_>) -> bool {
+pub fn is_incomplete(facts: Facts<'_>) -> bool {
     let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
     unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
 }
@@ -187,7 +186,7 @@ pub fn npn_vnic<'a>(npn: Option<&'a NativePodNetwork>, id: &Ocid) -> Option<&'a 
     npn?.vnics.iter().find(|vnic| vnic.vnic_id == *id)
 }
 
-/// The known CIDR blocks of a VNIC's subnet, of each family that the VNIC has here. Of several, only `subnetCidrs` names all.
+/// The known CIDR blocks of a VNIC's subnet, of each family that the VNIC has here. Only `subnetCidrs` can name several.
 fn blocks(vnic: &Vnic, npn: &NpnVnic) -> Vec<IpNetwork> {
     let of = |(family, at): (Family, &SubnetAddressing)| {
         let named = npn.addressing.of(family).into_iter().flat_map(|it| it.subnet.iter().chain(&it.subnets));
@@ -196,11 +195,10 @@ fn blocks(vnic: &Vnic, npn: &NpnVnic) -> Vec<IpNetwork> {
     vnic.addressing.iter().flat_map(of).collect()
 }
 
-/// The VNIC's place in its subnet. What the metadata service does not say of a family (it can lag behind), the
-/// NativePodNetwork may.
+/// The VNIC's addressing. The metadata service can lag behind; a family that it lacks comes from the NativePodNetwork.
 fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, hints: AddressHints<'_>) -> PerFamily<SubnetAddressing> {
     let mut addressing = vnic.addressing.clone();
-    // Of IPv4 it says which address is the host's.
+    // For IPv4, the metadata service names the host's address.
     if let Some(at) = &mut addressing.ipv6 {
         at.address = host_address::choose(at, &hints);
         at.others.clear();

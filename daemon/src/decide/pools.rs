@@ -27,7 +27,7 @@ pub struct Hosted<'a> {
     pub ipv6: bool,
 }
 
-/// The pools, given the host and the file as it is.
+/// The pools, given the host and the present file.
 #[must_use]
 pub fn next(
     facts: &NodeFacts,

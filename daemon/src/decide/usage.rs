@@ -1,4 +1,4 @@
-//! How full the pools are: counted from the two files, without walking through ranges (an IPv6 one has no end).
+//! How full the pools are: counted from the two files, without enumerating ranges (an IPv6 one is practically endless).
 
 mod files;
 
@@ -14,12 +14,12 @@ use vcn::{Family, IfName, Ocid, Purpose, TableId};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Why the pools are empty or short, as the plugins are told.
+    /// Why the pools are empty or incomplete, as the plugins report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Per VNIC and family.
     pub pools: Vec<PoolUsage>,
-    /// What is held, by whom.
+    /// What pods hold.
     pub allocations: Vec<Holding>,
 }
 
@@ -33,7 +33,7 @@ pub struct PoolUsage {
     pub link: IfName,
     /// Its table.
     pub table: TableId,
-    /// Whom it serves.
+    /// What it is for.
     pub purpose: Purpose,
     /// The family.
     pub family: Family,
@@ -43,7 +43,7 @@ pub struct PoolUsage {
     pub in_use: u64,
     /// Freed less than the cooldown ago: reused only when nothing else is free.
     pub cooling: u64,
-    /// Neither.
+    /// Neither held nor cooling.
     pub free: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct PoolUsage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Holding {
-    /// The pod, or the container where no pod is known.
+    /// The pod, or the container if no pod is known.
     pub holder: String,
     /// The interface in it.
     pub interface: IfName,
@@ -67,7 +67,7 @@ pub struct Holding {
 }
 
 impl Usage {
-    /// Counts. What is held is not free, be its record readable or not.
+    /// Counts. A held address is not free, even if its record cannot be read.
     #[must_use]
     pub fn of(pools: &Pools, allocations: &Allocations, now: BootTime) -> Self {
         let held: HashSet<IpAddr> = allocations.in_use().collect();
@@ -103,7 +103,7 @@ impl Usage {
         }
     }
 
-    /// Whether any address is for pods at all, held or not: a full node is as usable as an empty one.
+    /// Whether any address is for pods, held or not: a full node is as usable as an empty one.
     #[must_use]
     pub fn offers_any(pools: &Pools) -> bool {
         pools.for_pods().any(|vnic| vnic.families.iter().any(|(_, pool)| size(pool) > 0))
@@ -123,7 +123,7 @@ impl Holding {
     }
 }
 
-/// The pod that holds an allocation, or its container where no pod is known.
+/// The pod that holds an allocation, or its container if no pod is known.
 #[must_use]
 pub fn holder(allocation: &Allocation) -> String {
     match &allocation.pod {
@@ -132,11 +132,11 @@ pub fn holder(allocation: &Allocation) -> String {
     }
 }
 
-/// How many addresses a pool has for pods. Ranges that overlap others count once.
+/// How many addresses a pool has for pods. Overlapping ranges count once.
 #[must_use]
 pub fn size(pool: &FamilyPool) -> u64 {
     let mut ranges: Vec<&IpNetwork> = pool.addresses.iter().collect();
-    // Two CIDR blocks either are disjoint or one holds the other. In this order a block comes right behind what holds it.
+    // Two CIDR blocks either are disjoint or one contains the other. In this order a block follows the one that contains it.
     ranges.sort_unstable_by_key(|range| (range.network(), range.prefix()));
     ranges.dedup_by(|range, before| before.contains(range.network()));
     let all = ranges.iter().fold(0u64, |sum, range| sum.saturating_add(addresses_in(range)));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pools_size_is_what_walking_through_it_would_count() {
+    fn size_of_a_pool_equals_its_number_of_candidates() {
         for pool in [
             pool(&["10.0.0.8/32", "10.0.0.9/32"], &[]),
             pool(&["10.0.0.0/28"], &["10.0.0.5", "10.0.0.5", "10.0.1.1"]),
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_listed_twice_counts_once() {
+    fn address_listed_twice_counts_once() {
         assert_eq!(size(&pool(&["10.0.0.8/32", "10.0.0.8/30", "10.0.0.8/30"], &[])), 4);
     }
 
     /// An older agent may have published as many, and they are counted several times in every reconcile.
     #[test]
-    fn counting_a_pool_takes_time_in_proportion_to_its_size() {
+    fn counting_time_is_proportional_to_pool_size() {
         let of = |count: u32| FamilyPool {
             addresses: (0..count).rev().map(|at| IpAddr::from((0x0a00_0000 + 2 * at).to_be_bytes()).into()).collect(),
             ..pool(&[], &[])
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_end_is_counted_at_once() {
+    fn huge_range_is_counted_at_once() {
         assert_eq!(size(&pool(&["2603:c020::/48"], &[])), u64::MAX);
         assert_eq!(size(&pool(&["2603:c020::/80"], &[])), 1 << 48);
     }

@@ -125,7 +125,8 @@ impl Reconciler {
         };
         let mut wanted = slots.map(|slots| desired::wanted(known, &slots, choices)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.
-        let removes_stale = is_preview || self.created.elapsed() >= settings.detach_grace && !desired::is_short(known);
+        let removes_stale =
+            is_preview || self.created.elapsed() >= settings.detach_grace && !desired::is_incomplete(known);
         if let Some(network) = &wanted.network {
             let secondary = network.vnics.iter().map(|host| (&host.vnic.id, host.placement.link()));
             let primary = facts.vnics().first().map(|vnic| (&vnic.id, &network.primary));

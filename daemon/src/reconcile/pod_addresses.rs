@@ -59,7 +59,7 @@ impl PodAddresses {
 impl Stage for PodAddresses {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let installs = context.so_far.pod_network.as_ref().is_some_and(|pod_network| pod_network.install);
-        let exhausted = self.exhausted().filter(|_| installs);
+        let exhausted = if installs { self.exhausted() } else { None };
         if !context.is_preview() || !installs {
             self.is_exhausted = exhausted.is_some();
         }

@@ -1,15 +1,15 @@
-//! Which container runtime started this agent, as far as that shows in its container: it reads the CNI configurations, too,
-//! and runtimes differ in what they do about one that they cannot use. No right and no socket of the runtime's is needed.
+//! Which container runtime started this agent, as far as its container shows that: runtimes differ in what they do about a CNI
+//! configuration that they cannot use. Needs no permission and no socket of the runtime.
 
 use std::fs;
 
 /// A container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerRuntime {
-    /// Passes over a configuration that it cannot read, or that names a plugin without a binary, and takes the next one.
+    /// Skips a configuration that it cannot read, or that names a plugin without a binary.
     CriO,
-    /// Any other, or it cannot be told. containerd refuses every configuration because of one that it cannot read, and takes
-    /// the first one whatever it names.
+    /// Any other, or unknown. containerd rejects all configurations because of one that it cannot read, and takes the first one
+    /// whatever it names.
     Unknown,
 }
 
@@ -20,10 +20,10 @@ impl ContainerRuntime {
         fs::read_to_string("/proc/self/mountinfo").map_or(Self::Unknown, |mounts| Self::of(&mounts))
     }
 
-    /// By the mounts of a container, as /proc/PID/mountinfo tells them: CRI-O mounts files of its own (resolv.conf, hostname)
-    /// from the store of github.com/containers/storage, which of all that start pods it alone has.
+    /// By the mounts of a container, from /proc/PID/mountinfo: only CRI-O mounts its files (resolv.conf, hostname) from the store
+    /// of github.com/containers/storage.
     fn of(mounts: &str) -> Self {
-        // The fourth is what is mounted of the file system; later ones hold options of the file system that we may be on.
+        // The fourth field is the mounted part of the file system; later ones hold options of the file system below.
         let roots = mounts.lines().filter_map(|mount| mount.split(' ').nth(3));
         match roots.into_iter().any(|root| root.contains("/containers/storage/")) {
             true => Self::CriO,
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cri_o_is_told_by_the_files_it_mounts_and_nobody_else_is_taken_for_it() {
+    fn cri_o_is_recognized_by_the_files_it_mounts() {
         let container = |root: &str, options: &str| {
             format!(
                 "1510 1402 0:71 / / rw,relatime - overlay overlay rw,{options}\n\

@@ -1,6 +1,6 @@
-//! Whether VNICs that the metadata service does not list carry packets. A virtual machine's device goes with its VNIC; on
-//! bare metal nothing goes, so the router of the VNIC's subnet is asked on the VNIC's link: it answers where the port still
-//! carries the tag. The kernel takes some seconds to ask, so that is done beside the passes.
+//! Whether VNICs that the metadata service does not list carry packets. A virtual machine loses the device with the VNIC. Bare
+//! metal loses nothing, so the router of the VNIC's subnet is asked on the VNIC's link: it answers while the port carries the
+//! tag. The kernel takes some seconds to ask, so a thread does it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,53 +13,59 @@ use datapath::host::{HostVnic, Placement};
 use netlink::{Reach, Socket};
 use vcn::{IfName, Ocid};
 
-/// The kernel asks three times, a second apart, after it has hoped for five seconds that an answer of before still holds.
+/// The kernel asks three times, a second apart, after it has relied for five seconds on an earlier answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(12);
 
-/// Between two looks at what came of it.
+/// Between two looks at the answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// An answer is as good as this for so long.
+/// How long an answer is valid.
 const HOLDS: Duration = Duration::from_secs(30);
 
-/// Asks routers. There is one thread at most.
+/// Asks routers, in one thread at most.
 #[derive(Clone)]
 pub(crate) struct Routers {
-    known: Arc<Mutex<Known>>,
-    /// Told when an answer is another than before.
-    told: Arc<dyn Fn() + Send + Sync>,
+    known: Arc<Mutex<RouterAnswers>>,
+    /// Called when an answer changed.
+    answered: Arc<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RouterAnswers {
     asking: bool,
     asked: Option<Instant>,
-    /// Whether the router answered, by VNIC; nothing where that could not be told.
+    /// Whether the router answered, by VNIC; none if that is not known.
     answers: BTreeMap<Ocid, bool>,
 }
 
-/// Where to ask: a link, and the subnet's router in each family.
-type Question = (Ocid, IfName, Vec<IpAddr>);
+/// Where to ask.
+#[derive(Debug)]
+struct Question {
+    vnic: Ocid,
+    link: IfName,
+    /// The subnet's router in each family.
+    routers: Vec<IpAddr>,
+}
 
 impl Routers {
-    pub(crate) fn new(told: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { known: Arc::default(), told: Arc::new(told) }
+    pub(crate) fn new(answered: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { known: Arc::default(), answered: Arc::new(answered) }
     }
 
-    /// Those of the doubtful VNICs whose router does not answer, as far as that is known. It is asked about all of them, unless it
-    /// was a moment ago; what was known is forgotten of others.
-    pub(crate) fn silent(&self, doubtful: &[&HostVnic]) -> Vec<Ocid> {
-        let questions: Vec<Question> = doubtful.iter().filter_map(|vnic| question(vnic)).collect();
+    /// Those of the unlisted VNICs whose router does not answer, as far as that is known. Asks for all of them, unless it did a
+    /// moment ago; forgets the others.
+    pub(crate) fn silent(&self, unlisted: &[&HostVnic]) -> Vec<Ocid> {
+        let questions: Vec<Question> = unlisted.iter().filter_map(|vnic| question(vnic)).collect();
         let mut known = self.known();
-        known.answers.retain(|id, _| questions.iter().any(|(asked, ..)| asked == id));
+        known.answers.retain(|id, _| questions.iter().any(|question| question.vnic == *id));
         let silent = known.answers.iter().filter(|(_, answers)| !**answers).map(|(id, _)| id.clone()).collect();
         let due = known.asked.is_none_or(|asked| asked.elapsed() >= HOLDS)
-            || questions.iter().any(|(id, ..)| !known.answers.contains_key(id));
+            || questions.iter().any(|question| !known.answers.contains_key(&question.vnic));
         if !questions.is_empty() && !known.asking && due {
             (known.asking, known.asked) = (true, Some(Instant::now()));
             let asker = self.clone();
             let started = thread::Builder::new().name("routers".to_owned()).spawn(move || asker.ask(&questions));
-            // No thread to be had: at the next pass.
+            // Without a thread, at the next reconcile.
             known.asking = started.is_ok();
         }
         silent
@@ -75,12 +81,12 @@ impl Routers {
         }
         drop(known);
         if news {
-            (self.told)();
+            (self.answered)();
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // Each change of it is whole.
+    fn known(&self) -> MutexGuard<'_, RouterAnswers> {
+        // Each change of it is complete, even if its thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,25 +94,25 @@ impl Routers {
 fn question(vnic: &HostVnic) -> Option<Question> {
     let Placement::Vlan { link, .. } = &vnic.placement else { return None };
     let routers: Vec<IpAddr> = vnic.vnic.addressing.iter().map(|(_, at)| at.router).collect();
-    (!routers.is_empty()).then(|| (vnic.vnic.id.clone(), link.clone(), routers))
+    (!routers.is_empty()).then(|| Question { vnic: vnic.vnic.id.clone(), link: link.clone(), routers })
 }
 
-/// Whether any router of each answers; nothing is said where the kernel does not say it in time.
+/// Whether any router of each VNIC answers; without those of which the kernel does not know in time.
 fn asked(questions: &[Question]) -> Vec<(Ocid, bool)> {
     let Ok(mut socket) = Socket::open() else { return Vec::new() };
     let mut open: Vec<&Question> = questions.iter().collect();
     let mut answers = Vec::new();
-    for (_, link, routers) in questions {
+    for Question { link, routers, .. } in questions {
         let Ok(index) = socket.index_of(link) else { continue };
-        // What is refused is seen below: there is no answer.
+        // A refused request is seen below: there is no answer.
         routers.iter().for_each(|router| drop(socket.ask_neighbour(index, *router)));
     }
     let end = Instant::now() + ANSWERS_WITHIN;
     while !open.is_empty() && Instant::now() < end {
         thread::sleep(LOOK_EVERY);
-        open.retain(|(id, link, routers)| match reach(&mut socket, link, routers) {
+        open.retain(|Question { vnic, link, routers }| match reach(&mut socket, link, routers) {
             Some(answer) => {
-                answers.push((id.clone(), answer));
+                answers.push((vnic.clone(), answer));
                 false
             }
             None => true,
@@ -115,7 +121,7 @@ fn asked(questions: &[Question]) -> Vec<(Ocid, bool)> {
     answers
 }
 
-/// Whether one answers, or none does; nothing as long as that is open.
+/// Whether one answers; `None` while that is open.
 fn reach(socket: &mut Socket, link: &IfName, routers: &[IpAddr]) -> Option<bool> {
     let index = socket.index_of(link).ok()?;
     let mut failed = 0;

@@ -1,6 +1,6 @@
-//! Which changes on disk are worth a look: of what we put there (binaries, configuration, pools) and of what we read (other
-//! CNI configurations, the NativePodNetwork). The kernel tells of directories; whether anything is different, the files do,
-//! so that nothing we write ourselves makes work.
+//! Which changes on disk call for a look: of what the agent writes (binaries, configuration, pools) and of what it reads (other
+//! CNI configurations, the NativePodNetwork). The kernel reports directories; the files are compared, so that what the agent
+//! writes itself causes no work.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,34 +17,34 @@ use crate::sources::npn;
 /// What changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// What we keep, or what decides about it.
-    pub kept: bool,
+    /// What the agent writes, or what decides about it.
+    pub installed: bool,
     /// The NativePodNetwork.
     pub npn: bool,
 }
 
-/// The files' changes, for one task to wait for.
+/// Watches files for one task.
 #[derive(Debug)]
 pub struct Files {
     inotify: Inotify,
     readable: Readable,
     directories: Vec<PathBuf>,
-    /// Watched by itself: its directory is busy with pods.
+    /// Watched alone: its directory is busy with pods.
     pools: PathBuf,
     npn_file: Option<PathBuf>,
     installed: Snapshot,
     published: Snapshot,
     npn: Snapshot,
-    /// A pass wrote some of it, so that another is owed: somebody who undid it meanwhile made it what it was before, and then
-    /// nothing tells.
-    owed: bool,
+    /// A reconcile wrote some of it, so another is due: a program that reverted it meanwhile restored what is known, which is
+    /// no change.
+    is_owed: bool,
 }
 
 impl Files {
     /// Watches the files that the settings name.
     ///
     /// # Errors
-    /// When the system has no watches left.
+    /// If the system has no watches left.
     pub fn watch(settings: &Settings) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
         let directories = [&settings.installer.cni_bin_dir, &settings.installer.cni_conf_dir].map(PathBuf::clone);
@@ -57,44 +57,42 @@ impl Files {
             installed: Snapshot::default(),
             published: Snapshot::default(),
             npn: Snapshot::default(),
-            owed: false,
+            is_owed: false,
         };
-        files.npn = files.look_at_npn();
+        files.npn = files.read_npn();
         files.settle();
         Ok(files)
     }
 
-    /// Takes what is kept as it is now for what is known: before a pass that looks at all of it. Watches what was not there
-    /// before.
+    /// Takes the files as they are for known, before a reconcile that looks at all of them. Watches those that are new.
     pub fn settle(&mut self) {
         let npn_dir = self.npn_file.as_deref().and_then(Path::parent);
         let directories = self.directories.iter().map(PathBuf::as_path).chain(npn_dir);
         directories.chain([self.pools.as_path()]).for_each(|path| self.arm(path));
-        (self.installed, self.published) = (self.look_at_installed(), self.look_at_pools());
+        (self.installed, self.published) = (self.read_installed(), self.read_pools());
     }
 
-    /// To be told of a pass, which may have written some of it. What it wrote looks like anybody's: one more pass finds out
-    /// that nobody came in between.
-    pub fn written(&mut self, pass: &Pass) {
-        if pass.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
+    /// Notes what a reconcile wrote. It looks like a change of any program: one more reconcile makes sure that there was no other.
+    pub fn written(&mut self, report: &Pass) {
+        if report.changes.iter().any(|change| matches!(change.noun.as_str(), "cni" | "pools")) {
             self.arm(&self.pools);
-            self.owed = true;
+            self.is_owed = true;
         }
     }
 
-    /// Waits for news. May be dropped while it waits.
+    /// Waits for changes. Cancel-safe.
     ///
     /// # Errors
-    /// When the watch is broken: make another.
+    /// If the watch is broken: open another.
     pub async fn news(&mut self) -> io::Result<News> {
         loop {
-            if !self.owed {
+            if !self.is_owed {
                 self.readable.wait(|| drain(&self.inotify)).await?;
             }
-            let owed = std::mem::take(&mut self.owed);
-            let npn = self.look_at_npn();
-            let kept = owed || self.look_at_installed() != self.installed || self.look_at_pools() != self.published;
-            let news = News { kept, npn: npn != self.npn };
+            let is_owed = std::mem::take(&mut self.is_owed);
+            let npn = self.read_npn();
+            let installed = is_owed || self.read_installed() != self.installed || self.read_pools() != self.published;
+            let news = News { installed, npn: npn != self.npn };
             self.npn = npn;
             if news != News::default() {
                 return Ok(news);
@@ -111,19 +109,19 @@ impl Files {
             | AddWatchFlags::IN_ATTRIB
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
-        // What is not there is not to be watched; the timer looks, too.
+        // What does not exist cannot be watched; the timer looks as well.
         let _ = self.inotify.add_watch(path, changes);
     }
 
-    fn look_at_installed(&self) -> Snapshot {
+    fn read_installed(&self) -> Snapshot {
         self.directories.iter().fold(Snapshot::default(), |installed, directory| installed.with(directory))
     }
 
-    fn look_at_pools(&self) -> Snapshot {
+    fn read_pools(&self) -> Snapshot {
         Snapshot::default().with(&self.pools)
     }
 
-    fn look_at_npn(&self) -> Snapshot {
+    fn read_npn(&self) -> Snapshot {
         self.npn_file.iter().fold(Snapshot::default(), |snapshot, file| snapshot.with(file))
     }
 }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_keeps_is_worth_a_look() {
+    fn events_of_host_objects_concern_the_host() {
         let setting = Setting { family: Family::Ipv4, of: SettingOf::All, key: SettingKey::Forwarding, value: 0 };
         for event in [
             Event::Link(Change::Present, link("ens5", 5)),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_local_address_that_goes_is_worth_a_look_where_it_may_have_been_a_vnics() {
+    fn lost_link_local_address_of_a_vnic_concerns_the_host() {
         let vlan = Link { kind: Some("vlan".into()), vlan: vcn::VlanTag::new(7).ok(), ..link("nic0.7", 6) };
         let pods = Link { kind: Some("veth".into()), mac: Some(vcn::MacAddr([2; 6])), ..link("vcn0123456789ab", 7) };
         let gone = |index, text: &str| Event::Address(Change::Gone, Address::new(index, text.parse().unwrap()));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_device_may_be_a_vnic() {
+    fn only_device_may_be_a_vnic() {
         let of = |kind: &str, last| Link { kind: Some(kind.into()), ..link("ens5", last) };
         let pods = Link { mac: Some(vcn::MacAddr([0x0a, 0x58, 0x17, 0, 0, 5])), ..of("veth", 5) };
         let links =
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_bring_with_them_is_not() {
+    fn events_of_pods_do_not_concern_the_host() {
         for event in [
             Event::Link(Change::Present, link("vcn0123456789ab", 5)),
             address("fe80::1/64"),

@@ -168,7 +168,7 @@ impl Wakeups {
                     npn_changed.notify_one();
                 }
                 match news {
-                    Some(News { kept: false, .. }) => return None,
+                    Some(News { installed: false, .. }) => return None,
                     Some(_) => sleep(schedule.debounce(Instant::now())).await,
                     None => {}
                 }

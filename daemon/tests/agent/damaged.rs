@@ -43,12 +43,12 @@ fn held(node: &Node) -> HashSet<IpAddr> {
 }
 
 #[test]
-fn a_damaged_record_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods_are_counted() {
+fn damaged_record_is_set_aside_and_restored() {
     assert_made_anew(|node| (record(node, "a"), record(node, "a").with_extension("damaged")));
 }
 
 #[test]
-fn a_damaged_index_is_set_aside_and_made_anew_and_the_host_is_repaired_and_pods_are_counted() {
+fn damaged_index_is_set_aside_and_restored() {
     let [index, aside] = ["run/allocations.json", "run/allocations.json.damaged"];
     assert_made_anew(|node| (node.path(index), node.path(aside)));
 }
@@ -95,7 +95,7 @@ fn assert_made_anew(which: impl FnOnce(&Node) -> (PathBuf, PathBuf)) {
 
 /// In passes that make nothing anew.
 #[test]
-fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_waiting() {
+fn damaged_record_delays_neither_host_nor_vnic_nor_pods() {
     let node = dual_stack_node();
     let settings = node.settings(&[]);
     let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
@@ -128,7 +128,7 @@ fn a_damaged_record_keeps_neither_the_host_nor_a_new_vnic_nor_the_other_pods_wai
 
 /// Nobody makes the index anew there. Records say which tables are pods', and the kernel where it says more.
 #[test]
-fn a_damaged_index_keeps_no_vnic_waiting_for_its_table_where_the_pod_network_is_not_ours() {
+fn damaged_index_delays_no_table_on_a_foreign_pod_network() {
     for damaged in ["{half", r#"{"version":99}"#] {
         let node = dual_stack_node();
         let settings = node.settings(&[]);

@@ -32,7 +32,7 @@ fn freed(node: &Node) -> Vec<IpAddr> {
 }
 
 #[test]
-fn a_pod_that_went_without_a_del_gives_its_addresses_back_and_leaves_nothing() {
+fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
     let (node, agent) = node_and_agent();
     let nothing = left(&node);
     let lives = Pod::add(&node, "lives");
@@ -59,7 +59,7 @@ fn a_pod_that_went_without_a_del_gives_its_addresses_back_and_leaves_nothing() {
 }
 
 #[test]
-fn nothing_is_dead_that_was_absent_in_one_look_only() {
+fn pod_missing_in_one_reconcile_only_is_not_dead() {
     let node = dual_stack_node();
     let mut agent = node.agent(&["--dead-after-seconds", "600"]);
     node.wait_ready(&mut agent);
@@ -71,7 +71,7 @@ fn nothing_is_dead_that_was_absent_in_one_look_only() {
 }
 
 #[test]
-fn a_pod_lives_although_its_namespaces_path_is_stale_and_somebody_took_its_links_alias_or_address() {
+fn pod_with_stale_namespace_path_or_changed_link_lives() {
     let (node, agent) = node_and_agent();
     let (nameless, other) = (Pod::add(&node, "nameless"), Pod::add(&node, "other"));
     let stale = NetnsRecord { path: "/run/netns/gone".into(), dev: 1, inode: 2 };
@@ -91,7 +91,7 @@ fn a_pod_lives_although_its_namespaces_path_is_stale_and_somebody_took_its_links
 }
 
 #[test]
-fn what_a_killed_add_left_goes_when_its_lease_has_run_out() {
+fn leftovers_of_a_killed_add_go_with_its_lease() {
     let (node, agent) = node_and_agent();
     let nothing = left(&node);
     let (died, kept) = (Pod::add(&node, "died"), Pod::add(&node, "kept"));
@@ -110,7 +110,7 @@ fn what_a_killed_add_left_goes_when_its_lease_has_run_out() {
 
 /// Nothing of it is ever free: whoever got its address would take its network down.
 #[test]
-fn a_pod_whose_record_was_lost_is_on_record_again_after_the_next_look() {
+fn lost_record_of_a_pod_is_restored_by_the_next_reconcile() {
     let (node, agent) = node_and_agent();
     let pod = Pod::add(&node, "a");
     let (whole, addresses) = (left(&node), pod.addresses());
@@ -128,7 +128,7 @@ fn a_pod_whose_record_was_lost_is_on_record_again_after_the_next_look() {
 
 /// A pass that looks at neither must not take them for mended.
 #[test]
-fn what_resists_when_a_pod_has_gone_is_told_by_every_pass_until_it_is_gone() {
+fn leftover_of_a_gone_pod_is_reported_until_it_is_removed() {
     let node = dual_stack_node();
     let settings = node.settings(&[]);
     let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);

@@ -37,7 +37,7 @@ fn node() -> Node {
 const NPN: [&str; 2] = ["--npn-file", "/host/usr/npn.json"];
 
 #[test]
-fn an_agent_whose_directory_was_removed_and_made_anew_ends_and_the_next_one_heals() {
+fn agent_ends_when_its_directory_was_replaced() {
     for (directory, below) in [
         ("/run/vcn-native", "run"),
         ("/var/lib/vcn-native", "lib"),
@@ -54,7 +54,7 @@ fn an_agent_whose_directory_was_removed_and_made_anew_ends_and_the_next_one_heal
 }
 
 #[test]
-fn an_agent_whose_state_directory_was_emptied_ends_and_the_next_one_can_be_asked() {
+fn agent_ends_when_its_state_directory_was_emptied() {
     let node = node();
     ends_and_the_next_heals(&node, "/run/vcn-native/agent.lock", &[&RARELY[..], &NPN].concat(), || {
         for entry in fs::read_dir(node.path("run")).unwrap() {
@@ -71,7 +71,7 @@ fn an_agent_whose_state_directory_was_emptied_ends_and_the_next_one_can_be_asked
 }
 
 #[test]
-fn an_agent_whose_socket_was_removed_ends_and_the_next_one_can_be_asked() {
+fn agent_ends_when_its_socket_was_removed() {
     for socket in ["agent.sock", "telemetry.sock"] {
         let node = node();
         // No file that it watches changes: the slow look finds it.
@@ -82,7 +82,7 @@ fn an_agent_whose_socket_was_removed_ends_and_the_next_one_can_be_asked() {
 }
 
 #[test]
-fn an_agent_whose_directory_was_moved_away_ends_and_the_next_one_heals() {
+fn agent_ends_when_its_directory_was_moved_away() {
     for (directory, below) in [("/opt/cni/bin", "bin"), ("/etc/cni/net.d", "net.d")] {
         let node = node();
         // No file of it changes: the slow look finds it.

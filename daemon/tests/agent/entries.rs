@@ -14,7 +14,7 @@ fn without(mut entry: Value, field: &str) -> Value {
 }
 
 #[test]
-fn an_entry_that_lacks_a_field_keeps_no_other_vnic_from_being_served_and_takes_nothing_from_its_own() {
+fn incomplete_entry_affects_neither_its_vnic_nor_others() {
     let node = dual_stack_node();
     let primary = || vnic("primary", 10);
     node.metadata.set_vnics(vec![primary(), without(vnic("new", 35), "virtualRouterIp"), dual_stack("pods", 33)]);

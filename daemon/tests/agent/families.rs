@@ -19,7 +19,7 @@ fn network(node: &Node) -> ([Vec<String>; 2], [Vec<String>; 2], Value) {
 }
 
 #[test]
-fn a_family_that_an_answer_lacks_for_a_moment_is_no_change_and_beyond_the_grace_it_goes_where_nobody_offers_it() {
+fn lacked_family_goes_only_after_its_grace() {
     let node = dual_stack_node();
     // Of IPv4 alone.
     node.publish("SUCCESS", &[("pods", 33)]);
@@ -53,7 +53,7 @@ fn a_family_that_an_answer_lacks_for_a_moment_is_no_change_and_beyond_the_grace_
 }
 
 #[test]
-fn a_family_that_answers_lack_stays_while_the_native_pod_network_offers_it_to_pods_and_is_told() {
+fn lacked_family_stays_while_the_native_pod_network_offers_it() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);

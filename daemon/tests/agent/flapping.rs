@@ -64,7 +64,7 @@ fn assert_at_most(what: &str, counted: u32, per_second: f64, cost: &Cost) {
 }
 
 #[test]
-fn a_link_of_somebody_elses_that_flaps_costs_no_questions_and_few_passes() {
+fn flapping_foreign_link_causes_no_questions_and_few_reconciles() {
     let node = node_with_pods();
     node.plug("veth0", 77);
     let of_a_pod = LinkChange::Mac(MacAddr([0x0a, 0x58, 10, 0, 0, 9]));
@@ -78,7 +78,7 @@ fn a_link_of_somebody_elses_that_flaps_costs_no_questions_and_few_passes() {
 }
 
 #[test]
-fn a_device_that_flaps_costs_a_question_in_two_seconds() {
+fn flapping_device_causes_one_question_in_two_seconds() {
     let node = node_with_pods();
     node.plug("ens9", 77);
     let mut agent = node.agent(&["--resync-seconds", "600"]);

@@ -19,7 +19,7 @@ use crate::pod_network::nft_table;
 use crate::running::{SECOND, in_time};
 
 #[test]
-fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_untouched() {
+fn secondary_vnics_are_configured_and_the_primary_is_unchanged() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.plug("ens6", 34);
@@ -85,7 +85,7 @@ fn every_secondary_vnic_gets_its_link_address_table_and_rule_and_the_primary_is_
 
 /// CIS benchmarks have hosts switch IPv6 off, and whoever switches it on again forgets the links to come.
 #[test]
-fn a_vnic_with_ipv6_works_where_new_links_have_it_switched_off() {
+fn vnic_with_ipv6_works_where_new_links_disable_it() {
     let node = Node::new();
     node.inside(|| fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap());
     node.plug("ens5", 33);
@@ -102,7 +102,7 @@ fn a_vnic_with_ipv6_works_where_new_links_have_it_switched_off() {
 /// has nf_tables.
 #[test]
 #[ignore = "needs a kernel without IPv6"]
-fn on_a_kernel_without_ipv6_a_dual_stack_node_works_with_ipv4() {
+fn dual_stack_node_works_with_ipv4_on_a_kernel_without_ipv6() {
     assert!(!std::path::Path::new("/proc/sys/net/ipv6").exists(), "this kernel has IPv6");
     let node = Node::new();
     node.plug("ens5", 33);
@@ -127,7 +127,7 @@ fn on_a_kernel_without_ipv6_a_dual_stack_node_works_with_ipv4() {
 }
 
 #[test]
-fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
+fn pools_have_native_pod_network_addresses_and_reserve_the_hosts() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
@@ -157,7 +157,7 @@ fn pools_hold_the_native_pod_networks_addresses_and_reserve_the_hosts() {
 }
 
 #[test]
-fn a_second_pass_changes_nothing_nor_does_the_first_of_a_restarted_agent() {
+fn second_reconcile_and_restarted_agent_change_nothing() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
@@ -171,7 +171,7 @@ fn a_second_pass_changes_nothing_nor_does_the_first_of_a_restarted_agent() {
 }
 
 #[test]
-fn a_preview_says_what_a_pass_then_does_and_changes_nothing_itself() {
+fn preview_changes_nothing_and_matches_the_reconcile() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
@@ -187,7 +187,7 @@ fn a_preview_says_what_a_pass_then_does_and_changes_nothing_itself() {
 }
 
 #[test]
-fn a_vnic_that_cannot_be_configured_keeps_no_other_from_it_and_stays_out_of_the_pools() {
+fn vnic_that_cannot_be_configured_affects_no_other() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.plug("ens6", 34);
@@ -208,7 +208,7 @@ fn a_vnic_that_cannot_be_configured_keeps_no_other_from_it_and_stays_out_of_the_
 }
 
 #[test]
-fn settings_that_cannot_be_written_make_the_node_unusable_and_say_why() {
+fn read_only_settings_make_the_node_unusable_with_a_reason() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.publish("SUCCESS", &[("pods", 33)]);
@@ -227,7 +227,7 @@ fn settings_that_cannot_be_written_make_the_node_unusable_and_say_why() {
 
 /// So that what the tests here call is in the container, and what they prove is proven of it.
 #[test]
-fn without_a_privilege_of_its_container_a_pass_fails_where_that_is_needed() {
+fn reconcile_without_a_privilege_fails_where_it_is_needed() {
     let lacking = |lack: &dyn Fn(&Node, Container) -> Container| {
         let node = Node::new();
         node.plug("ens5", 33);
@@ -251,7 +251,7 @@ fn without_a_privilege_of_its_container_a_pass_fails_where_that_is_needed() {
 }
 
 #[test]
-fn foreign_routes_and_rules_stay_even_in_a_table_of_ours() {
+fn foreign_routes_and_rules_stay_even_in_our_tables() {
     let node = Node::new();
     node.plug("ens5", 33);
     let foreign = |socket: &mut netlink::Socket| {
@@ -285,7 +285,7 @@ fn tables_survive_the_loss_of_their_file() {
 }
 
 #[test]
-fn a_tables_file_that_cannot_be_used_or_written_takes_nothing_down() {
+fn unusable_tables_file_removes_nothing() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);
@@ -309,7 +309,7 @@ fn a_tables_file_that_cannot_be_used_or_written_takes_nothing_down() {
 }
 
 #[test]
-fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
+fn detached_vnic_is_cleaned_up_before_its_table_is_free() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.plug("ens6", 34);
@@ -347,7 +347,7 @@ fn a_vnic_that_was_detached_is_cleaned_up_and_its_table_is_free_only_then() {
 }
 
 #[test]
-fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
+fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);
@@ -386,7 +386,7 @@ fn an_address_that_a_vnic_no_longer_has_goes_and_foreign_ones_stay() {
 }
 
 #[test]
-fn a_pass_that_finds_nothing_to_do_is_short() {
+fn reconcile_without_changes_is_short() {
     let node = Node::new();
     node.plug("ens5", 33);
     let settings = node.settings(&[]);

@@ -58,7 +58,7 @@ fn wait_routes(node: &Node, agent: &Agent) {
 }
 
 #[test]
-fn a_vnics_link_that_somebody_gave_another_ethernet_address_gets_its_own_back() {
+fn mac_of_a_vnic_link_is_repaired() {
     let (node, agent, pod) = node_with_a_pod();
     let mac = MacAddr([2, 0, 0x17, 0, 0, 33]);
     let other = || change(&node, "ens5", LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9])));
@@ -69,14 +69,14 @@ fn a_vnics_link_that_somebody_gave_another_ethernet_address_gets_its_own_back() 
 }
 
 #[test]
-fn a_vnics_link_that_somebody_gave_another_mtu_gets_its_own_back() {
+fn mtu_of_a_vnic_link_is_repaired() {
     let (node, agent, pod) = node_with_a_pod();
     let other = || change(&node, "ens5", LinkChange::Mtu(Mtu(1500)));
     mended((&node, &agent, &pod), other, "the MTU", |socket| socket.link(&name("ens5")).unwrap().mtu == Mtu::VCN);
 }
 
 #[test]
-fn a_vnics_link_that_flaps_carries_its_pods_again() {
+fn vnic_link_that_flaps_carries_its_pods_again() {
     let (node, agent, pod) = node_with_a_pod();
     let flap = || {
         for _ in 0..5 {
@@ -93,7 +93,7 @@ fn a_vnics_link_that_flaps_carries_its_pods_again() {
 
 /// The other side of the link loses and regains its carrier, as when a switch port flaps.
 #[test]
-fn a_vnics_link_whose_carrier_flaps_carries_its_pods_again() {
+fn vnic_link_with_flapping_carrier_carries_its_pods_again() {
     let (node, agent, pod) = node_with_a_pod();
     let far =
         |change: LinkChange<'_>| node.on_fabric(|socket| socket.change_link_named(&name("ens5"), &[change]).unwrap());
@@ -126,7 +126,7 @@ fn link_locals(socket: &mut Socket) -> Vec<String> {
 
 /// For what is forwarded the kernel asks for the router from such an address only.
 #[test]
-fn a_vnics_link_that_lost_its_link_local_address_gets_one_again() {
+fn lost_link_local_address_of_a_vnic_link_is_restored() {
     let (node, agent, pod) = node_with_a_pod();
     let flush = || MUTE.iter().for_each(|arguments| ip(&node, arguments));
     mended((&node, &agent, &pod), flush, "its link-local address", |socket| {
@@ -136,7 +136,7 @@ fn a_vnics_link_that_lost_its_link_local_address_gets_one_again() {
 
 /// NetworkManager leaves the links so that it raises and has no profile for.
 #[test]
-fn a_vnics_link_to_which_the_kernel_gives_no_link_local_address_gets_one() {
+fn vnic_link_without_kernel_link_local_address_gets_one() {
     let node = dual_stack_node();
     ip(&node, "link set ens5 addrgenmode none");
     MUTE.iter().for_each(|arguments| ip(&node, arguments));
@@ -147,7 +147,7 @@ fn a_vnics_link_to_which_the_kernel_gives_no_link_local_address_gets_one() {
 }
 
 #[test]
-fn a_link_local_address_of_somebody_elses_does_and_is_left_alone() {
+fn foreign_link_local_address_suffices_and_stays() {
     let node = dual_stack_node();
     ip(&node, "link set ens5 addrgenmode none");
     MUTE.iter().for_each(|arguments| ip(&node, arguments));
@@ -161,7 +161,7 @@ fn a_link_local_address_of_somebody_elses_does_and_is_left_alone() {
 }
 
 #[test]
-fn a_vnics_link_that_was_renamed_is_followed() {
+fn renamed_vnic_link_is_followed() {
     let (node, agent, pod) = node_with_a_pod();
     let whole = left(&node);
     ip(&node, "link set ens5 down");
@@ -180,7 +180,7 @@ fn a_vnics_link_that_was_renamed_is_followed() {
 }
 
 #[test]
-fn a_vnic_that_is_unplugged_leaves_the_pools_at_once_and_comes_back_as_it_was() {
+fn unplugged_vnic_leaves_the_pools_at_once_and_returns_unchanged() {
     let (node, agent, pod) = node_with_a_pod();
     let pools = node.pools();
     let plug = || {
@@ -206,7 +206,7 @@ fn a_vnic_that_is_unplugged_leaves_the_pools_at_once_and_comes_back_as_it_was() 
 }
 
 #[test]
-fn a_vnic_that_is_detached_for_good_leaves_nothing_and_touches_no_other() {
+fn detached_vnic_leaves_nothing_and_affects_no_other() {
     let node = dual_stack_node();
     node.plug("ens6", 34);
     node.metadata.set_vnics(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("late", 34)]);
@@ -227,7 +227,7 @@ fn a_vnic_that_is_detached_for_good_leaves_nothing_and_touches_no_other() {
 
 /// Its link goes before the metadata service's list shortens.
 #[test]
-fn a_vnic_that_is_detached_raises_no_condition() {
+fn detached_vnic_raises_no_condition() {
     let node = dual_stack_node();
     node.plug("ens6", 34);
     let listed = [vnic("primary", 10), dual_stack("pods", 33)];
@@ -245,7 +245,7 @@ fn a_vnic_that_is_detached_raises_no_condition() {
 
 /// With a VNIC that is detached its device goes, and OKE no longer names it. A list may be short for any other reason.
 #[test]
-fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoever_starts_meanwhile() {
+fn unlisted_vnic_with_a_link_carries_its_pods() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -278,7 +278,7 @@ fn a_vnic_that_is_no_longer_listed_while_its_link_is_here_carries_its_pods_whoev
 }
 
 #[test]
-fn a_first_list_without_the_primary_vnic_is_not_believed() {
+fn first_list_without_the_primary_vnic_is_rejected() {
     let node = dual_stack_node();
     let before = node.on(|socket| socket.link(&name("ens5")).unwrap());
     node.metadata.set_vnics(vec![dual_stack("pods", 33)]);

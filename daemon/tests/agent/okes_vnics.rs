@@ -20,7 +20,7 @@ fn link(node: &Node, link: &str) -> (Link, Vec<String>, String) {
 }
 
 #[test]
-fn a_vnic_that_oke_attaches_for_its_own_cni_is_not_touched_before_it_is_named_nor_after() {
+fn vnic_of_okes_cni_is_never_changed() {
     let node = Node::new();
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     node.publish("BACKOFF", &[]);
@@ -57,7 +57,7 @@ fn a_vnic_that_oke_attaches_for_its_own_cni_is_not_touched_before_it_is_named_no
 
 /// As an agent did it that took the VNIC for the host's.
 #[test]
-fn what_was_made_on_a_vnic_of_okes_goes_where_no_pod_of_ours_ever_was_and_its_link_stays_up() {
+fn unused_configuration_of_an_oke_vnic_is_removed_and_its_link_stays() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);
@@ -85,7 +85,7 @@ fn what_was_made_on_a_vnic_of_okes_goes_where_no_pod_of_ours_ever_was_and_its_li
 }
 
 #[test]
-fn what_a_running_pod_lives_by_stays_on_a_vnic_that_is_okes_by_now() {
+fn network_of_running_pods_stays_on_an_oke_vnic() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);

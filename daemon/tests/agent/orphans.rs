@@ -21,7 +21,7 @@ fn rule(from: &str, protocol: u8) -> Rule {
 }
 
 #[test]
-fn rules_and_proxies_of_no_pod_go_and_those_of_pods_and_of_others_stay() {
+fn only_orphaned_rules_and_proxies_of_ours_are_removed() {
     let (node, agent) = node_and_agent();
     let (pod, adding) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     adding.reopen(&node);
@@ -45,7 +45,7 @@ fn rules_and_proxies_of_no_pod_go_and_those_of_pods_and_of_others_stay() {
 
 /// As after a lost record: the next ADD makes it anew from what the kernel has.
 #[test]
-fn a_pod_whose_record_was_lost_keeps_everything() {
+fn pod_with_lost_record_keeps_its_network() {
     let (node, agent) = node_and_agent();
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
@@ -58,7 +58,7 @@ fn a_pod_whose_record_was_lost_keeps_everything() {
 }
 
 #[test]
-fn a_pod_that_goes_after_its_vnics_link_was_renamed_leaves_nothing() {
+fn pod_leaves_nothing_after_its_vnic_link_was_renamed() {
     let (node, agent) = node_and_agent();
     let nothing = left(&node);
     let pod = Pod::add(&node, "a");

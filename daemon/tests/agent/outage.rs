@@ -18,7 +18,7 @@ fn node_with_pods() -> Node {
 }
 
 #[test]
-fn with_the_metadata_service_down_at_the_start_the_agent_is_healthy_not_ready_and_recovers() {
+fn agent_recovers_from_a_start_without_metadata_service() {
     let node = node_with_pods();
     node.metadata.set_status(503);
     let mut agent = node.agent(&[]);
@@ -31,7 +31,7 @@ fn with_the_metadata_service_down_at_the_start_the_agent_is_healthy_not_ready_an
 }
 
 #[test]
-fn an_outage_withdraws_nothing_and_is_visible() {
+fn metadata_outage_removes_nothing_and_is_reported() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -50,7 +50,7 @@ fn an_outage_withdraws_nothing_and_is_visible() {
 
 /// The age of the last good answer, which is part of what is said, grows meanwhile.
 #[test]
-fn an_outage_that_lasts_is_logged_when_it_begins_and_when_it_ends() {
+fn metadata_outage_is_logged_at_its_begin_and_end() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "0.1"]);
     node.wait_ready(&mut agent);
@@ -71,7 +71,7 @@ fn an_outage_that_lasts_is_logged_when_it_begins_and_when_it_ends() {
 }
 
 #[test]
-fn a_restart_during_an_outage_leaves_what_was_published() {
+fn restart_during_an_outage_keeps_the_pools() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -102,7 +102,7 @@ fn whole(node: &Node) -> bool {
 }
 
 #[test]
-fn an_agent_that_starts_during_an_outage_repairs_what_the_one_before_kept_up_and_tells_how_old_its_knowledge_is() {
+fn agent_started_during_an_outage_repairs_from_the_cached_copy() {
     for fault in [Fault::Status(404), Fault::Silent] {
         let node = dual_stack_node();
         let mut agent = node.agent(&[]);
@@ -143,7 +143,7 @@ fn change_copy(node: &Node, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn after_a_boot_into_an_outage_pods_start_by_what_was_known_before_it() {
+fn pods_start_after_a_boot_into_an_outage() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -158,7 +158,7 @@ fn after_a_boot_into_an_outage_pods_start_by_what_was_known_before_it() {
 }
 
 #[test]
-fn what_another_machine_knew_is_not_gone_by() {
+fn cached_copy_of_another_machine_is_not_used() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -178,7 +178,7 @@ fn what_another_machine_knew_is_not_gone_by() {
 
 /// Nobody is told to drain a node of ours for that.
 #[test]
-fn while_nobody_can_tell_whose_the_pod_network_is_it_is_not_said_to_be_handed_over() {
+fn unknown_owner_of_the_pod_network_is_not_reported_as_handover() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -197,7 +197,7 @@ fn while_nobody_can_tell_whose_the_pod_network_is_it_is_not_said_to_be_handed_ov
 }
 
 #[test]
-fn a_damaged_native_pod_network_withdraws_nothing_and_is_named() {
+fn damaged_native_pod_network_removes_nothing_and_is_reported() {
     let node = node_with_pods();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -245,44 +245,44 @@ fn withstands(fault: Fault) {
 }
 
 #[test]
-fn a_metadata_service_that_says_not_found_is_withstood() {
+fn agent_withstands_metadata_not_found() {
     withstands(Fault::Status(404));
 }
 
 #[test]
-fn a_metadata_service_that_says_too_many_requests_is_withstood() {
+fn agent_withstands_metadata_throttling() {
     withstands(Fault::Status(429));
 }
 
 #[test]
-fn a_metadata_service_that_fails_is_withstood() {
+fn agent_withstands_metadata_failure() {
     withstands(Fault::Status(500));
 }
 
 #[test]
-fn a_metadata_service_that_answers_garbage_is_withstood() {
+fn agent_withstands_metadata_garbage() {
     for garbage in ["<html>sign in</html>", "{\"vnicId\": 7}", "[{\"vnicId\": null}]", ""] {
         withstands(Fault::Garbage(garbage));
     }
 }
 
 #[test]
-fn a_metadata_service_that_answers_slowly_is_withstood() {
+fn agent_withstands_slow_metadata() {
     withstands(Fault::Slow);
 }
 
 #[test]
-fn a_metadata_service_that_never_answers_is_withstood() {
+fn agent_withstands_silent_metadata() {
     withstands(Fault::Silent);
 }
 
 #[test]
-fn a_metadata_service_that_hangs_up_is_withstood() {
+fn agent_withstands_metadata_disconnects() {
     withstands(Fault::Closed);
 }
 
 #[test]
-fn a_native_pod_network_that_is_gone_withdraws_nothing_and_pools_follow_it_when_it_is_back() {
+fn pools_stay_without_native_pod_network_and_follow_its_return() {
     let node = node_with_pods();
     let mut agent = node.agent(&["--resync-seconds", "600"]);
     node.wait_ready(&mut agent);

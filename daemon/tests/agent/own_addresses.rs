@@ -57,7 +57,7 @@ fn forget_own(node: &Node) {
 }
 
 #[test]
-fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
+fn pod_address_listed_first_is_not_assigned_to_the_host() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -89,7 +89,7 @@ fn a_pods_address_that_is_listed_first_is_not_given_to_the_host() {
 
 /// There it is told only by the kernel whom the only address listed belongs to.
 #[test]
-fn a_pods_address_is_not_given_to_the_host_where_the_index_is_a_later_versions_or_lost() {
+fn pod_address_is_not_assigned_to_the_host_without_index() {
     for index in [Some(r#"{"version":99}"#), None] {
         let node = dual_stack_node();
         let mut agent = node.agent(&[]);
@@ -118,7 +118,7 @@ fn a_pods_address_is_not_given_to_the_host_where_the_index_is_a_later_versions_o
 
 /// As it is made while the pod has it and nothing else is listed.
 #[test]
-fn a_rule_of_a_pods_address_that_the_host_has_not_makes_it_none_of_the_hosts() {
+fn rule_of_a_pod_address_does_not_make_it_the_hosts() {
     let node = dual_stack_node();
     let rule = Rule::new(Family::Ipv6, RulePriorities::FROM_VNIC, TableId(1000), PROTOCOL);
     let from: IpAddr = FOR_PODS.parse().unwrap();
@@ -131,7 +131,7 @@ fn a_rule_of_a_pods_address_that_the_host_has_not_makes_it_none_of_the_hosts() {
 
 /// As an agent made it that took the first for the host's. The grace is not over: what is taken back at once is no leftover.
 #[test]
-fn a_pods_address_that_the_host_was_given_is_taken_back_at_once() {
+fn pod_address_assigned_to_the_host_is_removed_at_once() {
     let node = dual_stack_node();
     let mut agent = node.agent(&["--detach-grace-seconds", "600"]);
     node.wait_ready(&mut agent);
@@ -154,7 +154,7 @@ fn a_pods_address_that_the_host_was_given_is_taken_back_at_once() {
 }
 
 #[test]
-fn what_the_native_pod_network_names_replaces_what_was_chosen_before_it_came_and_pods_get_the_rest() {
+fn host_address_of_the_native_pod_network_replaces_the_chosen_one() {
     let node = dual_stack_node();
     node.publish("BACKOFF", &[]);
     list(&node, &[FOR_PODS, "2603:c020:0:33::21", OWN]);

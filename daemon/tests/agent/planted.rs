@@ -32,12 +32,12 @@ const WRITTEN: [&str; 5] =
 const MEMORY: u64 = 64 << 10;
 
 #[test]
-fn an_agent_starts_where_pipes_are_in_place_of_its_files() {
+fn agent_starts_with_pipes_in_place_of_its_files() {
     assert_recovers(|_, path| mkfifo(path, Mode::S_IRWXU).unwrap());
 }
 
 #[test]
-fn an_agent_starts_where_links_are_in_place_of_its_files_and_follows_none() {
+fn agent_starts_with_links_in_place_of_its_files() {
     let outside = |node: &Node| node.path("lib/outside");
     let node = assert_recovers(|node, path| {
         fs::write(outside(node), "theirs").unwrap();
@@ -49,7 +49,7 @@ fn an_agent_starts_where_links_are_in_place_of_its_files_and_follows_none() {
 }
 
 #[test]
-fn an_agent_starts_within_its_memory_where_its_files_are_huge() {
+fn agent_starts_within_its_memory_with_huge_files() {
     assert_recovers(|_, path| File::create(path).unwrap().set_len(3 << 30).unwrap());
 }
 

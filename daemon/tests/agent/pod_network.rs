@@ -54,7 +54,7 @@ fn is_left(node: &Node) -> bool {
 }
 
 #[test]
-fn the_configuration_is_written_only_when_an_address_is_usable() {
+fn configuration_is_written_only_when_an_address_is_usable() {
     let node = node();
     node.publish("BACKOFF", &[]);
     let mut agent = node.agent(&[]);
@@ -70,7 +70,7 @@ fn the_configuration_is_written_only_when_an_address_is_usable() {
 }
 
 #[test]
-fn where_the_pod_network_is_not_ours_other_vnics_are_configured_and_pods_left_alone() {
+fn other_vnics_are_configured_on_a_foreign_pod_network() {
     let node = node_with_storage();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&["--pod-network", "none"]);
@@ -83,7 +83,7 @@ fn where_the_pod_network_is_not_ours_other_vnics_are_configured_and_pods_left_al
 }
 
 #[test]
-fn on_a_flannel_node_the_agent_is_ready_and_touches_no_cni_file() {
+fn agent_is_ready_and_changes_no_cni_file_on_flannel() {
     let node = node_with_storage();
     let flannel = node.path("net.d/10-flannel.conflist");
     std::fs::write(&flannel, FLANNEL).unwrap();
@@ -97,7 +97,7 @@ fn on_a_flannel_node_the_agent_is_ready_and_touches_no_cni_file() {
 }
 
 #[test]
-fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
+fn pod_network_handed_over_keeps_the_network_of_running_pods() {
     let node = node_with_storage();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -119,7 +119,7 @@ fn a_pod_network_that_is_handed_over_keeps_what_running_pods_live_by() {
 }
 
 #[test]
-fn our_configuration_goes_with_the_last_pod_where_another_network_is_meant() {
+fn our_configuration_goes_with_the_last_pod_on_foreign_pod_network() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -140,7 +140,7 @@ fn our_configuration_goes_with_the_last_pod_where_another_network_is_meant() {
 
 /// A label that somebody mistyped takes no node down.
 #[test]
-fn in_doubt_what_was_ours_is_kept_up() {
+fn our_pod_network_is_maintained_in_doubt() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -167,7 +167,7 @@ fn in_doubt_what_was_ours_is_kept_up() {
 
 /// Where we do not remember it, nothing is touched, and nobody is told to drain a node that is sound.
 #[test]
-fn doubt_is_not_told_as_a_hand_over() {
+fn doubt_is_not_reported_as_handover() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -183,7 +183,7 @@ fn doubt_is_not_told_as_a_hand_over() {
 
 /// After a boot, or in an image that was made of a node: the runtime takes it, and nobody offers pods an address.
 #[test]
-fn our_configuration_on_a_node_that_was_booted_as_anothers_stops_pods_and_says_so_until_it_can_go() {
+fn our_configuration_on_a_foreign_node_is_reported_until_removed() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -203,7 +203,7 @@ fn our_configuration_on_a_node_that_was_booted_as_anothers_stops_pods_and_says_s
 }
 
 #[test]
-fn what_somebody_deletes_of_the_configuration_comes_back() {
+fn deleted_configuration_is_restored() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -216,7 +216,7 @@ fn what_somebody_deletes_of_the_configuration_comes_back() {
 }
 
 #[test]
-fn somebodys_malformed_file_before_ours_is_told_at_once_and_never_touched() {
+fn foreign_malformed_file_before_ours_is_reported_and_unchanged() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -234,7 +234,7 @@ fn somebodys_malformed_file_before_ours_is_told_at_once_and_never_touched() {
 
 /// The runtime may see more than the agent: it is told all the same.
 #[test]
-fn a_link_before_ours_that_leads_to_nothing_stops_pods_and_says_so() {
+fn dangling_link_before_our_configuration_is_reported() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -250,7 +250,7 @@ fn a_link_before_ours_that_leads_to_nothing_stops_pods_and_says_so() {
 }
 
 #[test]
-fn another_networks_configuration_before_ours_is_told_and_stops_pods_where_its_plugin_has_no_binary() {
+fn foreign_configuration_before_ours_blocks_without_its_binary() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -276,7 +276,7 @@ fn another_networks_configuration_before_ours_is_told_and_stops_pods_where_its_p
 
 /// As some distributions' packages bring it, under a name that sorts last.
 #[test]
-fn a_loopback_configuration_before_ours_stops_pods_and_behind_ours_it_is_nothing() {
+fn loopback_configuration_blocks_only_before_ours() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
@@ -294,7 +294,7 @@ fn a_loopback_configuration_before_ours_stops_pods_and_behind_ours_it_is_nothing
 }
 
 #[test]
-fn a_plugin_of_others_in_our_chain_without_its_binary_stops_pods_and_says_so() {
+fn foreign_plugin_without_binary_in_our_chain_blocks() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     let mut agent = node.agent(&[]);
@@ -320,7 +320,7 @@ fn a_plugin_of_others_in_our_chain_without_its_binary_stops_pods_and_says_so() {
 }
 
 #[test]
-fn a_plugin_that_does_not_answer_at_first_is_told_and_is_in_the_chain_as_soon_as_it_does() {
+fn slow_plugin_is_reported_and_chained_when_it_answers() {
     let node = node();
     node.publish("SUCCESS", &[("pods", 33)]);
     // On a node that boots it is slow; what it answers then is as good as nothing.

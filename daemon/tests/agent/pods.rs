@@ -79,7 +79,7 @@ fn mended(break_it: impl Fn(&mut Socket, &Pod) + Send + Sync) -> (Node, Agent) {
 }
 
 #[test]
-fn rules_that_a_network_manager_flushed_come_back_within_a_second() {
+fn flushed_rules_are_repaired_within_a_second() {
     let (node, agent) = mended(|socket, _| flush_rules(socket));
     agent.wait_said("host.repaired", "rule add pref 1536 from 10.0.33.32 lookup 1000 (pod a)");
     let counted = r#"oke_node_agent_reconcile_changes_total{noun="rule",cause="kernel"}"#;
@@ -87,7 +87,7 @@ fn rules_that_a_network_manager_flushed_come_back_within_a_second() {
 }
 
 #[test]
-fn the_rules_of_pods_alone_come_back_as_well() {
+fn rules_of_pods_alone_are_repaired() {
     mended(|socket, _| {
         for family in Family::ALL {
             for rule in socket.rules(family).unwrap().iter().filter(|it| it.priority == RulePriorities::FROM_POD) {
@@ -98,7 +98,7 @@ fn the_rules_of_pods_alone_come_back_as_well() {
 }
 
 #[test]
-fn a_host_end_that_udev_gave_another_ethernet_address_gets_its_own_back() {
+fn mac_of_a_host_end_is_repaired() {
     let (_node, agent) = mended(|socket, pod| {
         let mac = LinkChange::Mac(MacAddr([2, 0, 0, 0, 0, 9]));
         socket.change_link_named(pod.host_link(), &[mac]).unwrap();
@@ -122,7 +122,7 @@ fn wait_rest(node: &Node, agent: &Agent) {
 
 /// Signs that come together with what every pass is due for are looked into as well, and do not hide the next ones.
 #[test]
-fn a_breakage_is_seen_although_the_same_was_undone_while_something_else_happened() {
+fn drift_is_seen_although_it_was_undone_once_before() {
     let (node, agent) = node_and_agent();
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
@@ -146,7 +146,7 @@ fn a_breakage_is_seen_although_the_same_was_undone_while_something_else_happened
 }
 
 #[test]
-fn routes_that_somebody_deleted_come_back_within_a_second() {
+fn deleted_pod_routes_are_repaired_within_a_second() {
     mended(|socket, pod| {
         for family in Family::ALL {
             let filter = RouteFilter { table: Some(PODS_TABLE), ..RouteFilter::all(family) };
@@ -159,13 +159,13 @@ fn routes_that_somebody_deleted_come_back_within_a_second() {
 }
 
 #[test]
-fn a_host_end_that_somebody_lowered_is_raised_with_all_that_it_carried() {
+fn host_end_that_is_down_is_raised_with_its_routes() {
     // The pod's own end has lost its carrier meanwhile, but nothing else.
     mended(|socket, pod| socket.change_link_named(pod.host_link(), &[LinkChange::Down]).unwrap());
 }
 
 #[test]
-fn a_host_end_that_somebody_gave_another_mtu_gets_its_own_back() {
+fn mtu_of_a_host_end_is_repaired() {
     let (_node, agent) = mended(|socket, pod| {
         socket.change_link_named(pod.host_link(), &[LinkChange::Mtu(Mtu(1400))]).unwrap();
     });
@@ -175,7 +175,7 @@ fn a_host_end_that_somebody_gave_another_mtu_gets_its_own_back() {
 }
 
 #[test]
-fn what_broke_while_the_agent_was_down_is_told_by_plan_and_mended_when_it_starts() {
+fn drift_during_agent_downtime_is_planned_and_repaired_at_start() {
     let (node, mut agent) = node_and_agent();
     let pod = Pod::add(&node, "a");
     let whole = left(&node);
@@ -190,7 +190,7 @@ fn what_broke_while_the_agent_was_down_is_told_by_plan_and_mended_when_it_starts
 }
 
 #[test]
-fn an_add_that_has_not_finished_is_left_alone() {
+fn unfinished_add_is_not_repaired() {
     let (node, agent) = node_and_agent();
     let (pod, other) = (Pod::add(&node, "a"), Pod::add(&node, "b"));
     let whole = left(&node);
@@ -208,7 +208,7 @@ fn an_add_that_has_not_finished_is_left_alone() {
 }
 
 #[test]
-fn pods_that_come_and_go_cost_no_pass() {
+fn pods_that_come_and_go_cause_no_reconcile() {
     let (node, agent) = node_and_agent();
     // Events come in their order: with this repair all that the start made have been heard.
     node.delete_rule(Family::Ipv4, 1537);
@@ -233,7 +233,7 @@ fn pods_that_come_and_go_cost_no_pass() {
 }
 
 #[test]
-fn a_del_that_is_slower_than_the_repair_leaves_nothing_behind() {
+fn del_slower_than_the_repair_leaves_nothing() {
     let (node, agent) = node_and_agent_that_removes_orphans_soon();
     let nothing = left(&node);
     let pods: Vec<Pod> = (0..12).map(|number| Pod::add(&node, &format!("c{number}"))).collect();
@@ -249,7 +249,7 @@ fn a_del_that_is_slower_than_the_repair_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_del_at_any_moment_of_a_repair_leaves_nothing_behind() {
+fn del_at_any_moment_of_a_repair_leaves_nothing() {
     let (node, agent) = node_and_agent_that_removes_orphans_soon();
     let nothing = left(&node);
     for number in 0..50 {

@@ -30,7 +30,7 @@ fn asks_metadata_from(node: &Node) -> IpAddr {
 }
 
 #[test]
-fn a_refused_address_is_neither_the_hosts_nor_a_pods_and_running_pods_keep_theirs() {
+fn refused_address_is_assigned_to_neither_host_nor_new_pod() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -91,7 +91,7 @@ fn a_refused_address_is_neither_the_hosts_nor_a_pods_and_running_pods_keep_their
 
 /// As an agent did it that did not look at addresses.
 #[test]
-fn the_metadata_services_address_on_the_host_goes_as_soon_as_the_agent_starts() {
+fn metadata_address_on_the_host_is_removed_at_start() {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
     node.wait_ready(&mut agent);
@@ -117,7 +117,7 @@ fn the_metadata_services_address_on_the_host_goes_as_soon_as_the_agent_starts() 
 }
 
 #[test]
-fn a_node_whose_vnics_are_all_kept_for_application_resources_says_so() {
+fn node_with_vnics_for_application_resources_only_is_reported() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.metadata.set_vnics(vec![vnic("primary", 10), vnic("pods", 33)]);

@@ -15,7 +15,7 @@ fn network(node: &Node) -> (Vec<String>, [Vec<String>; 2], Value) {
 }
 
 #[test]
-fn an_agent_that_starts_while_the_list_is_short_serves_the_vnics_that_are_here() {
+fn agent_started_with_incomplete_list_serves_present_vnics() {
     let node = dual_stack_node();
     node.plug("ens6", 34);
     // The second is nobody's but the host's: no NativePodNetwork names it.
@@ -53,7 +53,7 @@ fn an_agent_that_starts_while_the_list_is_short_serves_the_vnics_that_are_here()
 }
 
 #[test]
-fn that_what_is_known_cannot_be_kept_is_told_once_and_it_is_kept_as_soon_as_it_can_be() {
+fn unwritable_copy_is_reported_once_and_written_when_possible() {
     let node = dual_stack_node();
     let copy = node.path("lib/vnics-seen.json");
     std::fs::create_dir(&copy).unwrap();

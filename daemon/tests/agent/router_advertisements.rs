@@ -55,7 +55,7 @@ fn booted() -> Node {
 }
 
 #[test]
-fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_still_renewed() {
+fn advertised_default_route_survives_the_agents_start() {
     let node = booted();
     let learnt = || {
         advertise(&node);
@@ -80,7 +80,7 @@ fn the_default_route_that_was_advertised_stays_through_the_agents_start_and_is_s
 
 /// Where it does not forward, the kernel takes advertisements on every link.
 #[test]
-fn a_secondary_vnics_router_advertises_in_vain() {
+fn advertisements_on_a_secondary_vnic_are_ignored() {
     const SECOND: &str = "fe80::200:17ff:fe00:1";
     let node = booted();
     // The VNIC is the host's own.

@@ -177,7 +177,7 @@ fn differences(before: &[String], now: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_ours_is_the_same_before_during_and_after_the_agents_life() {
+fn foreign_objects_are_unchanged_by_the_agent() {
     let node = dual_stack_node();
     furnish(&node);
     let before = dump(&node);
@@ -208,7 +208,7 @@ fn what_is_not_ours_is_the_same_before_during_and_after_the_agents_life() {
 
 /// A VPN's, say. What it refuses no rule passes over.
 #[test]
-fn a_default_route_of_others_in_the_pods_table_is_not_the_hosts_and_one_that_refuses_bars_the_way_to_pods() {
+fn foreign_default_route_in_the_pod_table_does_not_apply_to_the_host() {
     let node = Node::new();
     node.plug("ens5", 33);
     node.plug("tun0", 99);
@@ -244,7 +244,7 @@ fn a_default_route_of_others_in_the_pods_table_is_not_the_hosts_and_one_that_ref
 
 /// The table's number is ours only where a rule of ours asks it.
 #[test]
-fn where_the_pod_network_is_not_ours_the_pods_table_is_whoevers_it_is() {
+fn foreign_pod_network_may_use_the_pod_table() {
     let node = Node::new();
     node.metadata.set_vnics(vec![vnic("primary", 10)]);
     let add = "ip route add blackhole default table 999 proto static && ip route add 192.0.2.7 dev ens3 table 999";

@@ -48,7 +48,7 @@ fn served(wanted: &Wanted) -> Vec<(&str, String, TableId)> {
 }
 
 #[test]
-fn every_secondary_vnic_is_served_and_the_primary_is_left_alone() {
+fn secondary_vnics_are_configured_and_the_primary_is_not() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let wanted = want(&vnics, &links, None);
@@ -59,7 +59,7 @@ fn every_secondary_vnic_is_served_and_the_primary_is_left_alone() {
 }
 
 #[test]
-fn a_vnic_without_a_link_keeps_no_other_from_being_served() {
+fn missing_link_of_a_vnic_affects_no_other() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens6", 0x0c)], None);
     assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
@@ -68,7 +68,7 @@ fn a_vnic_without_a_link_keeps_no_other_from_being_served() {
 }
 
 #[test]
-fn vnics_beyond_the_marks_for_answers_are_served_and_reported() {
+fn vnics_beyond_the_marks_are_configured_and_reported() {
     let name = |last: u8| format!("v{last}");
     let more = (12..20).map(|last| vnic(&name(last), last, &format!("10.0.{last}")));
     let vnics: Vec<Vnic> = vm_vnics().into_iter().take(1).chain(more).collect();
@@ -81,7 +81,7 @@ fn vnics_beyond_the_marks_for_answers_are_served_and_reported() {
 }
 
 #[test]
-fn without_the_primary_link_nothing_is_configured() {
+fn nothing_is_configured_without_the_primary_link() {
     let wanted = want(&vm_vnics(), &[link("ens5", 0x0b)], None);
     assert_eq!(wanted.network, None);
     assert_eq!(reasons(&wanted), [(Reason::PrimaryLinkMissing, Some("primary"))]);
@@ -89,13 +89,13 @@ fn without_the_primary_link_nothing_is_configured() {
 }
 
 #[test]
-fn without_any_vnic_known_nothing_is_wanted() {
+fn nothing_is_wanted_without_any_known_vnic() {
     let wanted = want(&[], &[link("ens3", 0x0a)], None);
     assert!(wanted.network.is_none() && wanted.conditions.is_empty());
 }
 
 #[test]
-fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
+fn unlisted_vnic_of_the_native_pod_network_is_reported() {
     let vnics = &vm_vnics()[..1];
     let wanted = want(vnics, &[link("ens3", 0x0a)], Some(&npn("SUCCESS")));
     assert_eq!(reasons(&wanted), [(Reason::VnicNotListed, Some("pods"))]);
@@ -103,7 +103,7 @@ fn a_vnic_of_the_native_pod_network_that_is_not_listed_is_reported() {
 
 /// What comes in by another one for an address that nothing here has may be on its way through this node.
 #[test]
-fn only_a_vnic_of_the_native_pod_network_has_blocks_for_pods() {
+fn only_vnic_of_the_native_pod_network_has_pod_blocks() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let blocks = |npn: Option<&NativePodNetwork>| -> Vec<BTreeSet<IpNetwork>> {
@@ -119,7 +119,7 @@ fn only_a_vnic_of_the_native_pod_network_has_blocks_for_pods() {
 }
 
 #[test]
-fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
+fn family_missing_in_metadata_comes_from_the_native_pod_network() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv4 = None;
     let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], Some(&npn("SUCCESS")));
@@ -129,7 +129,7 @@ fn a_family_the_metadata_service_lacks_is_taken_from_the_native_pod_network() {
 }
 
 #[test]
-fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_pods() {
+fn host_gets_its_own_listed_ipv6_address_and_no_pods() {
     let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {
@@ -160,7 +160,7 @@ fn of_the_ipv6_addresses_listed_the_host_gets_its_own_by_its_vnics_table_and_no_
 }
 
 #[test]
-fn a_vnic_of_which_pods_hold_all_that_could_be_the_hosts_is_named_with_the_family() {
+fn vnic_without_free_host_address_is_reported_by_family() {
     let ip = |last: &str| format!("2603:c020::{last}").parse::<IpAddr>().unwrap();
     let mut vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     for (vnic, listed) in vnics[1..].iter_mut().zip([["20", "21"], ["30", "31"]]) {
@@ -190,7 +190,7 @@ fn a_vnic_of_which_pods_hold_all_that_could_be_the_hosts_is_named_with_the_famil
 }
 
 #[test]
-fn ipv6_is_on_when_any_vnic_has_it() {
+fn ipv6_is_configured_when_any_vnic_has_it() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {
         subnet: "2603:c020::/64".parse().unwrap(),
@@ -203,7 +203,7 @@ fn ipv6_is_on_when_any_vnic_has_it() {
 }
 
 #[test]
-fn a_kernel_without_ipv6_is_not_asked_for_any() {
+fn ipv6_is_not_configured_on_a_kernel_without_it() {
     let mut vnics = vm_vnics();
     vnics[1].addressing.ipv6 = Some(SubnetAddressing {
         subnet: "2603:c020::/64".parse().unwrap(),
@@ -233,13 +233,13 @@ fn bare_metal() -> Vec<Vnic> {
 }
 
 #[test]
-fn on_bare_metal_ports_come_before_the_vlans_on_them() {
+fn bare_metal_ports_come_before_their_vlans() {
     let wanted = want(&bare_metal(), &[link("eth0", 0x0a), link("eth1", 0x0c)], None);
     assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001)), ("tagged", "nic1.12".into(), TableId(1000))]);
 }
 
 #[test]
-fn a_link_of_somebody_else_that_has_the_vlans_name_is_left_alone_and_told() {
+fn foreign_link_with_the_vlans_name_is_reported_and_not_changed() {
     let taken = |alias: Option<&str>, last: u8| {
         let mut vlan = link("nic1.12", last);
         (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
@@ -257,7 +257,7 @@ fn a_link_of_somebody_else_that_has_the_vlans_name_is_left_alone_and_told() {
 }
 
 #[test]
-fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
+fn port_without_matching_mac_is_found_by_configured_name() {
     let vnics = bare_metal();
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
@@ -269,7 +269,7 @@ fn a_port_whose_address_matches_no_link_is_the_one_that_was_named() {
 }
 
 #[test]
-fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
+fn vnic_with_the_primary_links_mac_is_not_configured() {
     let mut vnics = vm_vnics();
     vnics[1].mac = mac(0x0a);
     let wanted = want(&vnics, &[link("ens3", 0x0a)], None);
@@ -278,7 +278,7 @@ fn a_vnic_with_the_primary_links_address_does_not_touch_it() {
 }
 
 #[test]
-fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_stays() {
+fn vnics_of_a_foreign_pod_network_are_not_changed() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let choices = choices(false, true, true);
@@ -298,7 +298,7 @@ fn where_the_pod_network_is_not_ours_its_vnics_are_left_alone_and_what_is_there_
 }
 
 #[test]
-fn a_vlan_link_that_another_networks_pods_may_stand_on_stays_although_none_of_ours_lived() {
+fn vlan_link_that_foreign_pods_may_use_stays() {
     let vnics = bare_metal();
     let mut npn = npn("SUCCESS");
     (npn.vnics[0].vnic_id, npn.vnics[0].mac) = (vnics[1].id.clone(), vnics[1].mac);
@@ -321,7 +321,7 @@ fn a_vlan_link_that_another_networks_pods_may_stand_on_stays_although_none_of_ou
 
 /// As OKE's own CNI has it: the VNIC is attached first, and named last.
 #[test]
-fn a_vnic_that_may_be_okes_own_cnis_waits_for_a_finished_native_pod_network() {
+fn vnic_that_oke_may_own_waits_for_a_finished_native_pod_network() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };

@@ -25,7 +25,7 @@ fn chosen(listed: &[&str], host: Option<&str>, before: &[&str], held: &[&str]) -
 }
 
 #[test]
-fn what_the_native_pod_network_names_comes_before_what_was_and_that_before_the_first() {
+fn named_address_precedes_previous_one_precedes_first_listed() {
     let listed = ["9", "20", "8", "7"];
     assert_eq!(chosen(&listed, Some("7"), &["8"], &[]), ip("7"));
     assert_eq!(chosen(&listed, None, &["8"], &[]), ip("8"));
@@ -33,14 +33,14 @@ fn what_the_native_pod_network_names_comes_before_what_was_and_that_before_the_f
 }
 
 #[test]
-fn what_is_not_listed_is_chosen_only_where_all_that_is_may_be_pods() {
+fn unlisted_address_is_chosen_only_if_all_listed_may_be_pods() {
     assert_eq!(chosen(&["20", "7"], Some("6"), &["5"], &[]), ip("7"));
     assert_eq!(chosen(&["20", "21"], Some("6"), &["5"], &[]), ip("6"));
     assert_eq!(chosen(&["20", "21"], None, &["5"], &[]), ip("5"));
 }
 
 #[test]
-fn no_pods_address_is_chosen_while_there_is_another() {
+fn pod_address_is_not_chosen_while_there_is_another() {
     assert_eq!(chosen(&["20", "7"], None, &[], &[]), ip("7"), "for pods");
     assert_eq!(chosen(&["9", "7"], None, &[], &["9"]), ip("7"), "a pod's");
     assert_eq!(chosen(&["9", "8", "7"], Some("9"), &["8"], &["9", "8"]), ip("7"), "a pod's, whoever names it");
@@ -48,14 +48,14 @@ fn no_pods_address_is_chosen_while_there_is_another() {
 }
 
 #[test]
-fn one_that_was_before_stays_in_a_block_that_is_for_pods_and_a_single_one_is_the_hosts_there() {
+fn previous_address_stays_in_a_pod_block() {
     assert_eq!(chosen(&["22", "20", "7"], None, &["20"], &[]), ip("20"), "no pod can have had it");
     assert_eq!(chosen(&["20"], None, &[], &[]), ip("20"));
     assert_eq!(chosen(&["20"], None, &[], &["20"]), ip("20"));
 }
 
 #[test]
-fn of_two_that_were_before_the_one_that_is_for_no_pod_is_the_hosts() {
+fn previous_address_outside_pod_blocks_is_preferred() {
     assert_eq!(chosen(&["22", "7"], None, &["22", "7"], &[]), ip("7"));
     assert_eq!(chosen(&["22", "20"], None, &["20", "22"], &[]), ip("20"));
 }

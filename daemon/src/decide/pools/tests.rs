@@ -40,7 +40,7 @@ fn addresses(pools: &Pools) -> Vec<String> {
 }
 
 #[test]
-fn a_finished_native_pod_network_gives_its_addresses_less_the_hosts() {
+fn finished_native_pod_network_offers_its_addresses_without_the_hosts() {
     let pools = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     assert_eq!(addresses(&pools), ["10.0.33.17", "10.0.33.18", "10.0.33.19", "10.0.33.40"]);
     let reserved = &pools.vnics[0].families.ipv4.as_ref().unwrap().reserved;
@@ -49,7 +49,7 @@ fn a_finished_native_pod_network_gives_its_addresses_less_the_hosts() {
 }
 
 #[test]
-fn only_a_bare_metal_ports_link_may_have_an_ethernet_address_of_its_own() {
+fn only_bare_metal_port_may_have_a_mac_of_its_own() {
     let port = Placement::Device { link: "ens300f1".parse().unwrap() };
     let (parent, tag) = ("ens300f0".parse().unwrap(), vcn::VlanTag::new(7).unwrap());
     let vlan = Placement::Vlan { link: "nic0.7".parse().unwrap(), parent, tag };
@@ -70,7 +70,7 @@ fn only_a_bare_metal_ports_link_may_have_an_ethernet_address_of_its_own() {
 }
 
 #[test]
-fn before_that_the_pools_say_what_is_waited_for() {
+fn pools_name_what_is_awaited() {
     for (npn, reason) in [
         (Ok(Some(npn("BACKOFF"))), "NativePodNetwork is BACKOFF: FailedToCreatePrivateIP"),
         (Ok(None), "this instance has no NativePodNetwork (yet)"),
@@ -82,7 +82,7 @@ fn before_that_the_pools_say_what_is_waited_for() {
 }
 
 #[test]
-fn what_was_published_stays_when_the_native_pod_network_is_made_anew_or_cannot_be_read() {
+fn published_pools_stay_while_the_native_pod_network_is_unfinished_or_unreadable() {
     let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     for npn in [Ok(Some(npn("IN_PROGRESS"))), Ok(None), Err("no answer".into())] {
         let now = pools(&world(npn), &hosted(), Some(&published));
@@ -93,7 +93,7 @@ fn what_was_published_stays_when_the_native_pod_network_is_made_anew_or_cannot_b
 
 /// As an older agent published them.
 #[test]
-fn refused_addresses_that_were_published_before_go_although_nothing_newer_is_known() {
+fn published_addresses_that_are_refused_now_are_removed() {
     let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     let known = addresses(&published);
     let refused = ["169.254.169.254/32", "10.0.10.7/32", "10.0.33.1/32"]
@@ -105,7 +105,7 @@ fn refused_addresses_that_were_published_before_go_although_nothing_newer_is_kno
 }
 
 #[test]
-fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
+fn published_pool_follows_its_vnic() {
     let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     let mut moved = hosted();
     moved[0].placement = Placement::Device { link: "ens9".parse().unwrap() };
@@ -114,7 +114,7 @@ fn what_was_published_follows_its_vnic_to_another_link_and_goes_with_it() {
 }
 
 #[test]
-fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
+fn vnic_out_of_sync_is_left_out_with_a_reason() {
     let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
     let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
     let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), on(&[]), None, (&boot(), NOW), &[trouble, other]);
@@ -123,7 +123,7 @@ fn a_vnic_that_is_not_configured_is_left_out_and_the_reason_is_told() {
 }
 
 #[test]
-fn a_family_without_routes_on_the_host_is_left_out_and_said() {
+fn family_without_host_routes_is_left_out_and_reported() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
     let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), on(&hosted), None, (&boot(), NOW), &[]);
@@ -133,7 +133,7 @@ fn a_family_without_routes_on_the_host_is_left_out_and_said() {
 }
 
 #[test]
-fn a_vnic_kept_for_an_application_resource_stays_out_of_the_general_pool() {
+fn vnic_for_application_resources_is_not_in_the_general_pool() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].application_resources = vec!["storage".into()];
     let pools = pools(&world(Ok(Some(npn))), &hosted(), None);
@@ -142,14 +142,14 @@ fn a_vnic_kept_for_an_application_resource_stays_out_of_the_general_pool() {
 }
 
 #[test]
-fn fields_of_a_later_version_stay() {
+fn unknown_fields_of_pools_stay() {
     let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     published.extra.insert("later".into(), true.into());
     assert_eq!(pools(&world(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
 }
 
 #[test]
-fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
+fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
     let offered = world(Ok(Some(npn)));
@@ -162,7 +162,7 @@ fn on_a_kernel_without_ipv6_nothing_is_said_of_ipv6_addresses() {
 }
 
 #[test]
-fn how_long_the_pools_have_been_empty_is_kept_whatever_else_changes() {
+fn time_since_pools_are_empty_is_kept() {
     let (full, waiting) = (world(Ok(Some(npn("SUCCESS")))), world(Ok(Some(npn("BACKOFF")))));
     let at = |world: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
         next(world, on(hosted), current, (&boot(), BootTime(now)), &[]).0
@@ -181,7 +181,7 @@ fn how_long_the_pools_have_been_empty_is_kept_whatever_else_changes() {
 }
 
 #[test]
-fn pods_get_the_families_that_oke_made_addresses_of_whatever_the_host_lacks_for_a_moment() {
+fn pods_get_the_families_that_oke_created_addresses_of() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
     let both = world(Ok(Some(npn)));
@@ -196,7 +196,7 @@ fn pods_get_the_families_that_oke_made_addresses_of_whatever_the_host_lacks_for_
 
 /// Nothing shows that its packets would arrive; pods that run there are nobody's concern here.
 #[test]
-fn a_vnic_that_is_silent_is_not_offered_whether_the_native_pod_network_is_finished_or_not() {
+fn silent_vnic_is_not_offered() {
     let (world, vnics) = (world(Ok(Some(npn("SUCCESS")))), hosted());
     let before = pools(&world, &vnics, None);
     let silent = [vnics[0].vnic.id.clone()];

@@ -51,7 +51,7 @@ fn offered(npn: &NativePodNetwork, family: Family) -> (Vec<String>, Vec<(String,
 }
 
 #[test]
-fn every_ipv4_address_that_is_no_host_address_is_refused_and_the_rest_is_served() {
+fn ipv4_addresses_that_are_no_host_addresses_are_refused() {
     let primary = "the own address of VNIC ocid1.vnic.oc1.iad.primary";
     let reserved = "reserved by OCI in 10.0.33.0/24";
     for (address, why) in [
@@ -82,7 +82,7 @@ fn every_ipv4_address_that_is_no_host_address_is_refused_and_the_rest_is_served(
 }
 
 #[test]
-fn every_ipv6_address_that_is_no_host_address_is_refused_and_the_rest_is_served() {
+fn ipv6_addresses_that_are_no_host_addresses_are_refused() {
     for (address, why) in [
         ("::", "unspecified"),
         ("::1", "loopback"),
@@ -104,7 +104,7 @@ fn every_ipv6_address_that_is_no_host_address_is_refused_and_the_rest_is_served(
 }
 
 #[test]
-fn an_address_outside_the_known_blocks_is_refused_only_where_all_are_listed() {
+fn address_outside_known_blocks_is_refused_if_all_are_listed() {
     let of = |subnets: &[&str]| offered(&offering(Family::Ipv4, subnets, &["10.0.44.9"]), Family::Ipv4).0;
     assert_eq!(of(&[]), ["10.0.44.9/32"], "no list, as in the legacy shape: there may be another block");
     assert_eq!(of(&["10.0.33.0/24"]), [""; 0]);
@@ -122,7 +122,7 @@ fn an_address_outside_the_known_blocks_is_refused_only_where_all_are_listed() {
 }
 
 #[test]
-fn of_a_block_what_is_usable_stays() {
+fn usable_part_of_a_block_stays() {
     let (pods, refused) = offered(&offering(Family::Ipv4, &["10.0.33.0/24"], &["10.0.33.0/29"]), Family::Ipv4);
     // 10.0.33.7 is the VNIC's own address, which pools.json reserves.
     assert_eq!(pods, ["10.0.33.2/31", "10.0.33.4/30"]);
@@ -130,7 +130,7 @@ fn of_a_block_what_is_usable_stays() {
 }
 
 #[test]
-fn a_block_without_an_address_is_all_of_its_others() {
+fn block_without_an_address_has_all_others() {
     for (whole, length) in [("10.0.33.0/24", 256_usize), ("10.0.33.128/31", 2), ("2603::/120", 256)] {
         let whole = block(whole);
         for address in whole.iter() {
@@ -144,7 +144,7 @@ fn a_block_without_an_address_is_all_of_its_others() {
 }
 
 #[test]
-fn a_hosts_address_that_is_refused_is_not_the_hosts() {
+fn refused_host_address_is_not_assigned() {
     let mut npn = npn("SUCCESS");
     for (host, kept) in [("10.0.33.16", true), ("10.0.33.7", true), ("169.254.169.254", false), ("10.0.10.7", false)] {
         let host = host.parse().unwrap();
@@ -156,14 +156,14 @@ fn a_hosts_address_that_is_refused_is_not_the_hosts() {
 }
 
 #[test]
-fn a_finished_native_pod_network_is_taken_as_it_is() {
+fn native_pod_network_without_refused_addresses_is_unchanged() {
     let npn = npn("SUCCESS");
     assert_eq!(npn.state, NpnState::Success);
     assert_eq!(pod_network(&npn, &vm_vnics()), (npn, vec![]));
 }
 
 #[test]
-fn a_secondary_vnic_loses_a_refused_address_and_the_primary_one_keeps_its_own() {
+fn refused_address_is_removed_from_secondary_vnics_only() {
     let primary = vm_vnics()[0].id.clone();
     for (address, why) in [
         ("169.254.169.254", "link-local"),
@@ -188,7 +188,7 @@ fn a_secondary_vnic_loses_a_refused_address_and_the_primary_one_keeps_its_own() 
 }
 
 #[test]
-fn of_a_vnics_ipv6_addresses_those_that_are_usable_stay() {
+fn usable_ipv6_addresses_of_a_vnic_stay() {
     let mut listed = dual_stack();
     listed[1].addressing.ipv6 =
         Some(ipv6("2603:c020:0:33", "fd00:c1::a9fe:a9fe", &["2603:c020:0:33::7", "2603:c020:0:10::7"]));
@@ -198,7 +198,7 @@ fn of_a_vnics_ipv6_addresses_those_that_are_usable_stay() {
 }
 
 #[test]
-fn of_two_vnics_with_one_address_the_first_listed_keeps_it() {
+fn first_of_two_vnics_with_one_address_keeps_it() {
     let mut listed = [vm_vnics(), vec![vnic("twin", 0x0c, "10.0.33")]].concat();
     let primary = listed[0].id.clone();
     assert_eq!(vnics(&mut listed, Some(&primary)).len(), 1);
@@ -206,7 +206,7 @@ fn of_two_vnics_with_one_address_the_first_listed_keeps_it() {
 }
 
 #[test]
-fn a_vnic_has_one_condition_that_names_some_addresses_and_counts_the_others() {
+fn condition_of_a_vnic_names_some_refused_addresses_and_counts_all() {
     let pods: Vec<String> = (0..200).map(|last| format!("127.0.0.{last}")).collect();
     let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
     let (_, refused) = pod_network(&offering(Family::Ipv4, &[], &pods), &vm_vnics());

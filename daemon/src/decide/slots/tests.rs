@@ -21,7 +21,7 @@ fn pairs(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn a_vnic_keeps_its_slot_when_others_come_and_go() {
+fn vnic_keeps_its_slot_when_others_change() {
     let mut slots = Slots::default();
     assert_eq!(assigned(&mut slots, &["a", "b"], &tables(&[])), pairs(&[("a", 0), ("b", 1)]));
     assert_eq!(assigned(&mut slots, &["b"], &tables(&[])), pairs(&[("b", 1)]));
@@ -30,7 +30,7 @@ fn a_vnic_keeps_its_slot_when_others_come_and_go() {
 }
 
 #[test]
-fn a_slot_is_not_reused_while_anything_refers_to_its_table() {
+fn slot_is_not_reused_while_its_table_is_referred_to() {
     let mut slots = Slots::default();
     assigned(&mut slots, &["a"], &tables(&[]));
     assert_eq!(assigned(&mut slots, &["b"], &tables(&[1000])), pairs(&[("a", 0), ("b", 1)]));
@@ -40,19 +40,19 @@ fn a_slot_is_not_reused_while_anything_refers_to_its_table() {
 }
 
 #[test]
-fn a_table_that_somebody_else_uses_is_left_to_them() {
+fn table_of_another_program_is_not_assigned() {
     assert_eq!(assigned(&mut Slots::default(), &["a"], &tables(&[1000, 1001])), pairs(&[("a", 2)]));
 }
 
 #[test]
-fn a_lost_file_is_restored_from_what_the_kernel_and_the_allocations_show() {
+fn lost_file_is_restored_from_kernel_and_allocations() {
     let mut referred = tables(&[1000, 1003]);
     referred.owners.insert(id("b"), TableId(1003));
     assert_eq!(assigned(&mut Slots::default(), &["a", "b"], &referred), pairs(&[("a", 1), ("b", 3)]));
 }
 
 #[test]
-fn two_vnics_that_claim_one_table_do_not_share_it() {
+fn two_vnics_do_not_share_a_table() {
     let mut referred = tables(&[1000]);
     referred.owners.insert(id("a"), TableId(1000));
     referred.owners.insert(id("b"), TableId(1000));
@@ -62,7 +62,7 @@ fn two_vnics_that_claim_one_table_do_not_share_it() {
 }
 
 #[test]
-fn what_is_written_is_read_and_unknown_fields_stay() {
+fn written_slots_are_read_and_unknown_fields_stay() {
     let directory = tempfile::tempdir().unwrap();
     let file = SlotFile::new(directory.path());
     assert_eq!(file.read().unwrap(), Slots::default());
@@ -76,7 +76,7 @@ fn what_is_written_is_read_and_unknown_fields_stay() {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_set_aside_on_request() {
+fn damaged_file_is_set_aside_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let file = SlotFile::new(directory.path());
     std::fs::write(directory.path().join("tables.json"), "{half").unwrap();
@@ -88,7 +88,7 @@ fn a_damaged_file_is_named_and_set_aside_on_request() {
 }
 
 #[test]
-fn a_newer_file_is_refused_and_left_alone() {
+fn newer_file_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tables.json");
     std::fs::write(&path, r#"{"version":2,"slots":{}}"#).unwrap();

@@ -1,4 +1,4 @@
-//! The files that are counted, read.
+//! Reads the files that are counted.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use ipam::{BootId, BootTime, Pools, Store};
 use super::Usage;
 
 impl Usage {
-    /// The pools and what is held of them, as far as records can be read.
+    /// The pools and what pods hold of them, as far as records can be read.
     ///
     /// # Errors
-    /// When there are no pools of this boot, or one of the files cannot be read.
+    /// If there are no pools of this boot, or one of the files cannot be read.
     pub fn read(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
         held(&Pools::read(state_dir, boot)?, state_dir, boot)
     }
 
-    /// The same for whoever only counts: where no pools are published there are no addresses, and pods may run all the same.
+    /// The same for metrics: without published pools there are no addresses, and pods may run all the same.
     ///
     /// # Errors
-    /// When one of the files cannot be read.
+    /// If one of the files cannot be read.
     pub fn counted(state_dir: &Path, boot: &BootId) -> Result<Self, ipam::Error> {
         match Pools::read(state_dir, boot) {
             Err(ipam::Error::NoPools { .. }) => held(&Pools::new(boot.clone(), Vec::new(), None), state_dir, boot),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_holds_whose_record_is_damaged_is_not_free_and_the_others_are_counted() {
+    fn addresses_of_a_damaged_record_are_not_free() {
         let folder = two_pods();
         for read in [Usage::read, Usage::counted] {
             assert_eq!(counts(&read(folder.path(), &boot()).unwrap()), (vec![[4, 2, 2]], 2));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_without_pools_and_nothing_is_that_cannot_be_read() {
+    fn pods_are_counted_without_pools() {
         let folder = two_pods();
         fs::remove_file(folder.path().join("pools.json")).unwrap();
         assert!(matches!(Usage::read(folder.path(), &boot()), Err(ipam::Error::NoPools { .. })));

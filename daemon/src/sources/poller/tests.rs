@@ -82,7 +82,7 @@ fn rounded(told: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is_in_the_cluster() {
+async fn cached_copy_waits_for_the_answer_about_okes_cni() {
     for (delay, first) in [(100, 300), (700, 700)] {
         let told = rounded(told(Duration::from_millis(delay)).await);
         assert_eq!(told, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
@@ -90,19 +90,19 @@ async fn what_was_kept_is_not_gone_by_before_it_is_known_whether_okes_own_cni_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_about_okes_own_cni_that_comes_later_is_published_while_the_metadata_service_is_silent() {
+async fn late_answer_about_okes_cni_is_published_during_metadata_silence() {
     let told = rounded(told(Duration::from_secs(5)).await);
     assert_eq!(told, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_a_node_without_an_agent_before_nothing_is_gone_by_until_the_question_for_okes_own_cni_has_ended() {
+async fn new_node_waits_for_the_answer_about_okes_cni() {
     let folder = tempfile::tempdir().unwrap();
     assert_awaits_okes_own_cni(folder.path()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_of_another_machines_is_no_agent_before() {
+async fn copy_of_another_machine_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     leave_copy(folder.path(), &BootId::from_text("another"));
     assert_awaits_okes_own_cni(folder.path()).await;
@@ -125,7 +125,7 @@ async fn assert_awaits_okes_own_cni(folder: &std::path::Path) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_metadata_service_does_not_keep_a_new_node_from_knowing_of_okes_own_cni() {
+async fn new_node_learns_of_okes_cni_during_metadata_silence() {
     let (present, unknown) = (Seen::Present, Seen::Unknown);
     for (delay, wanted) in [
         (100, vec![(2_200, present), (30_000, present)]),
