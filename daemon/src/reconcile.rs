@@ -23,6 +23,7 @@ pub(crate) mod pods;
 mod pools;
 mod slow;
 mod sources;
+mod stage;
 mod tables;
 mod unlisted_vnics;
 
@@ -30,10 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use datapath::host::HostVnic;
 use ipam::BootId;
 use tokio::sync::Notify;
-use vcn::Ocid;
 
 use crate::decide::devices::Devices;
 use crate::lifecycle::directories::Directories;
@@ -41,38 +40,15 @@ use crate::lifecycle::reload::Configuration;
 use crate::reconcile::host::Host;
 use crate::reconcile::interference::Interference;
 use crate::report::condition::Condition;
-use crate::report::reconcile_report::{Cause, Changed, Pass, PodNetworkState};
+use crate::report::reconcile_report::{Cause, Pass};
 use crate::settings::Settings;
 use crate::sources::node_facts::NodeFacts;
 use crate::triggers::drift_hints::DriftHints;
 
-use context::Context;
 use missing_links::Moment;
 pub use pods::Attention;
 use slow::Slow;
-
-/// A part of a reconcile. Each remembers what it needs from one reconcile to the next.
-trait Stage {
-    /// Brings its part of the node in sync, and reports.
-    fn run(&mut self, context: &Context<'_>) -> StageReport;
-}
-
-/// What a stage did and found.
-#[derive(Debug, Default)]
-struct StageReport {
-    changes: Vec<Changed>,
-    conditions: Vec<Condition>,
-    /// The VNICs whose host network is in sync; `None` while that is not known, or something that all pods need failed.
-    configured: Option<Vec<HostVnic>>,
-    /// VNICs that nothing shows to carry packets.
-    silent: Vec<Ocid>,
-    /// Whether pools.json has any address for pods.
-    offers_addresses: bool,
-    /// Addresses that were freed.
-    freed: Vec<std::net::IpAddr>,
-    /// Who owns the pod network, and what was installed.
-    pod_network: Option<PodNetworkState>,
-}
+use stage::{Stage, StageReport};
 
 /// Brings the node in sync with the facts. There is one per node.
 #[derive(Debug)]
@@ -100,27 +76,6 @@ pub struct Reconciler {
     installation: installation::Installation,
     pod_addresses: pod_addresses::PodAddresses,
     missing_links: missing_links::MissingLinks,
-}
-
-impl StageReport {
-    fn of_conditions(conditions: impl IntoIterator<Item = Condition>) -> Self {
-        Self { conditions: conditions.into_iter().collect(), ..Self::default() }
-    }
-
-    fn merge(&mut self, other: Self) {
-        self.changes.extend(other.changes);
-        self.conditions.extend(other.conditions);
-        self.silent.extend(other.silent);
-        self.freed.extend(other.freed);
-        self.offers_addresses |= other.offers_addresses;
-        self.configured = other.configured.or_else(|| self.configured.take());
-        self.pod_network = other.pod_network.or_else(|| self.pod_network.take());
-    }
-
-    /// Whether a pod could get an address and would be connected.
-    const fn is_usable(&self) -> bool {
-        self.offers_addresses && self.configured.is_some()
-    }
 }
 
 impl Reconciler {

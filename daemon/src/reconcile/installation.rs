@@ -12,8 +12,7 @@ use installer::{
 use ipam::{BootId, Pools};
 use resident::logging::chain;
 
-use super::context::Context;
-use super::{Stage, StageReport};
+use super::StageReport;
 use crate::decide::usage::Usage;
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed, PodNetworkState};
@@ -154,15 +153,6 @@ impl Installation {
             self.last = Some(Last { settings, signals, usable, decision, state, conditions, files, at });
         }
         state
-    }
-}
-
-impl Stage for Installation {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let mut report = StageReport::default();
-        let asked = (context.is_ours(), context.so_far.is_usable(), context.cause);
-        report.pod_network = Some(self.stage(context.settings, context.facts, asked, &mut report));
-        report
     }
 }
 

@@ -27,8 +27,6 @@ use netlink::Link;
 pub use drop_ins::{DropIn, DropInError};
 use resident::logging::chain;
 
-use super::context::Context;
-use super::{Stage, StageReport};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::{Cause, Changed};
 
@@ -111,14 +109,6 @@ impl Interference {
             self.found.clone_from(&found);
         }
         (found, changes)
-    }
-}
-
-impl Stage for Interference {
-    fn run(&mut self, context: &Context<'_>) -> StageReport {
-        let Some(network) = &context.wanted.network else { return StageReport::default() };
-        let (conditions, changes) = self.look(Subject { network, links: &context.links }, context.cause);
-        StageReport { conditions, changes, ..StageReport::default() }
     }
 }
 
