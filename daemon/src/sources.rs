@@ -5,6 +5,7 @@ pub mod backoff;
 pub mod cached_copy;
 pub mod container_runtime;
 pub(crate) mod host_links;
+pub(crate) mod machine_copy;
 pub mod node_facts;
 pub mod npn;
 mod object_watch;

@@ -26,6 +26,7 @@ use crate::report::metrics::Metrics;
 use crate::report::reconcile_report::{Cause, Pass};
 use crate::report::status::{AgentState, Status};
 use crate::settings::Settings;
+use crate::sources::machine_copy;
 use crate::sources::node_facts::NodeFacts;
 use crate::sources::npn::NpnSource;
 use crate::sources::poller;
@@ -169,7 +170,7 @@ fn in_json(value: &impl Serialize) -> anyhow::Result<String> {
 pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, Pass)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let metadata = Imds::new(&settings.imds_base_url, POLICY).context("setting up the metadata client")?;
-    let mut world = poller::recalled(settings);
+    let mut world = machine_copy::recalled(settings);
     let npns = NpnSource::at_hand(settings);
     runtime.block_on(poller::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
     let mut reconciler = Reconciler::for_one_preview(settings.clone()).context("reading the boot id")?;

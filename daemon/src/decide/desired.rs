@@ -82,87 +82,97 @@ pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
 /// The host's network.
 #[must_use]
 pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
-    let placed = |vnic| match facts.devices.renumbered(vnic, facts.vnics, facts.links) {
-        Some(link) => Ok(Placement::Device { link: link.name.clone() }),
-        None => place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index)),
-    };
     let Some(first) = facts.vnics.first() else { return Wanted::default() };
-    let mut conditions = Vec::new();
-    let primary = match placed(first) {
+    let primary = match placement(first, facts, choices) {
         Ok(placement) => placement.link().clone(),
         Err(error) => {
-            let condition = Condition::blocking(Reason::PrimaryLinkMissing, error.to_string()).about(&first.id);
+            let condition = Condition::blocking(Reason::PrimaryLinkMissing, error).about(&first.id);
             return Wanted { conditions: vec![condition], ..Wanted::default() };
         }
     };
-    let mut vnics: Vec<HostVnic> = Vec::new();
-    let mut foreign: Vec<HostVnic> = Vec::new();
-    let (mut left_alone, mut undecided) = (BTreeMap::new(), Vec::new());
-    let finished = facts.npn.is_some_and(NativePodNetwork::usable);
+    let mut wanted = Wanted::default();
+    let (mut vnics, mut foreign): (Vec<HostVnic>, Vec<HostVnic>) = Default::default();
     let for_pods = host_address::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1) {
-        let entry = npn_vnic(facts.npn, &vnic.id);
-        let unnamed = !choices.ours && entry.is_none() && choices.oke && !finished;
-        let theirs = !choices.ours && entry.is_some() || unnamed;
-        let why = if unnamed { LeftAlone::Undecided } else { LeftAlone::AnotherNetwork };
-        left_alone.extend(theirs.then(|| (vnic.id.clone(), why)));
-        let placement = match placed(vnic) {
+        let left_alone = left_alone(vnic, facts, choices);
+        wanted.left_alone.extend(left_alone.map(|why| (vnic.id.clone(), why)));
+        let placement = match placement(vnic, facts, choices) {
             Ok(placement) if *placement.link() == primary => {
-                let message = format!("it is on the primary VNIC's link {primary}, which is never changed");
-                conditions.push(Condition::degraded(Reason::LinkMissing, message).about(&vnic.id));
-                continue;
+                Err(format!("it is on the primary VNIC's link {primary}, which is never changed"))
             }
-            Ok(placement) => placement,
-            Err(_) if theirs => continue,
-            Err(error) => {
-                conditions.push(Condition::degraded(Reason::LinkMissing, error.to_string()).about(&vnic.id));
-                continue;
-            }
+            placement => placement,
         };
+        let missing = |error: &String| Condition::degraded(Reason::LinkMissing, error.as_str()).about(&vnic.id);
+        wanted.conditions.extend(placement.as_ref().err().filter(|_| left_alone.is_none()).map(missing));
         // A VNIC without a table is configured as soon as slots can be written.
-        let Some(table) = slots.table(&vnic.id) else { continue };
-        let mut vnic = Vnic {
-            addressing: addressing(vnic, entry, AddressHints::of(facts, entry, table, &for_pods)),
-            ..vnic.clone()
-        };
-        if !facts.ipv6 {
-            vnic.addressing.ipv6 = None;
-        }
+        let (Ok(placement), Some(table)) = (placement, slots.table(&vnic.id)) else { continue };
+        let entry = npn_vnic(facts.npn, &vnic.id);
+        let addressing = addressing(vnic, entry, AddressHints::of(facts, entry, table, &for_pods));
+        let ipv6 = addressing.ipv6.filter(|_| facts.ipv6);
+        let vnic = Vnic { addressing: PerFamily { ipv6, ..addressing }, ..vnic.clone() };
         let pod_blocks = entry.map(|entry| blocks(&vnic, entry)).unwrap_or_default();
-        let vnic = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
-        undecided.extend(unnamed.then(|| vnic.clone()));
-        let list = if theirs { &mut foreign } else { &mut vnics };
-        list.push(vnic);
+        let host = HostVnic { vnic, placement, table, mtu: Mtu::VCN, pod_blocks };
+        wanted.undecided.extend((left_alone == Some(LeftAlone::Undecided)).then(|| host.clone()));
+        if left_alone.is_some() { foreign.push(host) } else { vnics.push(host) }
     }
     // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
-    let unlisted = unlisted(facts).filter(|_| choices.ours);
-    conditions.extend(unlisted.map(|vnic| {
-        let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
-        Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
-    }));
-    conditions.extend(vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held)));
-    let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none());
-    conditions.extend(unmarked.map(|vnic| {
-        let message = "there are more VNICs than marks for replies: a NodePort or hostPort is not reachable at this VNIC's \
-                       own address";
-        Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
-    }));
+    wanted.conditions.extend(incomplete(&vnics, facts, choices));
     let services = PodServices {
         may_use_metadata: choices.pods_may_use_metadata,
         may_spoof: choices.pods_may_spoof,
         ipv6: speaks_ipv6(facts),
     };
     let all_of = |vnics| host::desired(&HostNetwork { primary: primary.clone(), vnics, pods: Some(services) });
-    let spared = match (choices.ours, finished && !choices.lived) {
+    wanted.spared = match (choices.ours, is_finished(facts) && !choices.lived) {
         (true, _) => Vec::new(),
         (false, false) => all_of([foreign, vnics.clone()].concat()),
         // What was configured for pods that never came, on VNICs of another network, goes. A VLAN link stays: foreign links may
         // be on it, in namespaces of pods, where they cannot be seen.
         (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
     };
-    let network = HostNetwork { primary, vnics, pods: choices.ours.then_some(services) };
-    Wanted { network: Some(network), spared, left_alone, undecided, conditions }
+    wanted.network = Some(HostNetwork { primary, vnics, pods: choices.ours.then_some(services) });
+    wanted
+}
+
+/// The link of a VNIC, or why there is none.
+fn placement(vnic: &Vnic, facts: Facts<'_>, choices: Choices<'_>) -> Result<Placement, String> {
+    match facts.devices.renumbered(vnic, facts.vnics, facts.links) {
+        Some(link) => Ok(Placement::Device { link: link.name.clone() }),
+        None => {
+            place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index)).map_err(|error| error.to_string())
+        }
+    }
+}
+
+/// Why a VNIC is not configured although it has a link.
+fn left_alone(vnic: &Vnic, facts: Facts<'_>, choices: Choices<'_>) -> Option<LeftAlone> {
+    if choices.ours {
+        None
+    } else if npn_vnic(facts.npn, &vnic.id).is_some() {
+        Some(LeftAlone::AnotherNetwork)
+    } else {
+        (choices.oke && !is_finished(facts)).then_some(LeftAlone::Undecided)
+    }
+}
+
+/// What the configured VNICs lack, and which VNICs are lacking.
+fn incomplete(vnics: &[HostVnic], facts: Facts<'_>, choices: Choices<'_>) -> Vec<Condition> {
+    let unlisted = unlisted(facts).filter(|_| choices.ours).map(|vnic| {
+        let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
+        Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
+    });
+    let taken = vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held));
+    let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none()).map(|vnic| {
+        let message = "there are more VNICs than marks for replies: a NodePort or hostPort is not reachable at this VNIC's \
+                       own address";
+        Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
+    });
+    unlisted.chain(taken).chain(unmarked).collect()
+}
+
+fn is_finished(facts: Facts<'_>) -> bool {
+    facts.npn.is_some_and(NativePodNetwork::usable)
 }
 
 /// Whether the list of VNICs seems to be incomplete: it lacks one that the NativePodNetwork names and whose device is here, as

@@ -1,43 +1,35 @@
 //! Asks the sources for as long as the agent lives and publishes what is known. A source that does not answer delays no other:
 //! the facts are published without it.
 
+mod pace;
 #[cfg(test)]
 mod tests;
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use imds::{Metadata, VnicList};
-use installer::METADATA_KEY;
-use ipam::BootId;
 use resident::logging::chain;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, sleep_until};
-use vcn::{Instance, Ocid, VNICS_COPY_FILE, Vnic};
+use vcn::Ocid;
 
 use crate::decide::desired::npn_vnic;
 use crate::lifecycle::reload::{self, Configuration};
 use crate::report::metrics::Metrics;
 use crate::settings::Settings;
-use crate::sources::backoff::{UNSETTLED, chance, jittered};
-use crate::sources::cached_copy::CachedCopy;
 use crate::sources::host_links::{self, Uplink};
+use crate::sources::machine_copy;
 use crate::sources::node_facts::{CopyErrors, Lacking, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
 
+use pace::Pace;
+
 /// The instance itself hardly changes: once its shape and custom metadata are known, they are asked for this rarely.
 const INSTANCE_AGE: Duration = Duration::from_mins(5);
-
-/// How often it asks soon while something is missing, for some five minutes; on a Flannel node nothing will come.
-const HURRIED: u32 = 30;
-
-/// How often it asks soon after a link came or went: a hot-plugged VNIC and its addresses are published some seconds before or
-/// after its link appears, by services that do not know of each other.
-const EAGER: u32 = 6;
 
 /// The least time between two questions of which the later one is caused by link events: a flapping link must not use up the
 /// rate limit of the metadata service, from which other programs get their credentials.
@@ -87,36 +79,6 @@ pub struct Channels {
     pub oke_cni: watch::Receiver<oke_cni::Found>,
 }
 
-/// The instance and its VNICs, as they are cached.
-#[derive(Debug, Serialize, Deserialize)]
-struct Machine {
-    instance: Option<Instance>,
-    /// The primary one first.
-    vnics: Vec<Vnic>,
-}
-
-/// When to ask again.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Answers in a row that were not complete.
-    unsettled: u32,
-    /// Questions to ask soon, because a link came or went.
-    eager: u32,
-}
-
-impl Pace {
-    fn pause(&self, resync: Duration) -> Duration {
-        let pause = match self.unsettled {
-            attempt @ 1..=HURRIED => UNSETTLED.pause(attempt, chance()).min(resync),
-            _ => jittered(resync, chance()),
-        };
-        match self.eager {
-            0 => pause,
-            left => pause.min(UNSETTLED.pause(EAGER.saturating_sub(left), chance())),
-        }
-    }
-}
-
 /// Asks, publishes, waits, for ever; ends when the facts have no reader.
 pub async fn run<M: Metadata>(
     metadata: M,
@@ -126,8 +88,8 @@ pub async fn run<M: Metadata>(
     channels: Channels,
 ) {
     let Channels { facts: published, links_changed, npn_changed, mut oke_cni } = channels;
-    let mut copy = machine_copy(&configurations.borrow().settings);
-    let mut facts = recall(&copy);
+    let mut copy = machine_copy::open(&configurations.borrow().settings);
+    let mut facts = machine_copy::recall(&copy);
     let mut pace = Pace::default();
     // At the start, the owner of the pod network is not decided without it.
     let mut patience = if facts.is_recalled() { OKE_CNI_AWAITED } else { FIRST_ON_A_NODE };
@@ -150,8 +112,9 @@ pub async fn run<M: Metadata>(
         patience = Duration::ZERO;
         // As it is by now: the sources may have taken far longer than its answer was waited for.
         facts.oke_daemonset = oke_cni.borrow_and_update().unwrap_or(facts.oke_daemonset);
-        pace.unsettled = if facts.is_settled() { 0 } else { pace.unsettled.saturating_add(1) };
-        facts.copy_errors = CopyErrors { npn: npn.store_copy().err(), machine: store(&mut copy, &facts).err() };
+        pace.note(facts.is_settled());
+        facts.copy_errors =
+            CopyErrors { npn: npn.store_copy().err(), machine: machine_copy::store(&mut copy, &facts).err() };
         published.send_replace(facts.clone());
         let was_link = Cell::new(false);
         let link = async {
@@ -161,14 +124,14 @@ pub async fn run<M: Metadata>(
         };
         // Cancel-safe: each branch only wakes; a link's notification is noted in `was_link` before its second wait.
         tokio::select! {
-            () = sleep(pace.pause(settings.resync)) => pace.eager = pace.eager.saturating_sub(1),
+            () = sleep(pace.pause(settings.resync)) => pace.note_timer(),
             () = link => {}
             () = npn_changed.notified() => {}
             () = reload::changed(&mut configurations) => {}
         }
         // Whatever came first: the next question is asked for the link, too.
         if was_link.get() {
-            pace.eager = EAGER - 1;
+            pace.note_link();
         }
     }
 }
@@ -203,52 +166,6 @@ async fn publish_first(
             return std::future::pending().await;
         }
     }
-}
-
-fn machine_copy(settings: &Settings) -> CachedCopy {
-    CachedCopy::new(&settings.data_dir, VNICS_COPY_FILE)
-}
-
-/// What an earlier agent knew, for a command that runs without one.
-pub(crate) fn recalled(settings: &Settings) -> NodeFacts {
-    recall(&machine_copy(settings))
-}
-
-/// The facts of the cached copy, if it is surely of this machine: an image may be made of another one's disk. It is if it was
-/// written in this boot, or if the primary VNIC, which an instance keeps for its whole life, is one of this host's links.
-fn recall(copy: &CachedCopy) -> NodeFacts {
-    let answer = match copy.read::<Machine>() {
-        Ok(Some(answer)) => answer,
-        Ok(None) => return NodeFacts::default(),
-        Err(error) => {
-            let path = copy.path().display();
-            tracing::warn!(event = "vnics.copy_unusable", %path, error = %chain(&error), "starting without it");
-            return NodeFacts::default();
-        }
-    };
-    let is_this_boot = || answer.boot_id.is_some() && answer.boot_id == BootId::current().ok();
-    let is_here = |primary: &Vnic| host_links::macs().is_ok_and(|macs| macs.contains(&primary.mac));
-    let age = answer.age(SystemTime::now());
-    let Machine { instance, vnics } = answer.value;
-    match vnics.first() {
-        Some(primary) if is_this_boot() || is_here(primary) => NodeFacts::recall(instance, vnics, age, Instant::now()),
-        _ => NodeFacts::default(),
-    }
-}
-
-/// Caches the instance and its VNICs. Until the first list, the copy is all that is known.
-fn store(copy: &mut CachedCopy, facts: &NodeFacts) -> Result<(), String> {
-    if facts.vnics().is_empty() || facts.is_recalled() {
-        return Ok(());
-    }
-    let now = Instant::now();
-    let age = [facts.instance.age(now), facts.vnics.age(now)].into_iter().flatten().max().unwrap_or_default();
-    let mut instance = facts.instance.value.clone();
-    if let Some(instance) = &mut instance {
-        // The rest may hold keys and scripts, which are of no concern to readers of our files.
-        instance.metadata.retain(|key, _| key == METADATA_KEY);
-    }
-    copy.store(Some(&Machine { instance, vnics: facts.vnics().to_vec() }), SystemTime::now() - age)
 }
 
 /// A list without the primary VNIC is an error: every instance has one. The first list decides for good which it is.

@@ -1,6 +1,9 @@
 //! Which kernel events call for a look: those about what the agent configures. Pods' links, routes and rules come and go by the
 //! hundred and are the plugins'; of them only removals are hints that a pod drifted.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -224,84 +227,4 @@ fn may_be_vnic(link: &Link) -> bool {
 
 fn is_link_local(address: std::net::IpAddr) -> bool {
     matches!(address, std::net::IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-#[cfg(test)]
-mod tests {
-    use netlink::{Address, Route, Rule, Setting, SettingKey, SettingOf};
-    use vcn::TableId;
-
-    use super::*;
-    use crate::fixture::link;
-
-    fn route(table: u32) -> Event {
-        Event::Route(Change::Gone, Route::new("10.0.0.0/8".parse().unwrap(), 3, TableId(table), PROTOCOL))
-    }
-
-    fn rule(priority: vcn::Priority, protocol: u8) -> Event {
-        Event::Rule(Change::Gone, Rule::new(Family::Ipv4, priority, TableId(1000), protocol))
-    }
-
-    fn address(address: &str) -> Event {
-        Event::Address(Change::Present, Address::new(3, address.parse().unwrap()))
-    }
-
-    #[test]
-    fn events_of_host_objects_concern_the_host() {
-        let setting = Setting { family: Family::Ipv4, of: SettingOf::All, key: SettingKey::Forwarding, value: 0 };
-        for event in [
-            Event::Link(Change::Present, link("ens5", 5)),
-            address("10.0.33.7/32"),
-            address("2603:c020::7/128"),
-            route(1000),
-            // Of somebody who uses the pods' table.
-            Event::Route(Change::Present, Route::new("0.0.0.0/0".parse().unwrap(), 3, PODS_TABLE, 4)),
-            rule(RulePriorities::FROM_VNIC, PROTOCOL),
-            rule(RulePriorities::METADATA, PROTOCOL),
-            rule(RulePriorities::TO_PODS, PROTOCOL),
-            Event::Setting(setting),
-            Event::Overrun,
-        ] {
-            assert!(concerns_host(&event), "{event:?}");
-        }
-    }
-
-    #[test]
-    fn lost_link_local_address_of_a_vnic_concerns_the_host() {
-        let vlan = Link { kind: Some("vlan".into()), vlan: vcn::VlanTag::new(7).ok(), ..link("nic0.7", 6) };
-        let pods = Link { kind: Some("veth".into()), mac: Some(vcn::MacAddr([2; 6])), ..link("vcn0123456789ab", 7) };
-        let gone = |index, text: &str| Event::Address(Change::Gone, Address::new(index, text.parse().unwrap()));
-        let mut carriers = Carriers::of(&[link("ens5", 5), pods.clone()]);
-        carriers.lost_address(&Event::Link(Change::Present, vlan.clone()));
-        carriers.lost_address(&Event::Link(Change::Present, pods));
-        let lost = [5, 6, 7].map(|index| carriers.lost_address(&gone(index, "fe80::200:17ff:fe00:5/64")));
-        assert_eq!(lost, [true, true, false]);
-        let came = Event::Address(Change::Present, Address::new(5, "fe80::7/64".parse().unwrap()));
-        assert!(!carriers.lost_address(&came) && !concerns_host(&came));
-        carriers.lost_address(&Event::Link(Change::Gone, vlan));
-        assert!(!carriers.lost_address(&gone(6, "fe80::7/64")), "another link of that index");
-    }
-
-    #[test]
-    fn only_device_may_be_a_vnic() {
-        let of = |kind: &str, last| Link { kind: Some(kind.into()), ..link("ens5", last) };
-        let pods = Link { mac: Some(vcn::MacAddr([0x0a, 0x58, 0x17, 0, 0, 5])), ..of("veth", 5) };
-        let links =
-            [link("ens5", 5), of("veth", 5), pods, of("bridge", 5), of("vxlan", 5), of("vlan", 5), of("tun", 5)];
-        assert_eq!(links.map(|link| may_be_vnic(&link)), [true, true, false, false, false, false, false]);
-    }
-
-    #[test]
-    fn events_of_pods_do_not_concern_the_host() {
-        for event in [
-            Event::Link(Change::Present, link("vcn0123456789ab", 5)),
-            address("fe80::1/64"),
-            route(254),
-            Event::Route(Change::Present, Route::new("10.0.33.9/32".parse().unwrap(), 3, PODS_TABLE, PROTOCOL)),
-            rule(RulePriorities::FROM_POD, PROTOCOL),
-            rule(RulePriorities::FROM_VNIC, 0),
-        ] {
-            assert!(!concerns_host(&event), "{event:?}");
-        }
-    }
 }

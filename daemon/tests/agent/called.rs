@@ -62,12 +62,6 @@ impl Node {
         })
     }
 
-    /// Another answer at that time lists what `listed` has; nothing that it lacks is held.
-    pub(crate) fn hear(&self, world: &mut NodeFacts, listed: &NodeFacts, (grace, at): (Duration, Instant)) {
-        let list = listed.vnics().to_vec().into();
-        self.call(|| world.absorb_vnics(Ok(list), grace, at, |_| false));
-    }
-
     /// One that starts here.
     pub(crate) fn reconciler(&self, settings: &Arc<Settings>) -> Reconciler {
         self.call(|| Reconciler::new(Arc::clone(settings)).unwrap())

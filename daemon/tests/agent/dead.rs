@@ -1,5 +1,4 @@
-//! Pods that went without a DEL give their addresses back, and nothing of theirs stays; pods that live keep theirs, whatever
-//! seems to be missing.
+//! The addresses of pods that went without a DEL are freed and nothing of them stays; pods that live keep theirs.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -54,7 +53,7 @@ fn pod_gone_without_del_frees_its_addresses_and_leaves_nothing() {
     let forgotten = || metrics().contains(r#"aftercare_addresses_total{what="forget",result="ok"} 2"#);
     wait_for("its connections to be forgotten", forgotten, metrics);
     lives.del(&node);
-    // A look at that moment takes a DEL half done for something to repair, and takes the repair back.
+    // A reconcile at that moment may repair what the DEL removes; that is removed as an orphan.
     wait_for("nothing to be left", || left(&node) == nothing, || format!("{:#?}\n{}", left(&node), agent.log()));
 }
 

@@ -4,10 +4,14 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
+use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, Pass};
+use oke_node_agent::settings::Settings;
+use oke_node_agent::sources::node_facts::NodeFacts;
 use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
@@ -18,17 +22,59 @@ use crate::node::{Node, name, wait_for};
 use crate::pod_network::nft_table;
 use crate::running::{SECOND, in_time};
 
+/// A node whose sources list the primary VNIC and these, with a reconciler that has not run.
+struct Scene {
+    node: Node,
+    settings: Arc<Settings>,
+    facts: NodeFacts,
+    reconciler: RefCell<Reconciler>,
+}
+
+impl Scene {
+    /// The VNICs are plugged in as ens5, ens6, …; one of the name `pods` is for pods.
+    fn new(vnics: &[Value]) -> Self {
+        Self::with_options(vnics, &[])
+    }
+
+    fn with_options(vnics: &[Value], options: &[&str]) -> Self {
+        let node = Node::new();
+        for at in 0..vnics.len() {
+            node.plug(&format!("ens{}", 5 + at), 33 + u8::try_from(at).unwrap());
+        }
+        if vnics.iter().any(|vnic| vnic["vnicId"].as_str().is_some_and(|id| id.ends_with(".pods"))) {
+            node.publish("SUCCESS", &[("pods", 33)]);
+        }
+        let settings = node.settings(options);
+        let facts = facts(&node, vnics, &settings);
+        let reconciler = RefCell::new(node.reconciler(&settings));
+        Self { node, settings, facts, reconciler }
+    }
+
+    /// From now on the sources list these VNICs.
+    fn list(&mut self, vnics: &[Value]) {
+        self.facts = facts(&self.node, vnics, &self.settings);
+    }
+
+    /// From now on another agent runs.
+    fn restart(&self) {
+        self.reconciler.replace(self.node.reconciler(&self.settings));
+    }
+
+    fn reconcile(&self, cause: Cause) -> Pass {
+        self.node.pass(&mut self.reconciler.borrow_mut(), &self.facts, cause)
+    }
+}
+
+fn facts(node: &Node, vnics: &[Value], settings: &Settings) -> NodeFacts {
+    node.world([&[vnic("primary", 10)], vnics].concat(), settings)
+}
+
 #[test]
 fn secondary_vnics_are_configured_and_the_primary_is_unchanged() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.plug("ens6", 34);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&[]);
+    let scene = Scene::new(&[dual_stack("pods", 33), vnic("storage", 34)]);
+    let node = &scene.node;
     let before = node.on(|socket| socket.link(&name("ens3")).unwrap());
-    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33), vnic("storage", 34)], &settings);
-    let mut reconciler = node.reconciler(&settings);
-    let first = node.pass(&mut reconciler, &world, Cause::Start);
+    let first = scene.reconcile(Cause::Start);
     assert_eq!(first.conditions, [], "{:#?}", first.changes);
     assert!(first.usable);
     // What settings were before is kept, for `oke-cni-installer uninstall` to give back.
@@ -104,15 +150,11 @@ fn vnic_with_ipv6_works_where_new_links_disable_it() {
 #[ignore = "needs a kernel without IPv6"]
 fn dual_stack_node_works_with_ipv4_on_a_kernel_without_ipv6() {
     assert!(!std::path::Path::new("/proc/sys/net/ipv6").exists(), "this kernel has IPv6");
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
-    let mut reconciler = node.reconciler(&settings);
+    let scene = Scene::new(&[dual_stack("pods", 33)]);
+    let node = &scene.node;
     // On a slow machine the plugin is still being asked for its versions.
     let is_through = |pass: &Pass| pass.conditions.iter().all(|it| it.reason != Reason::Starting);
-    let mut passes = std::iter::repeat_with(|| node.pass(&mut reconciler, &world, Cause::Start));
+    let mut passes = std::iter::repeat_with(|| scene.reconcile(Cause::Start));
     let first = passes.by_ref().take(100).find(is_through).unwrap();
     assert!(first.usable && first.is_ready(), "{:#?}", first.conditions);
     // User-mode kernels have no nf_tables either.
@@ -123,18 +165,14 @@ fn dual_stack_node_works_with_ipv4_on_a_kernel_without_ipv6() {
     assert!(!has_nft || node.inside(nft_table).is_some());
     assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
     assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
-    assert_eq!(texts(&node.pass(&mut reconciler, &world, Cause::Kernel)), [""; 0]);
+    assert_eq!(texts(&scene.reconcile(Cause::Kernel)), [""; 0]);
 }
 
 #[test]
 fn pools_have_native_pod_network_addresses_and_reserve_the_hosts() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
-    let mut pools = node.pools();
+    let scene = Scene::new(&[vnic("pods", 33)]);
+    scene.reconcile(Cause::Start);
+    let mut pools = scene.node.pools();
     pools["bootId"] = Value::Null;
     assert_eq!(
         pools,
@@ -158,63 +196,46 @@ fn pools_have_native_pod_network_addresses_and_reserve_the_hosts() {
 
 #[test]
 fn second_reconcile_and_restarted_agent_change_nothing() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), dual_stack("pods", 33)], &settings);
-    let mut reconciler = node.reconciler(&settings);
-    assert!(!node.pass(&mut reconciler, &world, Cause::Start).changes.is_empty());
-    assert_eq!(texts(&node.pass(&mut reconciler, &world, Cause::Timer)), [""; 0]);
-    let mut restarted = node.reconciler(&settings);
-    assert_eq!(texts(&node.pass(&mut restarted, &world, Cause::Start)), [""; 0]);
+    let scene = Scene::new(&[dual_stack("pods", 33)]);
+    assert!(!scene.reconcile(Cause::Start).changes.is_empty());
+    assert_eq!(texts(&scene.reconcile(Cause::Timer)), [""; 0]);
+    scene.restart();
+    assert_eq!(texts(&scene.reconcile(Cause::Start)), [""; 0]);
 }
 
 #[test]
 fn preview_changes_nothing_and_matches_the_reconcile() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    let mut reconciler = node.reconciler(&settings);
-    let preview = node.pass(&mut reconciler, &world, Cause::Preview);
+    let scene = Scene::new(&[vnic("pods", 33)]);
+    let (node, preview) = (&scene.node, scene.reconcile(Cause::Preview));
     assert_eq!(node.rules(Family::Ipv4), [""; 0]);
-    // The kubelet made it.
+    // The kubelet created it.
     assert_eq!(fs::read_dir(node.path("run")).unwrap().count(), 0);
     assert!(!node.path("lib/tables.json").exists());
-    assert_eq!(texts(&preview), texts(&node.pass(&mut reconciler, &world, Cause::Start)));
+    assert_eq!(texts(&preview), texts(&scene.reconcile(Cause::Start)));
 }
 
 #[test]
 fn vnic_that_cannot_be_configured_affects_no_other() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.plug("ens6", 34);
-    node.publish("SUCCESS", &[("pods", 33), ("broken", 34)]);
-    let settings = node.settings(&[]);
     let mut broken = vnic("broken", 34);
-    // No neighbour of anybody's: the kernel refuses a route through it.
+    // A multicast address: the kernel refuses a route through it.
     broken["virtualRouterIp"] = "224.0.0.1".into();
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33), broken], &settings);
-    let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
+    let mut scene = Scene::new(&[vnic("pods", 33), broken.clone()]);
+    scene.node.publish("SUCCESS", &[("pods", 33), ("broken", 34)]);
+    scene.list(&[vnic("pods", 33), broken]);
+    let (node, pass) = (&scene.node, scene.reconcile(Cause::Start));
     let conditions: Vec<_> = pass.conditions.iter().map(|it| (it.reason, it.subject.as_deref(), it.blocks())).collect();
     assert_eq!(conditions, [(Reason::HostNetworkFailed, Some("ocid1.vnic.oc1.iad.broken"), false)]);
     assert!(pass.usable && pass.is_ready());
     assert_eq!(node.pools()["vnics"].as_array().unwrap().len(), 1);
     assert!(node.pools()["reason"].as_str().unwrap().contains("ocid1.vnic.oc1.iad.broken"));
-    // Undone as a whole: nothing half-made stays.
+    // Undone as a whole.
     assert_eq!(node.routes(Family::Ipv4, 1001), [""; 0]);
 }
 
 #[test]
 fn read_only_settings_make_the_node_unusable_with_a_reason() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.publish("SUCCESS", &[("pods", 33)]);
-    let settings = node.settings(&["--sysctl-root", "/nowhere"]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
+    let scene = Scene::with_options(&[vnic("pods", 33)], &["--sysctl-root", "/nowhere"]);
+    let pass = scene.reconcile(Cause::Start);
     assert!(!pass.usable && !pass.is_ready());
     let condition = &pass.conditions[0];
     assert_eq!(condition.reason, Reason::HostNetworkFailed);
@@ -222,19 +243,15 @@ fn read_only_settings_make_the_node_unusable_with_a_reason() {
     // Nothing that merely follows from it.
     let others = pass.conditions.iter().filter(|it| it.blocks() && it.reason != Reason::HostNetworkFailed);
     assert_eq!(others.map(|it| it.reason).collect::<Vec<_>>(), []);
-    assert!(!node.path("net.d").join(vcn::CONFLIST_FILE).exists());
+    assert!(!scene.node.path("net.d").join(vcn::CONFLIST_FILE).exists());
 }
 
-/// So that what the tests here call is in the container, and what they prove is proven of it.
+/// Proves that the code that these tests call runs in the agent's container.
 #[test]
 fn reconcile_without_a_privilege_fails_where_it_is_needed() {
     let lacking = |lack: &dyn Fn(&Node, Container) -> Container| {
-        let node = Node::new();
-        node.plug("ens5", 33);
-        node.publish("SUCCESS", &[("pods", 33)]);
-        let settings = node.settings(&[]);
-        let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-        let pass = node.first_pass_in(&lack(&node, node.container()), &settings, &world);
+        let Scene { node, settings, facts, .. } = Scene::new(&[vnic("pods", 33)]);
+        let pass = node.first_pass_in(&lack(&node, node.container()), &settings, &facts);
         let reasons: BTreeSet<_> = pass.conditions.iter().map(|it| it.reason).collect();
         (pass.is_ready(), reasons, node.rules(Family::Ipv4).len())
     };
@@ -252,57 +269,49 @@ fn reconcile_without_a_privilege_fails_where_it_is_needed() {
 
 #[test]
 fn foreign_routes_and_rules_stay_even_in_our_tables() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    let foreign = |socket: &mut netlink::Socket| {
+    let scene = Scene::new(&[vnic("pods", 33)]);
+    let node = &scene.node;
+    node.on(|socket| {
         let index = socket.index_of(&name("ens3")).unwrap();
         let mut route = netlink::Route::new("192.168.0.0/16".parse().unwrap(), index, vcn::TableId(1000), 4);
         route.gateway = Some("10.0.10.1".parse().unwrap());
         socket.add_route(&route).unwrap();
-    };
-    node.on(foreign);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
+    });
+    scene.reconcile(Cause::Start);
     assert_eq!(node.routes(Family::Ipv4, 1000), ["192.168.0.0/16 10.0.10.1"]);
     assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
 }
 
 #[test]
 fn tables_survive_the_loss_of_their_file() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.plug("ens6", 34);
-    let settings = node.settings(&[]);
-    let both = node.world(vec![vnic("primary", 10), vnic("a", 33), vnic("b", 34)], &settings);
-    node.pass(&mut node.reconciler(&settings), &both, Cause::Start);
-    fs::remove_file(node.path("lib/tables.json")).unwrap();
-    // Listed the other way round: without memory, b would get a's table.
-    let turned = node.world(vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
-    let pass = node.pass(&mut node.reconciler(&settings), &turned, Cause::Start);
-    assert_eq!(texts(&pass), [""; 0]);
-    assert!(node.path("lib/tables.json").exists());
+    let mut scene = Scene::new(&[vnic("a", 33), vnic("b", 34)]);
+    scene.reconcile(Cause::Start);
+    fs::remove_file(scene.node.path("lib/tables.json")).unwrap();
+    // In the reverse order: without memory, b would get a's table.
+    scene.list(&[vnic("b", 34), vnic("a", 33)]);
+    scene.restart();
+    assert_eq!(texts(&scene.reconcile(Cause::Start)), [""; 0]);
+    assert!(scene.node.path("lib/tables.json").exists());
 }
 
 #[test]
 fn unusable_tables_file_removes_nothing() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
-    let file = node.path("lib/tables.json");
+    let scene = Scene::new(&[vnic("pods", 33)]);
+    scene.reconcile(Cause::Start);
+    let file = scene.node.path("lib/tables.json");
     for (content, left) in [(r#"{"version":2,"slots":{}}"#, true), ("{half", false)] {
         fs::write(&file, content).unwrap();
-        let pass = node.pass(&mut node.reconciler(&settings), &world, Cause::Start);
+        scene.restart();
+        let pass = scene.reconcile(Cause::Start);
         assert_eq!(texts(&pass), [""; 0], "{content}");
         assert_eq!(pass.conditions.iter().filter(|it| it.reason == Reason::StateFailed).count(), 1, "{content}");
         assert_eq!(fs::read_to_string(&file).unwrap() == content, left, "{content}");
     }
+    let Scene { node, settings, facts, .. } = scene;
     assert!(node.path("lib/tables.json.damaged").exists());
-    // Nothing can be written where its directory should be.
+    // Nothing can be written without its directory.
     let without = node.container().without_volume(&node.path("lib"));
-    let pass = node.first_pass_in(&without, &settings, &world);
+    let pass = node.first_pass_in(&without, &settings, &facts);
     assert_eq!(texts(&pass), [""; 0]);
     assert!(pass.conditions.iter().any(|it| it.reason == Reason::StateFailed), "{:#?}", pass.conditions);
     assert_eq!(node.routes(Family::Ipv4, 1000).len(), 2);
@@ -310,28 +319,24 @@ fn unusable_tables_file_removes_nothing() {
 
 #[test]
 fn detached_vnic_is_cleaned_up_before_its_table_is_free() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    node.plug("ens6", 34);
-    let settings = node.settings(&[]);
-    let (begun, mut reconciler) = (Instant::now(), node.reconciler(&settings));
-    let one = node.world(vec![vnic("primary", 10), vnic("a", 33)], &settings);
-    node.pass(&mut reconciler, &one, Cause::Start);
-    let other = node.world(vec![vnic("primary", 10), vnic("b", 34)], &settings);
-    node.pass(&mut reconciler, &other, Cause::Sources);
-    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
-    // Not at once: the agent is young, and the list may only be short for a moment.
-    assert!(node.routes(Family::Ipv4, 1000).len() == 2 || begun.elapsed() > settings.detach_grace);
-    let reconciler = RefCell::new(reconciler);
-    let gone = || {
-        node.pass(&mut reconciler.borrow_mut(), &other, Cause::Timer);
-        node.routes(Family::Ipv4, 1000).is_empty()
+    let begun = Instant::now();
+    let mut scene = Scene::new(&[vnic("a", 33), vnic("b", 34)]);
+    scene.list(&[vnic("a", 33)]);
+    scene.reconcile(Cause::Start);
+    scene.list(&[vnic("b", 34)]);
+    scene.reconcile(Cause::Sources);
+    let routes = |table| scene.node.routes(Family::Ipv4, table);
+    assert_eq!(routes(1001).len(), 2);
+    // Not at once: the agent is young, and the list may be incomplete for a moment.
+    assert!(routes(1000).len() == 2 || begun.elapsed() > scene.settings.detach_grace);
+    let is_gone = || {
+        scene.reconcile(Cause::Timer);
+        routes(1000).is_empty()
     };
-    wait_for("the routes to go", gone, String::new);
-    let mut reconciler = reconciler.into_inner();
-    assert_eq!(node.routes(Family::Ipv4, 1001).len(), 2);
+    wait_for("the routes to go", is_gone, String::new);
+    assert_eq!(routes(1001).len(), 2);
     assert_eq!(
-        node.rules(Family::Ipv4),
+        scene.node.rules(Family::Ipv4),
         [
             "512 all all 999",
             "1000 all 169.254.169.254/32 main",
@@ -340,25 +345,22 @@ fn detached_vnic_is_cleaned_up_before_its_table_is_free() {
             "1537 10.0.34.7/32 all 1001"
         ]
     );
-    node.pass(&mut reconciler, &other, Cause::Timer);
-    let both = node.world(vec![vnic("primary", 10), vnic("b", 34), vnic("a", 33)], &settings);
-    node.pass(&mut reconciler, &both, Cause::Sources);
-    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+    scene.reconcile(Cause::Timer);
+    scene.list(&[vnic("b", 34), vnic("a", 33)]);
+    scene.reconcile(Cause::Sources);
+    assert_eq!(scene.node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
 }
 
 #[test]
 fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    let settings = node.settings(&[]);
-    let (mut reconciler, begun) = (node.reconciler(&settings), Instant::now());
-    let old = node.world(vec![vnic("primary", 10), vnic("a", 33)], &settings);
-    node.pass(&mut reconciler, &old, Cause::Start);
-    node.on(|socket| {
+    let begun = Instant::now();
+    let mut scene = Scene::new(&[vnic("a", 33)]);
+    scene.reconcile(Cause::Start);
+    scene.node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();
         socket.add_address(&netlink::Address::new(index, "192.0.2.5/32".parse().unwrap())).unwrap();
     });
-    let addresses = || {
+    let addresses = |node: &Node| {
         node.on(|socket| {
             let index = socket.index_of(&name("ens5")).unwrap();
             let all = socket.addresses(Some(index)).unwrap();
@@ -367,32 +369,29 @@ fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
             ipv4.iter().map(ToString::to_string).collect::<Vec<_>>()
         })
     };
-    wait_for("the end of the grace", || begun.elapsed() >= settings.detach_grace, String::new);
-    let fine = |pass: &Pass| {
+    wait_for("the end of the grace", || begun.elapsed() >= scene.settings.detach_grace, String::new);
+    let in_sync = |pass: &Pass| {
         assert!(!pass.conditions.iter().any(|it| it.reason == Reason::HostNetworkFailed), "{:#?}", pass.conditions);
     };
     let mut changed = vnic("a", 33);
     changed["privateIp"] = "10.0.33.9".into();
-    let new = node.world(vec![vnic("primary", 10), changed], &settings);
-    fine(&node.pass(&mut reconciler, &new, Cause::Sources));
-    assert_eq!(addresses(), ["10.0.33.9/32", "192.0.2.5/32"]);
-    assert_eq!(node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
-    assert_eq!(texts(&node.pass(&mut reconciler, &new, Cause::Kernel)), [""; 0]);
-    let none = node.world(vec![vnic("primary", 10)], &settings);
-    fine(&node.pass(&mut reconciler, &none, Cause::Sources));
-    assert_eq!(addresses(), ["192.0.2.5/32"]);
+    scene.list(&[changed]);
+    in_sync(&scene.reconcile(Cause::Sources));
+    assert_eq!(addresses(&scene.node), ["10.0.33.9/32", "192.0.2.5/32"]);
+    assert_eq!(scene.node.routes(Family::Ipv4, 1000), ["0.0.0.0/0 10.0.33.1", "10.0.33.1/32 -"]);
+    assert_eq!(texts(&scene.reconcile(Cause::Kernel)), [""; 0]);
+    scene.list(&[]);
+    in_sync(&scene.reconcile(Cause::Sources));
+    assert_eq!(addresses(&scene.node), ["192.0.2.5/32"]);
     let everywhere = ["512 all all 999", "1000 all 169.254.169.254/32 main", "1024 all all fwmark 0x1000/0x1046 main"];
-    assert_eq!(node.rules(Family::Ipv4), everywhere);
+    assert_eq!(scene.node.rules(Family::Ipv4), everywhere);
 }
 
 #[test]
 fn reconcile_without_changes_is_short() {
-    let node = Node::new();
-    node.plug("ens5", 33);
-    let settings = node.settings(&[]);
-    let world = node.world(vec![vnic("primary", 10), vnic("pods", 33)], &settings);
-    let mut reconciler = node.reconciler(&settings);
-    node.pass(&mut reconciler, &world, Cause::Start);
-    // Not a benchmark: only that nobody put a binary's digest or a process start into the path of a repair.
-    in_time(SECOND / 2, "a pass", || node.timed_pass(&mut reconciler, &world, Cause::Kernel).1);
+    let Scene { node, facts, reconciler, .. } = Scene::new(&[vnic("pods", 33)]);
+    let mut reconciler = reconciler.into_inner();
+    node.pass(&mut reconciler, &facts, Cause::Start);
+    // Not a benchmark: only that a repair includes no digest of a binary and no start of a process.
+    in_time(SECOND / 2, "a reconcile", || node.timed_pass(&mut reconciler, &facts, Cause::Kernel).1);
 }

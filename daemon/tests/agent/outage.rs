@@ -30,24 +30,6 @@ fn agent_recovers_from_a_start_without_metadata_service() {
     assert_eq!(node.conditions(), [""; 0]);
 }
 
-#[test]
-fn metadata_outage_removes_nothing_and_is_reported() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    let pools = node.pools();
-    // Not transient, so that it is not retried for half a minute first.
-    node.metadata.set_status(400);
-    wait_for("the condition", || node.conditions() == ["MetadataUnavailable"], || agent.log());
-    assert_eq!(node.get("/readyz").0, 200);
-    assert_eq!(node.pools(), pools);
-    let rules = node.rules(vcn::Family::Ipv4);
-    node.delete_rule(vcn::Family::Ipv4, 1537);
-    wait_for("the repair", || node.rules(vcn::Family::Ipv4) == rules, || agent.log());
-    node.metadata.set_status(200);
-    wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
-}
-
 /// The age of the last good answer, which is part of what is said, grows meanwhile.
 #[test]
 fn metadata_outage_is_logged_at_its_begin_and_end() {
@@ -68,21 +50,6 @@ fn metadata_outage_is_logged_at_its_begin_and_end() {
     node.metadata.set_status(200);
     wait_for("the end of it", || node.conditions().is_empty(), || agent.log());
     assert_eq!(count("condition.cleared"), at_first.1 + 1, "{}", agent.log());
-}
-
-#[test]
-fn restart_during_an_outage_keeps_the_pools() {
-    let node = node_with_pods();
-    let mut agent = node.agent(&[]);
-    node.wait_ready(&mut agent);
-    agent.stop();
-    let (vnics, rules) = (node.pools()["vnics"].clone(), node.rules(vcn::Family::Ipv4));
-    node.metadata.set_status(400);
-    std::fs::remove_file(node.npn()).unwrap();
-    let agent = node.agent(&[]);
-    wait_for("the reason", || node.conditions().contains(&"MetadataUnavailable".into()), || agent.log());
-    assert_eq!(node.pools()["vnics"], vnics);
-    assert_eq!(node.rules(vcn::Family::Ipv4), rules);
 }
 
 /// What an agent in its best health keeps up is broken while none runs: our configuration, the plugin, a rule, a table.

@@ -89,12 +89,6 @@ fn nothing_is_configured_without_the_primary_link() {
 }
 
 #[test]
-fn nothing_is_wanted_without_any_known_vnic() {
-    let wanted = want(&[], &[link("ens3", 0x0a)], None);
-    assert!(wanted.network.is_none() && wanted.conditions.is_empty());
-}
-
-#[test]
 fn unlisted_vnic_of_the_native_pod_network_is_reported() {
     let vnics = &vm_vnics()[..1];
     let wanted = want(vnics, &[link("ens3", 0x0a)], Some(&npn("SUCCESS")));
@@ -190,33 +184,20 @@ fn vnic_without_free_host_address_is_reported_by_family() {
 }
 
 #[test]
-fn ipv6_is_configured_when_any_vnic_has_it() {
+fn ipv6_is_configured_if_a_vnic_and_the_kernel_have_it() {
     let mut vnics = vm_vnics();
-    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
-        subnet: "2603:c020::/64".parse().unwrap(),
-        router: "fe80::1".parse().unwrap(),
-        address: "2603:c020::7".parse().unwrap(),
-        others: Vec::new(),
-    });
-    let wanted = want(&vnics, &[link("ens3", 0x0a), link("ens5", 0x0b)], None);
-    assert!(wanted.network.unwrap().pods.unwrap().ipv6);
-}
-
-#[test]
-fn ipv6_is_not_configured_on_a_kernel_without_it() {
-    let mut vnics = vm_vnics();
-    vnics[1].addressing.ipv6 = Some(SubnetAddressing {
-        subnet: "2603:c020::/64".parse().unwrap(),
-        router: "fe80::1".parse().unwrap(),
-        address: "2603:c020::7".parse().unwrap(),
-        others: Vec::new(),
-    });
-    let choices = choices(true, false, true);
+    let (subnet, router) = ("2603:c020::/64".parse().unwrap(), "fe80::1".parse().unwrap());
+    let address = "2603:c020::7".parse().unwrap();
+    vnics[1].addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
-    let wanted = wanted(Facts { ipv6: false, ..facts(&vnics, None, &links) }, &slots(&vnics), choices);
-    let objects = host::desired(&wanted.network.unwrap());
-    assert!(objects.len() > 5 && !objects.iter().any(|object| object.to_string().contains("ipv6")));
-    assert!(!objects.iter().any(|object| object.to_string().contains("2603:")), "{objects:?}");
+    let objects = |ipv6| {
+        let facts = Facts { ipv6, ..facts(&vnics, None, &links) };
+        let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
+        host::desired(&network).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let is_ipv6 = |object: &String| object.contains("ipv6") || object.contains("2603:");
+    assert!(objects(true).iter().any(is_ipv6));
+    assert!(objects(false).len() > 5 && !objects(false).iter().any(is_ipv6), "{:?}", objects(false));
 }
 
 fn bare_metal() -> Vec<Vnic> {

@@ -3,6 +3,9 @@
 use api::npn::NpnState;
 use vcn::{PerFamily, SubnetAddressing};
 
+use api::npn::NpnAddressing;
+
+use super::blocks::without;
 use super::*;
 use crate::fixture::{npn, vm_vnics, vnic};
 

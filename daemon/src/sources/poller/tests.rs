@@ -3,10 +3,13 @@
 use clap::Parser;
 use imds::FakeMetadata;
 use installer::Seen;
+use ipam::BootId;
+use vcn::{Instance, VNICS_COPY_FILE};
 
 use super::*;
 use crate::args::Args;
 use crate::fixture::{instance, vm_vnics};
+use crate::sources::machine_copy::Machine;
 
 /// How long the metadata service is silent until that is an error.
 const DEADLINE: Duration = Duration::from_secs(30);

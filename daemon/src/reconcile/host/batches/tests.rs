@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use datapath::host::{HostVnic, Placement, PodServices};
 use datapath::{AddressSpec, Place, RuleSpec};
-use vcn::{Mtu, Priority, VlanTag};
+use vcn::{Mtu, Priority, TableId, VlanTag};
 
 use super::*;
 use crate::fixture::vnic;
