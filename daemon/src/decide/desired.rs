@@ -22,7 +22,7 @@ use crate::settings::Ports;
 
 /// What is known, from outside and from the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct HostFacts<'a> {
     /// The instance's VNICs, the primary one first.
     pub vnics: &'a [Vnic],
     /// Its NativePodNetwork.
@@ -41,7 +41,7 @@ pub struct Facts<'a> {
 
 /// What the operator and the owner of the pod network decide.
 #[derive(Clone, Copy, Debug)]
-pub struct Choices<'a> {
+pub struct Policy<'a> {
     /// Physical ports by name.
     pub ports: &'a Ports,
     /// Whether pods may use the metadata service.
@@ -60,7 +60,7 @@ pub struct Choices<'a> {
 
 /// The desired network, and why parts of it are missing.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct DesiredState {
     /// The host's network; `None` while the primary VNIC is unknown or has no link.
     pub network: Option<HostNetwork>,
     /// Objects that stay although they are not wanted: pods may still use them. A reason to hand the pod network over may come
@@ -81,22 +81,22 @@ pub fn secondary(vnics: &[Vnic]) -> impl Iterator<Item = &Ocid> {
 
 /// The host's network.
 #[must_use]
-pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
-    let Some(first) = facts.vnics.first() else { return Wanted::default() };
-    let primary = match placement(first, facts, choices) {
+pub fn wanted(facts: HostFacts<'_>, slots: &Slots, policy: Policy<'_>) -> DesiredState {
+    let Some(first) = facts.vnics.first() else { return DesiredState::default() };
+    let primary = match placement(first, facts, policy) {
         Ok(placement) => placement.link().clone(),
         Err(error) => {
             let condition = Condition::blocking(Reason::PrimaryLinkMissing, error).about(&first.id);
-            return Wanted { conditions: vec![condition], ..Wanted::default() };
+            return DesiredState { conditions: vec![condition], ..DesiredState::default() };
         }
     };
-    let mut wanted = Wanted::default();
+    let mut wanted = DesiredState::default();
     let (mut vnics, mut foreign): (Vec<HostVnic>, Vec<HostVnic>) = Default::default();
     let for_pods = host_address::for_pods(facts);
     for vnic in facts.vnics.iter().skip(1) {
-        let left_alone = left_alone(vnic, facts, choices);
+        let left_alone = left_alone(vnic, facts, policy);
         wanted.left_alone.extend(left_alone.map(|why| (vnic.id.clone(), why)));
-        let placement = match placement(vnic, facts, choices) {
+        let placement = match placement(vnic, facts, policy) {
             Ok(placement) if *placement.link() == primary => {
                 Err(format!("it is on the primary VNIC's link {primary}, which is never changed"))
             }
@@ -117,53 +117,53 @@ pub fn wanted(facts: Facts<'_>, slots: &Slots, choices: Choices<'_>) -> Wanted {
     }
     // A VLAN's port may be a VNIC itself; it must be configured first.
     vnics.sort_by_key(|vnic| matches!(vnic.placement, Placement::Vlan { .. }));
-    wanted.conditions.extend(incomplete(&vnics, facts, choices));
+    wanted.conditions.extend(incomplete(&vnics, facts, policy));
     let services = PodServices {
-        may_use_metadata: choices.pods_may_use_metadata,
-        may_spoof: choices.pods_may_spoof,
+        may_use_metadata: policy.pods_may_use_metadata,
+        may_spoof: policy.pods_may_spoof,
         ipv6: speaks_ipv6(facts),
     };
     let all_of = |vnics| host::desired(&HostNetwork { primary: primary.clone(), vnics, pods: Some(services) });
-    wanted.spared = match (choices.ours, is_finished(facts) && !choices.lived) {
+    wanted.spared = match (policy.ours, is_finished(facts) && !policy.lived) {
         (true, _) => Vec::new(),
         (false, false) => all_of([foreign, vnics.clone()].concat()),
         // What was configured for pods that never came, on VNICs of another network, goes. A VLAN link stays: foreign links may
         // be on it, in namespaces of pods, where they cannot be seen.
         (false, true) => all_of(foreign).into_iter().filter(Object::is_vlan).collect(),
     };
-    wanted.network = Some(HostNetwork { primary, vnics, pods: choices.ours.then_some(services) });
+    wanted.network = Some(HostNetwork { primary, vnics, pods: policy.ours.then_some(services) });
     wanted
 }
 
 /// The link of a VNIC, or why there is none.
-fn placement(vnic: &Vnic, facts: Facts<'_>, choices: Choices<'_>) -> Result<Placement, String> {
+fn placement(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Result<Placement, String> {
     match facts.devices.renumbered(vnic, facts.vnics, facts.links) {
         Some(link) => Ok(Placement::Device { link: link.name.clone() }),
         None => {
-            place(vnic, facts.vnics, facts.links, |index| choices.ports.named(index)).map_err(|error| error.to_string())
+            place(vnic, facts.vnics, facts.links, |index| policy.ports.named(index)).map_err(|error| error.to_string())
         }
     }
 }
 
 /// Why a VNIC is not configured although it has a link.
-fn left_alone(vnic: &Vnic, facts: Facts<'_>, choices: Choices<'_>) -> Option<LeftAlone> {
-    if choices.ours {
+fn left_alone(vnic: &Vnic, facts: HostFacts<'_>, policy: Policy<'_>) -> Option<LeftAlone> {
+    if policy.ours {
         None
     } else if npn_vnic(facts.npn, &vnic.id).is_some() {
         Some(LeftAlone::AnotherNetwork)
     } else {
-        (choices.oke && !is_finished(facts)).then_some(LeftAlone::Undecided)
+        (policy.oke && !is_finished(facts)).then_some(LeftAlone::Undecided)
     }
 }
 
 /// What the configured VNICs lack, and which VNICs are lacking.
-fn incomplete(vnics: &[HostVnic], facts: Facts<'_>, choices: Choices<'_>) -> Vec<Condition> {
-    let unlisted = unlisted(facts).filter(|_| choices.ours).map(|vnic| {
+fn incomplete(vnics: &[HostVnic], facts: HostFacts<'_>, policy: Policy<'_>) -> Vec<Condition> {
+    let unlisted = unlisted(facts).filter(|_| policy.ours).map(|vnic| {
         let message = "the NativePodNetwork names it, the metadata service does not list it (yet)";
         Condition::degraded(Reason::VnicNotListed, message).about(&vnic.vnic_id)
     });
     let taken = vnics.iter().flat_map(|it| host_address::taken(&it.vnic, facts.held));
-    let unmarked = vnics.iter().filter(|vnic| choices.ours && vnic_mark(vnic.table).is_none()).map(|vnic| {
+    let unmarked = vnics.iter().filter(|vnic| policy.ours && vnic_mark(vnic.table).is_none()).map(|vnic| {
         let message = "there are more VNICs than marks for replies: a NodePort or hostPort is not reachable at this VNIC's \
                        own address";
         Condition::degraded(Reason::ReturnPathMissing, message).about(&vnic.vnic.id)
@@ -171,7 +171,7 @@ fn incomplete(vnics: &[HostVnic], facts: Facts<'_>, choices: Choices<'_>) -> Vec
     unlisted.chain(taken).chain(unmarked).collect()
 }
 
-fn is_finished(facts: Facts<'_>) -> bool {
+fn is_finished(facts: HostFacts<'_>) -> bool {
     facts.npn.is_some_and(NativePodNetwork::usable)
 }
 
@@ -179,13 +179,13 @@ fn is_finished(facts: Facts<'_>) -> bool {
 /// far as that can be seen. Stale objects may then be in use by pods, and an agent that has just started never saw the VNIC
 /// listed.
 #[must_use]
-pub fn is_incomplete(facts: Facts<'_>) -> bool {
+pub fn is_incomplete(facts: HostFacts<'_>) -> bool {
     let bare_metal = facts.vnics.iter().any(|vnic| vnic.nic_index.is_some());
     unlisted(facts).any(|vnic| bare_metal || facts.links.iter().any(|link| link.mac == Some(vnic.mac)))
 }
 
 /// What the NativePodNetwork names and the metadata service does not.
-fn unlisted<'a>(facts: Facts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
+fn unlisted<'a>(facts: HostFacts<'a>) -> impl Iterator<Item = &'a NpnVnic> {
     let named = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
     named.filter(move |named| !facts.vnics.iter().any(|vnic| vnic.id == named.vnic_id))
 }
@@ -225,7 +225,7 @@ fn addressing(vnic: &Vnic, npn: Option<&NpnVnic>, hints: AddressHints<'_>) -> Pe
     addressing
 }
 
-fn speaks_ipv6(facts: Facts<'_>) -> bool {
+fn speaks_ipv6(facts: HostFacts<'_>) -> bool {
     let listed = facts.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some());
     let offered = || facts.npn.is_some_and(|npn| npn.vnics.iter().any(|vnic| vnic.addressing.ipv6.is_some()));
     facts.ipv6 && (listed || offered())

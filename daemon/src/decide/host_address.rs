@@ -11,7 +11,7 @@ use api::npn::NpnVnic;
 use ipnetwork::IpNetwork;
 use vcn::{Family, SubnetAddressing, TableId, Vnic};
 
-use crate::decide::desired::Facts;
+use crate::decide::desired::HostFacts;
 use crate::report::condition::{Condition, Reason};
 
 /// An address that a rule of ours marks as the host's.
@@ -41,7 +41,7 @@ pub(super) struct AddressHints<'a> {
 
 impl<'a> AddressHints<'a> {
     /// About a VNIC, by its entry in the NativePodNetwork, its table and what is for pods.
-    pub(super) fn of(facts: Facts<'a>, entry: Option<&NpnVnic>, table: TableId, pods: &'a [IpNetwork]) -> Self {
+    pub(super) fn of(facts: HostFacts<'a>, entry: Option<&NpnVnic>, table: TableId, pods: &'a [IpNetwork]) -> Self {
         // A rule alone may be about a pod's address, which the host did not get.
         let counts = |own: &&HostAddress| own.table == table && (own.is_assigned || !is_in(pods, own.address));
         let before = facts.own.iter().filter(counts).map(|own| own.address).collect();
@@ -51,7 +51,7 @@ impl<'a> AddressHints<'a> {
 }
 
 /// The IPv6 addresses for pods, of all VNICs.
-pub(super) fn for_pods(facts: Facts<'_>) -> Vec<IpNetwork> {
+pub(super) fn for_pods(facts: HostFacts<'_>) -> Vec<IpNetwork> {
     let vnics = facts.npn.into_iter().flat_map(|npn| &npn.vnics);
     vnics.filter_map(|vnic| vnic.addressing.ipv6.as_ref()).flat_map(|at| at.pods.iter().copied()).collect()
 }

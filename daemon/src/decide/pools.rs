@@ -18,7 +18,7 @@ use crate::sources::node_facts::NodeFacts;
 
 /// What the host has for pods' packets.
 #[derive(Clone, Copy, Debug)]
-pub struct Hosted<'a> {
+pub struct ConfiguredVnics<'a> {
     /// The VNICs whose configuration is in sync.
     pub vnics: &'a [HostVnic],
     /// Those of them that serve running pods only, because nothing shows that they still carry packets.
@@ -31,7 +31,7 @@ pub struct Hosted<'a> {
 #[must_use]
 pub fn next(
     facts: &NodeFacts,
-    hosted: Hosted<'_>,
+    hosted: ConfiguredVnics<'_>,
     current: Option<&Pools>,
     (boot, now): (&BootId, BootTime),
     troubles: &[Condition],
@@ -96,7 +96,7 @@ fn concerns(condition: &Condition, vnic: &NpnVnic) -> bool {
     condition.subject.as_deref() == Some(vnic.vnic_id.as_str())
 }
 
-fn pool(vnic: &NpnVnic, hosted: Hosted<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
+fn pool(vnic: &NpnVnic, hosted: ConfiguredVnics<'_>, conditions: &mut Vec<Condition>) -> Option<VnicPool> {
     let host = hosted.vnics.iter().find(|host| host.vnic.id == vnic.vnic_id)?;
     if hosted.silent.contains(&vnic.vnic_id) {
         return None;
@@ -138,7 +138,7 @@ fn family_pool(family: Family, npn: &NpnAddressing, host: &HostVnic) -> Option<F
 }
 
 /// The VNICs of the file that are still configured, with their present links and tables, less addresses that are refused now.
-fn kept(pools: &Pools, hosted: Hosted<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
+fn kept(pools: &Pools, hosted: ConfiguredVnics<'_>, vnics: &[Vnic]) -> Vec<VnicPool> {
     let now = |pool: &VnicPool| {
         if hosted.silent.contains(&pool.vnic_id) {
             return None;

@@ -27,7 +27,7 @@ pub struct Slots {
 
 /// What refers to our tables outside of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Referred {
+pub struct TableReferences {
     /// Tables that any route, rule or allocation of any program refers to.
     pub tables: BTreeSet<TableId>,
     /// Tables that are known to be a VNIC's, from which a lost file is restored.
@@ -80,7 +80,7 @@ impl Slots {
 
     /// Assigns a slot to every VNIC that is present: the one it has, else the one its routes show, else the lowest that is free
     /// and not referred to. Frees those of VNICs that are gone once nothing refers to them.
-    pub fn assign<'a>(&mut self, present: impl IntoIterator<Item = &'a Ocid>, referred: &Referred) {
+    pub fn assign<'a>(&mut self, present: impl IntoIterator<Item = &'a Ocid>, referred: &TableReferences) {
         let present: Vec<&Ocid> = present.into_iter().collect();
         self.slots.retain(|id, slot| present.contains(&id) || referred.tables.contains(&table_of(*slot)));
         for id in &present {

@@ -14,7 +14,7 @@ use vcn::Vnic;
 use super::host::Host;
 use super::installation::{Verdict, Whose};
 use super::{Reconciler, StageReport, sources};
-use crate::decide::desired::{self, Choices, Facts, Wanted, npn_vnic};
+use crate::decide::desired::{self, DesiredState, HostFacts, Policy, npn_vnic};
 use crate::decide::host_address::HostAddress;
 use crate::decide::usage::Usage;
 use crate::lifecycle::directories;
@@ -37,7 +37,7 @@ pub(super) struct Context<'a> {
     pub(super) has_ipv6: bool,
     /// Addresses that pods hold; the host never gets them.
     pub(super) held: HashSet<IpAddr>,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DesiredState,
     /// Whether objects of ours that are no longer wanted are removed.
     pub(super) removes_stale: bool,
     /// What the stages so far have reported.
@@ -104,7 +104,7 @@ impl Reconciler {
         // In doubt nothing is removed; and files are read only if their content matters.
         let is_finished = facts.npn().is_some_and(NativePodNetwork::usable);
         let lived = ownership != Whose::Others || !is_finished || may_have_pods(settings, &self.boot);
-        let choices = Choices {
+        let policy = Policy {
             ports: &settings.ports,
             pods_may_use_metadata: settings.pods_may_use_metadata,
             pods_may_spoof: settings.pods_may_spoof,
@@ -114,7 +114,7 @@ impl Reconciler {
         };
         let (own, held) = addresses(&self.host, settings, &self.boot);
         let has_ipv6 = self.host.speaks_ipv6();
-        let known = Facts {
+        let known = HostFacts {
             vnics: facts.vnics(),
             npn: facts.npn(),
             links: &links,
@@ -123,7 +123,7 @@ impl Reconciler {
             own: &own,
             held: &held,
         };
-        let mut wanted = slots.map(|slots| desired::wanted(known, &slots, choices)).unwrap_or_default();
+        let mut wanted = slots.map(|slots| desired::wanted(known, &slots, policy)).unwrap_or_default();
         // A young agent has not seen that a list of VNICs is incomplete: what it lacks may be there a moment later.
         let removes_stale =
             is_preview || self.created.elapsed() >= settings.detach_grace && !desired::is_incomplete(known);

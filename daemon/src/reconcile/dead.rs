@@ -27,17 +27,17 @@ use crate::report::reconcile_report::Changed;
 
 /// The stage.
 #[derive(Debug)]
-pub(super) struct Dead {
+pub(super) struct DeadPods {
     store: Store,
     state_dir: PathBuf,
     boot: BootId,
     sysctl_root: PathBuf,
     /// Attachments without link, by their keys.
-    absent: HashMap<String, Absent>,
+    absent: HashMap<String, DeadCandidate>,
 }
 
 #[derive(Debug)]
-struct Absent {
+struct DeadCandidate {
     since: Instant,
     allocation: Allocation,
     /// Why it could not be ended.
@@ -45,14 +45,14 @@ struct Absent {
 }
 
 /// The result of ending an attachment.
-enum Ended {
+enum EndResult {
     /// These addresses are free; none if it is not dead, or no longer.
     Freed(Vec<IpAddr>),
     /// A plugin is working on it at this moment.
     Busy,
 }
 
-impl Dead {
+impl DeadPods {
     pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
         let (store, sysctl_root) = (Store::new(state_dir, boot.clone()), sysctl_root.to_owned());
         Self { store, state_dir: state_dir.to_owned(), boot, sysctl_root, absent: HashMap::new() }
@@ -80,18 +80,18 @@ impl Dead {
             let mut error = None;
             if is_due || is_overdue(&allocation) {
                 error = match self.end(&allocation, context.vnics(), &mut places, report) {
-                    Ok(Ended::Freed(addresses)) => {
+                    Ok(EndResult::Freed(addresses)) => {
                         report.freed.extend(addresses);
                         continue;
                     }
-                    Ok(Ended::Busy) => known.and_then(|known| known.error.clone()),
+                    Ok(EndResult::Busy) => known.and_then(|known| known.error.clone()),
                     Err(error) => Some(error),
                 };
                 report.conditions.extend(error.iter().map(|error| {
                     Condition::degraded(Reason::AttachmentLeftOver, error.clone()).about(holder(&allocation))
                 }));
             }
-            self.absent.insert(key, Absent { since, allocation, error });
+            self.absent.insert(key, DeadCandidate { since, allocation, error });
         }
         Ok(())
     }
@@ -132,10 +132,10 @@ impl Dead {
         vnics: &[HostVnic],
         places: &mut Places,
         report: &mut StageReport,
-    ) -> Result<Ended, String> {
-        let nothing = || Ok(Ended::Freed(Vec::new()));
+    ) -> Result<EndResult, String> {
+        let nothing = || Ok(EndResult::Freed(Vec::new()));
         let lock = self.store.try_attachment(&allocation.key).map_err(|error| chain(&error))?;
-        let Some(_lock) = lock else { return Ok(Ended::Busy) };
+        let Some(_lock) = lock else { return Ok(EndResult::Busy) };
         if self.store.find(&allocation.key).map_err(|error| chain(&error))?.as_ref() != Some(allocation) {
             return nothing();
         }
@@ -160,7 +160,7 @@ impl Dead {
         let Some(released) = released else { return nothing() };
         let addresses: Vec<IpAddr> = released.addresses.iter().map(|assigned| assigned.address).collect();
         report.changes.push(ended(allocation, &addresses));
-        Ok(Ended::Freed(addresses))
+        Ok(EndResult::Freed(addresses))
     }
 
     fn places(&self) -> Result<Places, netlink::Error> {
@@ -168,7 +168,7 @@ impl Dead {
     }
 }
 
-impl Stage for Dead {
+impl Stage for DeadPods {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         if !context.is_ours() {

@@ -15,7 +15,7 @@ use netlink::{Link, RouteFilter, Socket};
 use vcn::{Family, Ocid, PODS_TABLE, PROTOCOL, RulePriorities, TABLE_BASE, TableId, Vnic};
 
 use crate::decide::host_address::HostAddress;
-use crate::decide::slots::Referred;
+use crate::decide::slots::TableReferences;
 use crate::report::condition::Condition;
 
 use batches::batches;
@@ -120,13 +120,13 @@ impl Host {
     }
 
     /// What refers to tables of ours: every route and rule, because a table that another program uses is not free either. The
-    /// rule of a VNIC's own address tells the VNIC's table.
+    /// rule of a VNIC's own address has the VNIC's table.
     ///
     /// # Errors
     /// If the kernel does not answer.
-    pub fn referred(&self, vnics: &[Vnic]) -> Result<Referred, netlink::Error> {
+    pub fn referred(&self, vnics: &[Vnic]) -> Result<TableReferences, netlink::Error> {
         let mut socket = Socket::open()?;
-        let mut referred = Referred::default();
+        let mut referred = TableReferences::default();
         for family in Family::ALL {
             let routes = socket.routes(&RouteFilter::all(family))?;
             referred.tables.extend(routes.into_iter().map(|route| route.table).filter(is_ours));

@@ -141,7 +141,7 @@ fn settings(step: &Step) -> Vec<SettingChange> {
 
 /// Objects that stay for running pods although the pod network is not ours, or not known to be.
 fn left_in_place(spared: &[Object], ownership: Whose) -> Option<Condition> {
-    // A VLAN link stays because links of other programs may be on it: nobody has to do anything about it.
+    // A VLAN link stays because links of other programs may be on it: there is nothing to do about it.
     let spared: Vec<&Object> = spared.iter().filter(|object| !object.is_vlan()).collect();
     let (first, count) = (spared.first()?, spared.len());
     let (state, until) = match ownership {

@@ -19,14 +19,14 @@ const REMEMBERED: usize = 4096;
 
 /// The stage.
 #[derive(Debug)]
-pub(super) struct Orphans {
+pub(super) struct OrphanedObjects {
     store: Store,
     sysctl_root: PathBuf,
     /// When each orphaned object was first seen, by its description.
     since: HashMap<String, Instant>,
 }
 
-impl Orphans {
+impl OrphanedObjects {
     pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
         Self { store: Store::new(state_dir, boot), sysctl_root: sysctl_root.to_owned(), since: HashMap::new() }
     }
@@ -62,7 +62,7 @@ impl Orphans {
     }
 }
 
-impl Stage for Orphans {
+impl Stage for OrphanedObjects {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         if !context.is_ours() {

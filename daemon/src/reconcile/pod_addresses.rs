@@ -1,5 +1,5 @@
 //! The stage that reports whether pods can get addresses. Plugins assign addresses without the agent, so after each run of a
-//! plugin [`PodAddresses::has_changed`] tells whether another reconcile would report something else.
+//! plugin [`PodAddresses::has_changed`] finds out whether another reconcile would report something else.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -37,13 +37,13 @@ const CONFIRMED: Duration = Duration::from_millis(150);
 
 /// The stage and what it remembers, by the host ends of pods' links.
 #[derive(Debug)]
-pub(super) struct Pods {
+pub(super) struct RunningPods {
     store: Store,
     sysctl_root: PathBuf,
     /// Hints that have yet to settle.
     hints: DriftHints,
     drift: HashMap<IfName, Drift>,
-    failed: HashMap<IfName, Failed>,
+    failed: HashMap<IfName, FailedRepair>,
 }
 
 /// What a pod lacks.
@@ -55,7 +55,7 @@ struct Drift {
 
 /// What could not be repaired.
 #[derive(Debug)]
-struct Failed {
+struct FailedRepair {
     steps: Vec<Step>,
     condition: Condition,
 }
@@ -69,7 +69,7 @@ pub struct Attention {
     pub again: Option<Duration>,
 }
 
-impl Pods {
+impl RunningPods {
     pub(super) fn new(state_dir: &Path, sysctl_root: &Path, boot: BootId) -> Self {
         Self {
             store: Store::new(state_dir, boot),
@@ -172,12 +172,12 @@ impl Pods {
         if !errors.is_empty() && !gone() {
             let about = holder(allocation);
             let condition = Condition::degraded(Reason::PodNetworkBroken, errors.join("; ")).about(about);
-            self.failed.insert(link.clone(), Failed { steps, condition });
+            self.failed.insert(link.clone(), FailedRepair { steps, condition });
         }
     }
 }
 
-impl Stage for Pods {
+impl Stage for RunningPods {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let mut report = StageReport::default();
         if context.is_ours() {

@@ -7,7 +7,7 @@ use resident::logging::chain;
 
 use super::context::Context;
 use super::{Stage, StageReport};
-use crate::decide::pools::{self, Hosted};
+use crate::decide::pools::{self, ConfiguredVnics};
 use crate::decide::usage::{Usage, size};
 use crate::report::condition::{Condition, Reason};
 use crate::report::reconcile_report::Changed;
@@ -47,7 +47,7 @@ impl Stage for PoolsStage {
         if current.is_none() && context.facts.npn().is_none() {
             return report;
         }
-        let hosted = Hosted { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
+        let hosted = ConfiguredVnics { vnics: configured, silent: &context.so_far.silent, ipv6: context.has_ipv6 };
         let now = BootTime::now().unwrap_or_default();
         let known = [&context.so_far.conditions[..], &report.conditions[..]].concat();
         let (pools, conditions) = pools::next(context.facts, hosted, current.as_ref(), (&self.boot, now), &known);

@@ -8,25 +8,25 @@ use vcn::Vnic;
 
 use super::host::Host;
 use crate::decide::desired::secondary;
-use crate::decide::slots::{Referred, SlotError, SlotFile, Slots};
+use crate::decide::slots::{SlotError, SlotFile, Slots, TableReferences};
 use crate::report::condition::{Condition, Reason};
 use crate::settings::Settings;
 
 /// The tables of the VNICs.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct VnicTables {
     file: SlotFile,
     /// What the file holds; `None` until it was read.
     slots: Option<Slots>,
 }
 
-impl Tables {
+impl VnicTables {
     pub(super) fn new(data_dir: &Path) -> Self {
         Self { file: SlotFile::new(data_dir), slots: None }
     }
 
     /// Every VNIC's table; `None` if that cannot be known, and then nothing may be changed: what would look unwanted may be a
-    /// pod's. If the file is lost or cannot be written, the kernel's rules and the allocations tell the tables as well.
+    /// pod's. If the file is lost or cannot be written, the kernel's rules and the allocations have the tables as well.
     pub(super) fn assign(
         &mut self,
         settings: &Settings,
@@ -68,7 +68,12 @@ impl Tables {
 }
 
 /// What refers to our tables: routes and rules in the kernel, allocations and pools on disk.
-fn referred(settings: &Settings, boot: &BootId, host: &Host, vnics: &[Vnic]) -> Result<Referred, netlink::Error> {
+fn referred(
+    settings: &Settings,
+    boot: &BootId,
+    host: &Host,
+    vnics: &[Vnic],
+) -> Result<TableReferences, netlink::Error> {
     let mut referred = host.referred(vnics)?;
     if let Ok(pools) = Pools::read(&settings.state_dir, boot) {
         referred.owners.extend(pools.vnics.into_iter().map(|vnic| (vnic.vnic_id, vnic.table)));

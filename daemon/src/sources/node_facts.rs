@@ -20,7 +20,7 @@ use crate::sources::npn::KnownNpn;
 use crate::sources::source::Source;
 
 use absences::Absences;
-pub use vnic_list::Lacking;
+pub use vnic_list::ExpectedItem;
 
 /// Everything known from outside the node.
 #[derive(Clone, Debug, Default)]

@@ -27,15 +27,15 @@ const WATCH: Duration = Duration::from_mins(30);
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 /// Whether the DaemonSet exists; `None` until the first question has ended, with or without an answer.
-pub type Found = Option<Seen>;
+pub type DaemonSetAnswer = Option<Seen>;
 
 struct DaemonSetObserver {
-    found: watch::Sender<Found>,
+    found: watch::Sender<DaemonSetAnswer>,
     changed: Arc<Notify>,
 }
 
 /// Watches for ever and notifies `changed`. The last answer stays while there is no watch.
-pub async fn run(found: watch::Sender<Found>, changed: Arc<Notify>) {
+pub async fn run(found: watch::Sender<DaemonSetAnswer>, changed: Arc<Notify>) {
     let observer = DaemonSetObserver { found, changed };
     if !api_server::in_cluster() {
         observer.publish(None);
@@ -60,7 +60,7 @@ fn config() -> Config {
 }
 
 impl DaemonSetObserver {
-    fn publish(&self, answer: Found) {
+    fn publish(&self, answer: DaemonSetAnswer) {
         if self.found.send_if_modified(|known| absorb(known, answer)) {
             self.changed.notify_one();
         }
@@ -79,7 +79,7 @@ impl<K> Observer<K> for DaemonSetObserver {
 }
 
 /// Takes an answer in; returns whether it changes anything.
-fn absorb(known: &mut Found, answer: Found) -> bool {
+fn absorb(known: &mut DaemonSetAnswer, answer: DaemonSetAnswer) -> bool {
     let now = answer.or(*known).or(Some(Seen::Unknown));
     std::mem::replace(known, now) != now
 }

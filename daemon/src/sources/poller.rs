@@ -22,7 +22,7 @@ use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use crate::sources::host_links::{self, Uplink};
 use crate::sources::machine_copy;
-use crate::sources::node_facts::{CopyErrors, Lacking, NodeFacts, lacks_primary};
+use crate::sources::node_facts::{CopyErrors, ExpectedItem, NodeFacts, lacks_primary};
 use crate::sources::npn::{FIRST_ANSWER, NpnSource};
 use crate::sources::oke_cni;
 
@@ -76,7 +76,7 @@ pub struct Channels {
     /// Notified when the NativePodNetwork or its file changes.
     pub npn_changed: Arc<Notify>,
     /// Whether OKE's own CNI is in the cluster.
-    pub oke_cni: watch::Receiver<oke_cni::Found>,
+    pub oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
 }
 
 /// Asks, publishes, waits, for ever; ends when the facts have no reader.
@@ -142,7 +142,7 @@ pub async fn run<M: Metadata>(
 async fn publish_first(
     first: Option<NodeFacts>,
     npn: &NpnSource,
-    mut oke_cni: watch::Receiver<oke_cni::Found>,
+    mut oke_cni: watch::Receiver<oke_cni::DaemonSetAnswer>,
     published: &watch::Sender<NodeFacts>,
 ) -> Infallible {
     let Some(mut facts) = first else { return std::future::pending().await };
@@ -217,10 +217,12 @@ pub async fn ask<M: Metadata>(
     let named = |id: &Ocid| npn_vnic(npn.as_ref(), id);
     // A virtual machine loses the device with the VNIC. On bare metal nothing disappears, so the NativePodNetwork decides. An
     // unknown is no reason to take a VNIC down.
-    let is_held = |lacking: Lacking<'_>| match lacking {
-        Lacking::Vnic(vnic) if vnic.nic_index.is_none() => macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac)),
-        Lacking::Vnic(vnic) => named(&vnic.id).is_some(),
-        Lacking::Family(id, family) => {
+    let is_held = |item: ExpectedItem<'_>| match item {
+        ExpectedItem::Vnic(vnic) if vnic.nic_index.is_none() => {
+            macs.as_ref().map_or(true, |macs| macs.contains(&vnic.mac))
+        }
+        ExpectedItem::Vnic(vnic) => named(&vnic.id).is_some(),
+        ExpectedItem::Family(id, family) => {
             named(id).and_then(|vnic| vnic.addressing.of(family)).is_some_and(|offered| !offered.pods.is_empty())
         }
     };

@@ -16,7 +16,7 @@ use crate::sources::npn;
 
 /// What changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct FileChange {
     /// What the agent writes, or what decides about it.
     pub installed: bool,
     /// The NativePodNetwork.
@@ -25,7 +25,7 @@ pub struct News {
 
 /// Watches files for one task.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileWatch {
     inotify: Inotify,
     readable: Readable,
     directories: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Files {
     is_owed: bool,
 }
 
-impl Files {
+impl FileWatch {
     /// Watches the files that the settings name.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Files {
     ///
     /// # Errors
     /// If the watch is broken: open another.
-    pub async fn news(&mut self) -> io::Result<News> {
+    pub async fn news(&mut self) -> io::Result<FileChange> {
         loop {
             if !self.is_owed {
                 self.readable.wait(|| drain(&self.inotify)).await?;
@@ -92,9 +92,9 @@ impl Files {
             let is_owed = std::mem::take(&mut self.is_owed);
             let npn = self.read_npn();
             let installed = is_owed || self.read_installed() != self.installed || self.read_pools() != self.published;
-            let news = News { installed, npn: npn != self.npn };
+            let news = FileChange { installed, npn: npn != self.npn };
             self.npn = npn;
-            if news != News::default() {
+            if news != FileChange::default() {
                 return Ok(news);
             }
         }

@@ -31,14 +31,14 @@ pub enum Concern {
 
 /// The kernel's events, for one task to wait for.
 #[derive(Debug)]
-pub struct Events {
+pub struct KernelWatch {
     readable: Readable,
-    seen: Seen,
+    reader: EventReader,
 }
 
 /// The events, and what is remembered of them.
 #[derive(Debug)]
-struct Seen {
+struct EventReader {
     monitor: Monitor,
     hints: DriftHints,
     pod_links: PodLinks,
@@ -51,12 +51,12 @@ struct Carriers(HashSet<u32>);
 
 /// Changes of our nft tables: a firewall that starts flushes the tables of other programs.
 #[derive(Debug)]
-pub struct Nft {
+pub struct NftWatch {
     /// `None` if the kernel has no nf_tables.
     watch: Option<(nft::Watch, Readable)>,
 }
 
-impl Events {
+impl KernelWatch {
     /// Subscribes in the calling thread's network namespace.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Events {
         let links = Socket::open().and_then(|mut socket| socket.links()).unwrap_or_default();
         let (pod_links, carriers) = (PodLinks::among(&links), Carriers::of(&links));
         let readable = Readable::new(monitor.as_fd())?;
-        Ok(Self { readable, seen: Seen { monitor, hints: DriftHints::default(), pod_links, carriers } })
+        Ok(Self { readable, reader: EventReader { monitor, hints: DriftHints::default(), pod_links, carriers } })
     }
 
     /// Waits for an event that calls for a look. Cancel-safe: whoever looks sees the effect of all events.
@@ -75,8 +75,8 @@ impl Events {
     /// # Errors
     /// If the socket is broken: open another.
     pub async fn concerning(&mut self) -> io::Result<Concern> {
-        let Self { readable, seen } = self;
-        readable.wait(|| seen.read()).await
+        let Self { readable, reader } = self;
+        readable.wait(|| reader.read()).await
     }
 
     /// Takes in the events so far, before a reconcile that looks at everything. Returns whether they concern links.
@@ -84,25 +84,25 @@ impl Events {
     /// # Errors
     /// If the socket is broken: open another.
     pub fn take_in(&mut self) -> io::Result<bool> {
-        Ok(self.seen.read()? == Some(Concern::Host { links: true }))
+        Ok(self.reader.read()? == Some(Concern::Host { links: true }))
     }
 
     /// Whether there are hints that were not taken. The same hint again is then no news.
     #[must_use]
     pub fn has_hints(&self) -> bool {
-        !self.seen.hints.is_empty()
+        !self.reader.hints.is_empty()
     }
 
     /// Takes the hints so far that running pods drifted.
     pub fn take_hints(&mut self) -> DriftHints {
-        std::mem::take(&mut self.seen.hints)
+        std::mem::take(&mut self.reader.hints)
     }
 }
 
 /// The most reads at a time: a program that floods the kernel with changes does not stop the agent's other work.
 const READS: usize = 16;
 
-impl Seen {
+impl EventReader {
     /// Reads all events so far; `None` if none of them calls for a look.
     fn read(&mut self) -> io::Result<Option<Concern>> {
         let mut concern = None;
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-impl Nft {
+impl NftWatch {
     /// Subscribes in the calling thread's network namespace.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::drift_hints::DriftHints;
-use super::file_changes::{Files, News};
-use super::kernel_events::{Concern, Events, Nft};
+use super::file_changes::{FileChange, FileWatch};
+use super::kernel_events::{Concern, KernelWatch, NftWatch};
 use super::schedule::Schedule;
 use crate::lifecycle::reload::{self, Configuration};
 use crate::report::condition::Condition;
@@ -49,9 +49,9 @@ pub(super) struct Wakeups {
     settings: Arc<Settings>,
     /// What is known from outside.
     pub(super) facts: NodeFacts,
-    kernel: Subscription<Events>,
-    nft: Subscription<Nft>,
-    files: Subscription<Files>,
+    kernel: Subscription<KernelWatch>,
+    nft: Subscription<NftWatch>,
+    files: Subscription<FileWatch>,
 }
 
 /// Why the loop wakes.
@@ -71,9 +71,9 @@ pub(super) enum Wake {
 impl Wakeups {
     pub(super) fn new(mut channels: Channels, answered: Arc<Notify>) -> Self {
         let settings = channels.configurations.borrow_and_update().settings.clone();
-        let kernel = Subscription::open("kernel", chance, Events::open);
-        let nft = Subscription::open("nft", chance, Nft::open);
-        let files = Subscription::open("files", chance, || Files::watch(&settings));
+        let kernel = Subscription::open("kernel", chance, KernelWatch::open);
+        let nft = Subscription::open("nft", chance, NftWatch::open);
+        let files = Subscription::open("files", chance, || FileWatch::watch(&settings));
         let facts = channels.facts.borrow_and_update().clone();
         Self { channels, answered, settings, facts, kernel, nft, files }
     }
@@ -109,7 +109,7 @@ impl Wakeups {
 
     /// Takes the hints about running pods.
     pub(super) fn take_hints(&mut self) -> DriftHints {
-        self.kernel.source().map(Events::take_hints).unwrap_or_default()
+        self.kernel.source().map(KernelWatch::take_hints).unwrap_or_default()
     }
 
     /// Waits until the loop has something to do.
@@ -146,7 +146,7 @@ impl Wakeups {
                 self.settings = configuration.settings.clone();
                 Wake::Configuration(configuration)
             }
-            concern = self.kernel.news(Events::open, Events::concerning) => {
+            concern = self.kernel.news(KernelWatch::open, KernelWatch::concerning) => {
                 let are_links = match concern {
                     Some(Concern::Hints) => return Some(Wake::Hints),
                     Some(Concern::Host { links }) => self.gather(schedule).await || links,
@@ -157,18 +157,18 @@ impl Wakeups {
                 }
                 Wake::Reconcile(Cause::Kernel)
             }
-            touched = self.nft.news(Nft::open, Nft::touched) => {
+            touched = self.nft.news(NftWatch::open, NftWatch::touched) => {
                 if touched.is_some() && self.gather(schedule).await {
                     self.channels.links_changed.notify_one();
                 }
                 Wake::Reconcile(Cause::Kernel)
             }
-            news = self.files.news(|| Files::watch(&self.settings), Files::news) => {
+            news = self.files.news(|| FileWatch::watch(&self.settings), FileWatch::news) => {
                 if news.is_none_or(|news| news.npn) {
                     npn_changed.notify_one();
                 }
                 match news {
-                    Some(News { installed: false, .. }) => return None,
+                    Some(FileChange { installed: false, .. }) => return None,
                     Some(_) => sleep(schedule.debounce(Instant::now())).await,
                     None => {}
                 }

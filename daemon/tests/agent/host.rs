@@ -353,8 +353,8 @@ fn detached_vnic_is_cleaned_up_before_its_table_is_free() {
 
 #[test]
 fn removed_address_of_a_vnic_goes_and_foreign_ones_stay() {
-    let begun = Instant::now();
     let mut scene = Scene::new(&[vnic("a", 33)]);
+    let begun = Instant::now();
     scene.reconcile(Cause::Start);
     scene.node.on(|socket| {
         let index = socket.index_of(&name("ens5")).unwrap();

@@ -1,5 +1,3 @@
-//! What follows from what is known.
-
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -8,33 +6,33 @@ use netlink::Link;
 use vcn::{TableId, VlanTag};
 
 use super::*;
-use crate::decide::slots::Referred;
+use crate::decide::slots::TableReferences;
 use crate::fixture::{link, mac, npn, vm_vnics, vnic};
 
 fn slots(vnics: &[Vnic]) -> Slots {
     let mut slots = Slots::default();
-    slots.assign(secondary(vnics), &Referred::default());
+    slots.assign(secondary(vnics), &TableReferences::default());
     slots
 }
 
 const NO_PORTS: Ports = Ports { zero: None, one: None };
 
-fn choices(ours: bool, oke: bool, lived: bool) -> Choices<'static> {
-    Choices { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
+fn policy(ours: bool, oke: bool, lived: bool) -> Policy<'static> {
+    Policy { ports: &NO_PORTS, pods_may_use_metadata: true, pods_may_spoof: false, ours, oke, lived }
 }
 
 /// On a kernel that speaks IPv6, before anything is on it.
-fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> Facts<'a> {
+fn facts<'a>(vnics: &'a [Vnic], npn: Option<&'a NativePodNetwork>, links: &'a [Link]) -> HostFacts<'a> {
     static NONE: LazyLock<HashSet<IpAddr>> = LazyLock::new(HashSet::new);
     static DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
-    Facts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE }
+    HostFacts { vnics, npn, links, devices: &DEVICES, ipv6: true, own: &[], held: &NONE }
 }
 
-fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> Wanted {
-    wanted(facts(vnics, npn, links), &slots(vnics), choices(true, false, true))
+fn want(vnics: &[Vnic], links: &[Link], npn: Option<&NativePodNetwork>) -> DesiredState {
+    wanted(facts(vnics, npn, links), &slots(vnics), policy(true, false, true))
 }
 
-fn reasons(wanted: &Wanted) -> Vec<(Reason, Option<&str>)> {
+fn reasons(wanted: &DesiredState) -> Vec<(Reason, Option<&str>)> {
     wanted.conditions.iter().map(|it| (it.reason, it.subject.as_deref().and_then(last_part))).collect()
 }
 
@@ -42,7 +40,7 @@ fn last_part(ocid: &str) -> Option<&str> {
     ocid.rsplit('.').next()
 }
 
-fn served(wanted: &Wanted) -> Vec<(&str, String, TableId)> {
+fn served(wanted: &DesiredState) -> Vec<(&str, String, TableId)> {
     let vnics = &wanted.network.as_ref().unwrap().vnics;
     vnics.iter().map(|it| (it.vnic.id.unique_id(), it.placement.link().to_string(), it.table)).collect()
 }
@@ -135,8 +133,8 @@ fn host_gets_its_own_listed_ipv6_address_and_no_pods() {
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let of = |npn: Option<&NativePodNetwork>, own: &[HostAddress]| {
         let held = HashSet::from([ip("20")]);
-        let facts = Facts { own, held: &held, ..facts(&vnics, npn, &links) };
-        let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
+        let facts = HostFacts { own, held: &held, ..facts(&vnics, npn, &links) };
+        let network = wanted(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
         network.vnics[0].vnic.addressing.ipv6.as_ref().unwrap().listed().collect::<Vec<_>>()
     };
     assert_eq!(of(None, &[]), [ip("9")]);
@@ -164,10 +162,10 @@ fn vnic_without_free_host_address_is_reported_by_family() {
     }
     let ipv4 = vnics[2].addressing.ipv4.as_ref().unwrap().address;
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let told = |held: &[IpAddr], ipv6, ours| {
+    let reported = |held: &[IpAddr], ipv6, ours| {
         let held = held.iter().copied().collect();
-        let facts = Facts { held: &held, ipv6, ..facts(&vnics, None, &links) };
-        wanted(facts, &slots(&vnics), choices(ours, false, true)).conditions
+        let facts = HostFacts { held: &held, ipv6, ..facts(&vnics, None, &links) };
+        wanted(facts, &slots(&vnics), policy(ours, false, true)).conditions
     };
     let about = |vnic: &Vnic, family: &str, address: IpAddr| {
         let message = format!(
@@ -175,12 +173,12 @@ fn vnic_without_free_host_address_is_reported_by_family() {
         );
         Condition::degraded(Reason::HostAddressTaken, message).about(&vnic.id)
     };
-    assert_eq!(told(&[ip("20"), ip("30")], true, true), [], "there is another");
+    assert_eq!(reported(&[ip("20"), ip("30")], true, true), [], "there is another");
     let all = [ip("20"), ip("21"), ip("30")];
-    assert_eq!(told(&all, true, true), [about(&vnics[1], "IPv6", ip("20"))]);
-    assert_eq!(told(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "whoever's the pod network is");
-    assert_eq!(told(&all, false, true), [], "it speaks none");
-    assert_eq!(told(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
+    assert_eq!(reported(&all, true, true), [about(&vnics[1], "IPv6", ip("20"))]);
+    assert_eq!(reported(&all, true, false), [about(&vnics[1], "IPv6", ip("20"))], "whoever owns the pod network");
+    assert_eq!(reported(&all, false, true), [], "the kernel has none");
+    assert_eq!(reported(&[ipv4], true, true), [about(&vnics[2], "IPv4", ipv4)]);
 }
 
 #[test]
@@ -191,8 +189,8 @@ fn ipv6_is_configured_if_a_vnic_and_the_kernel_have_it() {
     vnics[1].addressing.ipv6 = Some(SubnetAddressing { subnet, router, address, others: Vec::new() });
     let links = [link("ens3", 0x0a), link("ens5", 0x0b)];
     let objects = |ipv6| {
-        let facts = Facts { ipv6, ..facts(&vnics, None, &links) };
-        let network = wanted(facts, &slots(&vnics), choices(true, false, true)).network.unwrap();
+        let facts = HostFacts { ipv6, ..facts(&vnics, None, &links) };
+        let network = wanted(facts, &slots(&vnics), policy(true, false, true)).network.unwrap();
         host::desired(&network).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let is_ipv6 = |object: &String| object.contains("ipv6") || object.contains("2603:");
@@ -242,8 +240,8 @@ fn port_without_matching_mac_is_found_by_configured_name() {
     let vnics = bare_metal();
     let links = [link("ens300np0", 0x77)];
     let ports = Ports { zero: Some("ens300np0".parse().unwrap()), one: None };
-    let choices = Choices { ports: &ports, ..choices(true, false, true) };
-    let wanted = wanted(facts(&vnics, None, &links), &slots(&vnics), choices);
+    let policy = Policy { ports: &ports, ..policy(true, false, true) };
+    let wanted = wanted(facts(&vnics, None, &links), &slots(&vnics), policy);
     assert_eq!(wanted.network.as_ref().unwrap().primary.as_str(), "ens300np0");
     assert_eq!(reasons(&wanted), [(Reason::LinkMissing, Some("tagged")), (Reason::LinkMissing, Some("port1"))]);
     assert!(wanted.conditions[0].message.contains("BM_PORT_1"), "{}", wanted.conditions[0]);
@@ -262,9 +260,9 @@ fn vnic_with_the_primary_links_mac_is_not_configured() {
 fn vnics_of_a_foreign_pod_network_are_not_changed() {
     let vnics = [vm_vnics(), vec![vnic("storage", 0x0c, "10.0.64")]].concat();
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
-    let choices = choices(false, true, true);
+    let policy = policy(false, true, true);
     let npn = npn("SUCCESS");
-    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices);
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), policy);
     assert_eq!(served(&wanted), [("storage", "ens6".into(), TableId(1001))]);
     assert_eq!(wanted.network.as_ref().unwrap().pods, None);
     assert_eq!(wanted.conditions, []);
@@ -287,7 +285,7 @@ fn vlan_link_that_foreign_pods_may_use_stays() {
     (vlan.kind, vlan.vlan) = (Some("vlan".into()), VlanTag::new(12).ok());
     vlan.alias = Some("vcn-native:ocid1.vnic.oc1.iad.tagged".into());
     let links = [link("eth0", 0x0a), link("eth1", 0x0c), vlan];
-    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), choices(false, true, false));
+    let wanted = wanted(facts(&vnics, Some(&npn), &links), &slots(&vnics), policy(false, true, false));
     assert_eq!(served(&wanted), [("port1", "eth1".into(), TableId(1001))]);
     let made = LinkSpec {
         name: "nic1.12".parse().unwrap(),
@@ -307,8 +305,8 @@ fn vnic_that_oke_may_own_waits_for_a_finished_native_pod_network() {
     let links = [link("ens3", 0x0a), link("ens5", 0x0b), link("ens6", 0x0c)];
     let unnamed = |state| NativePodNetwork { vnics: Vec::new(), ..npn(state) };
     let wanted = |npn: Option<&NativePodNetwork>, oke: bool| {
-        let choices = choices(false, oke, false);
-        let wanted = wanted(facts(&vnics, npn, &links), &slots(&vnics), choices);
+        let policy = policy(false, oke, false);
+        let wanted = wanted(facts(&vnics, npn, &links), &slots(&vnics), policy);
         let ids = |ids: Vec<&Ocid>| ids.into_iter().map(|id| id.unique_id().to_owned()).collect::<Vec<_>>();
         let served: Vec<&Ocid> = wanted.network.iter().flat_map(|it| &it.vnics).map(|it| &it.vnic.id).collect();
         let undecided = wanted.undecided.iter().map(|it| &it.vnic.id).collect();

@@ -1,4 +1,4 @@
-//! Lists in which the host's own address is not the first, and not the only one.
+//! Lists in which the host's own address is not the first one.
 
 use super::*;
 
@@ -43,7 +43,11 @@ fn unlisted_address_is_chosen_only_if_all_listed_may_be_pods() {
 fn pod_address_is_not_chosen_while_there_is_another() {
     assert_eq!(chosen(&["20", "7"], None, &[], &[]), ip("7"), "for pods");
     assert_eq!(chosen(&["9", "7"], None, &[], &["9"]), ip("7"), "a pod's");
-    assert_eq!(chosen(&["9", "8", "7"], Some("9"), &["8"], &["9", "8"]), ip("7"), "a pod's, whoever names it");
+    assert_eq!(
+        chosen(&["9", "8", "7"], Some("9"), &["8"], &["9", "8"]),
+        ip("7"),
+        "it is a pod's, although it is named"
+    );
     assert_eq!(chosen(&["20", "21"], None, &[], &["20"]), ip("21"));
 }
 

@@ -20,18 +20,18 @@ fn hosted() -> Vec<HostVnic> {
     vec![HostVnic { vnic, placement, table: TableId(1000), mtu: Mtu::VCN, pod_blocks: Vec::new() }]
 }
 
-fn world(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
-    let mut world = NodeFacts::default();
-    world.npn.absorb(npn, Instant::now());
-    world
+fn facts(npn: Result<Option<NativePodNetwork>, String>) -> NodeFacts {
+    let mut facts = NodeFacts::default();
+    facts.npn.absorb(npn, Instant::now());
+    facts
 }
 
-fn on(vnics: &[HostVnic]) -> Hosted<'_> {
-    Hosted { vnics, silent: &[], ipv6: true }
+fn on(vnics: &[HostVnic]) -> ConfiguredVnics<'_> {
+    ConfiguredVnics { vnics, silent: &[], ipv6: true }
 }
 
-fn pools(world: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
-    next(world, on(hosted), current, (&boot(), NOW), &[]).0
+fn pools(facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>) -> Pools {
+    next(facts, on(hosted), current, (&boot(), NOW), &[]).0
 }
 
 fn addresses(pools: &Pools) -> Vec<String> {
@@ -41,7 +41,7 @@ fn addresses(pools: &Pools) -> Vec<String> {
 
 #[test]
 fn finished_native_pod_network_offers_its_addresses_without_the_hosts() {
-    let pools = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let pools = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     assert_eq!(addresses(&pools), ["10.0.33.17", "10.0.33.18", "10.0.33.19", "10.0.33.40"]);
     let reserved = &pools.vnics[0].families.ipv4.as_ref().unwrap().reserved;
     assert_eq!(reserved.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.33.7", "10.0.33.16"]);
@@ -57,11 +57,11 @@ fn only_bare_metal_port_may_have_a_mac_of_its_own() {
         let mut vnics = hosted();
         vnics[0].vnic.nic_index = nic_index;
         vnics[0].placement = placement;
-        let made = pools(&world(Ok(Some(npn("SUCCESS")))), &vnics, None);
+        let made = pools(&facts(Ok(Some(npn("SUCCESS")))), &vnics, None);
         // One that was written by an older agent is put right, too, before OKE is asked.
         let mut older = made.clone();
         older.vnics[0].link_has_mac = false;
-        let kept = pools(&world(Err("no answer".into())), &vnics, Some(&older));
+        let kept = pools(&facts(Err("no answer".into())), &vnics, Some(&older));
         assert_eq!(kept.vnics, made.vnics);
         made.vnics[0].link_has_mac
     };
@@ -76,16 +76,16 @@ fn pools_name_what_is_awaited() {
         (Ok(None), "this instance has no NativePodNetwork (yet)"),
         (Err("no answer".into()), "the NativePodNetwork cannot be read: no answer"),
     ] {
-        let pools = pools(&world(npn), &hosted(), None);
+        let pools = pools(&facts(npn), &hosted(), None);
         assert_eq!((pools.vnics.len(), pools.reason.as_deref()), (0, Some(reason)));
     }
 }
 
 #[test]
 fn published_pools_stay_while_the_native_pod_network_is_unfinished_or_unreadable() {
-    let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     for npn in [Ok(Some(npn("IN_PROGRESS"))), Ok(None), Err("no answer".into())] {
-        let now = pools(&world(npn), &hosted(), Some(&published));
+        let now = pools(&facts(npn), &hosted(), Some(&published));
         assert_eq!(now.vnics, published.vnics);
         assert!(now.reason.is_some());
     }
@@ -94,30 +94,30 @@ fn published_pools_stay_while_the_native_pod_network_is_unfinished_or_unreadable
 /// As an older agent published them.
 #[test]
 fn published_addresses_that_are_refused_now_are_removed() {
-    let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let mut published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     let known = addresses(&published);
     let refused = ["169.254.169.254/32", "10.0.10.7/32", "10.0.33.1/32"]
         .map(|text| text.parse::<ipnetwork::IpNetwork>().unwrap());
     published.vnics[0].families.ipv4.as_mut().unwrap().addresses.extend(refused);
-    let mut world = world(Err("no answer".into()));
-    world.vnics.absorb(Ok(vm_vnics()), Instant::now());
-    assert_eq!(addresses(&pools(&world, &hosted(), Some(&published))), known);
+    let mut facts = facts(Err("no answer".into()));
+    facts.vnics.absorb(Ok(vm_vnics()), Instant::now());
+    assert_eq!(addresses(&pools(&facts, &hosted(), Some(&published))), known);
 }
 
 #[test]
 fn published_pool_follows_its_vnic() {
-    let published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     let mut moved = hosted();
     moved[0].placement = Placement::Device { link: "ens9".parse().unwrap() };
-    assert_eq!(pools(&world(Ok(None)), &moved, Some(&published)).vnics[0].link.as_str(), "ens9");
-    assert_eq!(pools(&world(Ok(None)), &[], Some(&published)).vnics, []);
+    assert_eq!(pools(&facts(Ok(None)), &moved, Some(&published)).vnics[0].link.as_str(), "ens9");
+    assert_eq!(pools(&facts(Ok(None)), &[], Some(&published)).vnics, []);
 }
 
 #[test]
 fn vnic_out_of_sync_is_left_out_with_a_reason() {
     let trouble = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.pods");
     let other = Condition::degraded(Reason::LinkMissing, "no link").about("ocid1.vnic.oc1.iad.storage");
-    let (pools, _) = next(&world(Ok(Some(npn("SUCCESS")))), on(&[]), None, (&boot(), NOW), &[trouble, other]);
+    let (pools, _) = next(&facts(Ok(Some(npn("SUCCESS")))), on(&[]), None, (&boot(), NOW), &[trouble, other]);
     assert_eq!(pools.vnics, []);
     assert_eq!(pools.reason.as_deref(), Some("LinkMissing (ocid1.vnic.oc1.iad.pods): no link"));
 }
@@ -126,7 +126,7 @@ fn vnic_out_of_sync_is_left_out_with_a_reason() {
 fn family_without_host_routes_is_left_out_and_reported() {
     let mut hosted = hosted();
     hosted[0].vnic.addressing.ipv4 = None;
-    let (pools, conditions) = next(&world(Ok(Some(npn("SUCCESS")))), on(&hosted), None, (&boot(), NOW), &[]);
+    let (pools, conditions) = next(&facts(Ok(Some(npn("SUCCESS")))), on(&hosted), None, (&boot(), NOW), &[]);
     assert!(pools.vnics[0].families.is_empty());
     assert_eq!(conditions.iter().map(|c| c.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     assert!(pools.reason.unwrap().starts_with("RouterUnknown"));
@@ -136,45 +136,45 @@ fn family_without_host_routes_is_left_out_and_reported() {
 fn vnic_for_application_resources_is_not_in_the_general_pool() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].application_resources = vec!["storage".into()];
-    let pools = pools(&world(Ok(Some(npn))), &hosted(), None);
+    let pools = pools(&facts(Ok(Some(npn))), &hosted(), None);
     assert_eq!(pools.vnics[0].purpose, Purpose::Attach);
     assert_eq!(pools.for_pods().count(), 0);
 }
 
 #[test]
 fn unknown_fields_of_pools_stay() {
-    let mut published = pools(&world(Ok(Some(npn("SUCCESS")))), &hosted(), None);
+    let mut published = pools(&facts(Ok(Some(npn("SUCCESS")))), &hosted(), None);
     published.extra.insert("later".into(), true.into());
-    assert_eq!(pools(&world(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
+    assert_eq!(pools(&facts(Ok(None)), &hosted(), Some(&published)).extra, published.extra);
 }
 
 #[test]
 fn ipv6_addresses_are_ignored_on_a_kernel_without_ipv6() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
-    let offered = world(Ok(Some(npn)));
+    let offered = facts(Ok(Some(npn)));
     let vnics = hosted();
     let (_, conditions) = next(&offered, on(&vnics), None, (&boot(), NOW), &[]);
     assert_eq!(conditions.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::RouterUnknown]);
     let (pools, conditions) =
-        next(&offered, Hosted { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
+        next(&offered, ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
     assert_eq!((conditions, pools.reason), (vec![], None));
 }
 
 #[test]
 fn time_since_pools_are_empty_is_kept() {
-    let (full, waiting) = (world(Ok(Some(npn("SUCCESS")))), world(Ok(Some(npn("BACKOFF")))));
-    let at = |world: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
-        next(world, on(hosted), current, (&boot(), BootTime(now)), &[]).0
+    let (full, waiting) = (facts(Ok(Some(npn("SUCCESS")))), facts(Ok(Some(npn("BACKOFF")))));
+    let at = |facts: &NodeFacts, hosted: &[HostVnic], current: Option<&Pools>, now: u64| {
+        next(facts, on(hosted), current, (&boot(), BootTime(now)), &[]).0
     };
     let first = at(&waiting, &hosted(), None, 500);
     assert_eq!(first.empty_since, Some(BootTime(0)), "none in this boot");
-    assert_eq!(at(&world(Ok(None)), &hosted(), Some(&first), 600).empty_since, Some(BootTime(0)));
+    assert_eq!(at(&facts(Ok(None)), &hosted(), Some(&first), 600).empty_since, Some(BootTime(0)));
     let published = at(&full, &hosted(), Some(&first), 700);
     assert_eq!(published.empty_since, None);
     let emptied = at(&full, &[], Some(&published), 800);
     assert_eq!(emptied.empty_since, Some(BootTime(800)));
-    let reasons = at(&world(Err("no answer".into())), &[], Some(&emptied), 900);
+    let reasons = at(&facts(Err("no answer".into())), &[], Some(&emptied), 900);
     assert!(reasons.reason != emptied.reason && reasons.empty_since == Some(BootTime(800)));
     let older = Pools { empty_since: None, ..emptied };
     assert_eq!(at(&full, &[], Some(&older), 950).empty_since, Some(BootTime(950)), "an older agent did not say");
@@ -184,27 +184,27 @@ fn time_since_pools_are_empty_is_kept() {
 fn pods_get_the_families_that_oke_created_addresses_of() {
     let mut npn = npn("SUCCESS");
     npn.vnics[0].addressing.ipv6 = npn.vnics[0].addressing.ipv4.clone();
-    let both = world(Ok(Some(npn)));
+    let both = facts(Ok(Some(npn)));
     let vnics = hosted();
     let pools = pools(&both, &vnics, None);
     assert_eq!((pools.offered(), pools.families()), (vec![Family::Ipv4], vec![Family::Ipv4, Family::Ipv6]));
-    let (deaf, _) = next(&both, Hosted { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
+    let (deaf, _) = next(&both, ConfiguredVnics { vnics: &vnics, silent: &[], ipv6: false }, None, (&boot(), NOW), &[]);
     assert_eq!(deaf.families(), [Family::Ipv4], "the kernel speaks no IPv6");
-    let later = next(&world(Ok(None)), on(&vnics), Some(&pools), (&boot(), NOW), &[]).0;
+    let later = next(&facts(Ok(None)), on(&vnics), Some(&pools), (&boot(), NOW), &[]).0;
     assert_eq!(later.families(), pools.families(), "as long as nothing newer is known");
 }
 
-/// Nothing shows that its packets would arrive; pods that run there are nobody's concern here.
+/// Nothing shows that its packets would arrive; running pods are not concerned.
 #[test]
 fn silent_vnic_is_not_offered() {
-    let (world, vnics) = (world(Ok(Some(npn("SUCCESS")))), hosted());
-    let before = pools(&world, &vnics, None);
+    let (facts, vnics) = (facts(Ok(Some(npn("SUCCESS")))), hosted());
+    let before = pools(&facts, &vnics, None);
     let silent = [vnics[0].vnic.id.clone()];
-    let now = |world: &NodeFacts| {
-        let hosted = Hosted { silent: &silent, ..on(&vnics) };
-        next(world, hosted, Some(&before), (&boot(), NOW), &[]).0.vnics.len()
+    let now = |facts: &NodeFacts| {
+        let hosted = ConfiguredVnics { silent: &silent, ..on(&vnics) };
+        next(facts, hosted, Some(&before), (&boot(), NOW), &[]).0.vnics.len()
     };
-    let unfinished = super::tests::world(Ok(Some(npn("BACKOFF"))));
-    assert_eq!((before.vnics.len(), now(&world), now(&unfinished)), (1, 0, 0));
+    let unfinished = super::tests::facts(Ok(Some(npn("BACKOFF"))));
+    assert_eq!((before.vnics.len(), now(&facts), now(&unfinished)), (1, 0, 0));
     assert_eq!(pools(&unfinished, &vnics, Some(&before)).vnics.len(), 1, "one that is not silent is kept");
 }

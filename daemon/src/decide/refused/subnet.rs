@@ -1,4 +1,4 @@
-//! What the sources tell of one VNIC's subnet, and which addresses it excludes.
+//! What the sources say about one VNIC's subnet, and which addresses it excludes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

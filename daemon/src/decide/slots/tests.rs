@@ -6,14 +6,14 @@ fn id(name: &str) -> Ocid {
     format!("ocid1.vnic.oc1.iad.{name}").parse().unwrap()
 }
 
-fn assigned(slots: &mut Slots, present: &[&str], referred: &Referred) -> Vec<(String, u32)> {
+fn assigned(slots: &mut Slots, present: &[&str], referred: &TableReferences) -> Vec<(String, u32)> {
     let present: Vec<Ocid> = present.iter().map(|name| id(name)).collect();
     slots.assign(&present, referred);
     slots.slots.iter().map(|(id, slot)| (id.unique_id().to_owned(), *slot)).collect()
 }
 
-fn tables(numbers: &[u32]) -> Referred {
-    Referred { tables: numbers.iter().copied().map(TableId).collect(), ..Referred::default() }
+fn tables(numbers: &[u32]) -> TableReferences {
+    TableReferences { tables: numbers.iter().copied().map(TableId).collect(), ..TableReferences::default() }
 }
 
 fn pairs(expected: &[(&str, u32)]) -> Vec<(String, u32)> {

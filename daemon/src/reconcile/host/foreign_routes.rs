@@ -115,13 +115,13 @@ mod tests {
             foreign_route("::/0", RouteKind::Unicast),
             foreign_route("2001:db8::/32", RouteKind::Unreachable),
         ];
-        let told = conditions(&foreign).into_iter().map(|it| {
+        let found = conditions(&foreign).into_iter().map(|it| {
             let named = it.message.split('"').nth(1).unwrap().to_owned();
             (it.reason, it.blocks(), it.subject.unwrap(), named)
         });
         let table = TableId(999);
         assert_eq!(
-            told.collect::<Vec<_>>(),
+            found.collect::<Vec<_>>(),
             [
                 (
                     Reason::PodTableShared,

@@ -44,11 +44,11 @@ impl Scene {
         Self { facts, start }
     }
 
-    fn answer(&mut self, second: u64, answer: Result<VnicList, String>, is_held: impl Fn(Lacking<'_>) -> bool) {
+    fn answer(&mut self, second: u64, answer: Result<VnicList, String>, is_held: impl Fn(ExpectedItem<'_>) -> bool) {
         self.facts.absorb_vnics(answer, GRACE, self.start + Duration::from_secs(second), is_held);
     }
 
-    fn list(&mut self, list: List<'_>, is_held: impl Fn(Lacking<'_>) -> bool) -> &[Vnic] {
+    fn list(&mut self, list: List<'_>, is_held: impl Fn(ExpectedItem<'_>) -> bool) -> &[Vnic] {
         self.answer(list.second, Ok(list.vnics.to_vec().into()), is_held);
         self.facts.vnics()
     }
@@ -243,8 +243,8 @@ fn with_ipv6(last: &[&str]) -> Vec<Vnic> {
     vnics
 }
 
-fn is_ipv6(lacking: Lacking<'_>) -> bool {
-    lacking == Lacking::Family(&vm_vnics()[1].id, Family::Ipv6)
+fn is_ipv6(item: ExpectedItem<'_>) -> bool {
+    item == ExpectedItem::Family(&vm_vnics()[1].id, Family::Ipv6)
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn lacked_family_goes_after_its_grace() {
 fn lacked_family_stays_while_it_is_held_and_is_reported_after_the_grace() {
     let mut scene = Scene::listing(&with_ipv6(&["7"]));
     let mut held = |second, vnics: &[Vnic], is_held: bool| {
-        let known = scene.list(List { second, vnics }, |lacking| is_held && is_ipv6(lacking)).to_vec();
+        let known = scene.list(List { second, vnics }, |item| is_held && is_ipv6(item)).to_vec();
         (known[1].addressing.ipv6.is_some(), scene.facts.held_families().cloned().collect::<Vec<_>>())
     };
     let ipv6 = vec![(vm_vnics()[1].id.clone(), Family::Ipv6)];
@@ -282,7 +282,7 @@ fn family_of_the_cached_copy_is_known_again_when_it_is_held() {
     for (at_first, later) in [(true, true), (false, true), (false, false)] {
         let mut scene = Scene::recalling(&with_ipv6(&["7"]));
         for (second, is_held) in [(0, at_first), (60, later)] {
-            let known = scene.list(List { second, vnics: &vm_vnics() }, |lacking| is_held && is_ipv6(lacking));
+            let known = scene.list(List { second, vnics: &vm_vnics() }, |item| is_held && is_ipv6(item));
             assert_eq!(known[1].addressing.ipv6.is_some(), is_held);
         }
     }

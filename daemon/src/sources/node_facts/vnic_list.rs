@@ -14,7 +14,7 @@ use crate::decide::refused;
 
 /// What a list of VNICs lacks of what was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lacking<'a> {
+pub enum ExpectedItem<'a> {
     /// A VNIC.
     Vnic(&'a Vnic),
     /// A family of a VNIC that is listed.
@@ -34,14 +34,14 @@ impl NodeFacts {
         answer: Result<VnicList, String>,
         grace: Duration,
         now: Instant,
-        is_held: impl Fn(Lacking<'_>) -> bool,
+        is_held: impl Fn(ExpectedItem<'_>) -> bool,
     ) {
         let grace = Grace { now, period: grace };
         let answer = answer.map(|list| self.merge(list, grace, is_held));
         self.vnics.absorb(answer, now);
     }
 
-    fn merge(&mut self, list: VnicList, grace: Grace, is_held: impl Fn(Lacking<'_>) -> bool) -> Vec<Vnic> {
+    fn merge(&mut self, list: VnicList, grace: Grace, is_held: impl Fn(ExpectedItem<'_>) -> bool) -> Vec<Vnic> {
         let VnicList { vnics: mut listed, unusable } = list;
         self.unusable = unusable;
         let primary = self.primary.clone().or_else(|| listed.first().map(|vnic| vnic.id.clone()));
@@ -60,7 +60,7 @@ impl NodeFacts {
         let is_listed = |vnic: &Vnic| listed.iter().any(|new| new.id == vnic.id);
         // The facts of an earlier agent may be old.
         self.remembered.retain(|old| !listed.iter().chain(&before).any(|new| has_all_of(new, old)));
-        let is_here = |old: &Vnic| !is_listed(old) && is_held(Lacking::Vnic(old));
+        let is_here = |old: &Vnic| !is_listed(old) && is_held(ExpectedItem::Vnic(old));
         let (here, gone) = std::mem::take(&mut self.remembered).into_iter().partition(is_here);
         self.remembered = gone;
         before.extend::<Vec<Vnic>>(here);
@@ -78,12 +78,12 @@ impl NodeFacts {
         mut missing: Vec<Vnic>,
         primary: Option<&Ocid>,
         grace: Grace,
-        is_held: &impl Fn(Lacking<'_>) -> bool,
+        is_held: &impl Fn(ExpectedItem<'_>) -> bool,
     ) -> Vec<Vnic> {
         let before = std::mem::take(&mut self.missing);
         let mut absences = Absences::default();
         missing.retain(|vnic| {
-            let is_held = || primary == Some(&vnic.id) || is_held(Lacking::Vnic(vnic));
+            let is_held = || primary == Some(&vnic.id) || is_held(ExpectedItem::Vnic(vnic));
             self.is_unusable(vnic.id.as_str()) || absences.keep(&before, vnic.id.clone(), grace, is_held)
         });
         self.missing = absences;
@@ -96,7 +96,7 @@ impl NodeFacts {
         listed: &mut [Vnic],
         before: &[Vnic],
         grace: Grace,
-        is_held: &impl Fn(Lacking<'_>) -> bool,
+        is_held: &impl Fn(ExpectedItem<'_>) -> bool,
     ) {
         let mut absences = Absences::default();
         for vnic in listed {
@@ -104,7 +104,7 @@ impl NodeFacts {
                 Family::ALL.into_iter().filter(|family| vnic.addressing.of(*family).is_none()).collect::<Vec<_>>()
             {
                 let of = |vnics: &[Vnic]| vnics.iter().find(|old| old.id == vnic.id)?.addressing.of(family).cloned();
-                let is_held = || is_held(Lacking::Family(&vnic.id, family));
+                let is_held = || is_held(ExpectedItem::Family(&vnic.id, family));
                 let known = of(before).or_else(|| of(&self.remembered).filter(|_| is_held()));
                 let key = (vnic.id.clone(), family);
                 if let Some(known) = known

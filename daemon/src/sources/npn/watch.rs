@@ -55,7 +55,7 @@ struct WatchState {
     npn: KnownNpn,
     /// The last good answer as the API server has it, for the cached copy; `None` before the first.
     answered: Option<Option<Arc<RawValue>>>,
-    /// The object is there and cannot be used; the loss of the watch does not mend that.
+    /// The object is there and cannot be used; the loss of the watch does not change that.
     is_unreadable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A start during the metadata service's silence, by what an agent before this one kept.
+//! A start while the metadata service is silent, with and without a cached copy.
 
 use clap::Parser;
 use imds::FakeMetadata;
@@ -41,18 +41,18 @@ fn leave_copy(data_dir: &std::path::Path, boot_id: &BootId) {
     std::fs::write(data_dir.join(VNICS_COPY_FILE), copy.to_string()).unwrap();
 }
 
-/// When the facts were published each time, in milliseconds, and what they say of OKE's DaemonSet, if the answer, that it is there,
-/// comes after `delay`.
-async fn told(delay: Duration) -> Vec<(u128, Seen)> {
+/// When the facts were published, in milliseconds, and what they say of OKE's DaemonSet, if the answer that it is there comes
+/// after `delay`.
+async fn published_with_copy(delay: Duration) -> Vec<(u128, Seen)> {
     let folder = tempfile::tempdir().unwrap();
     leave_copy(folder.path(), &BootId::current().unwrap());
     let metadata = FakeMetadata::new(instance(), vm_vnics());
     metadata.set_failing(Some(500));
-    told_by(Silent(metadata), folder.path(), delay).await
+    published_by(Silent(metadata), folder.path(), delay).await
 }
 
-/// The same of this metadata service, and of what is kept in a folder.
-async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
+/// The same with this metadata service and this data directory.
+async fn published_by(metadata: impl Metadata, folder: &std::path::Path, delay: Duration) -> Vec<(u128, Seen)> {
     let (_configurations, configuration) = watch::channel(configuration(folder));
     let (answer, oke_cni) = watch::channel(None);
     let (facts, mut published) = watch::channel(NodeFacts::default());
@@ -60,11 +60,11 @@ async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Durat
     let channels = Channels { facts, links_changed: Arc::default(), npn_changed, oke_cni };
     let begun = tokio::time::Instant::now();
     let watched = async {
-        let mut told = Vec::new();
+        let mut times = Vec::new();
         while begun.elapsed() < DEADLINE && published.changed().await.is_ok() {
-            told.push((begun.elapsed().as_millis(), published.borrow_and_update().oke_daemonset));
+            times.push((begun.elapsed().as_millis(), published.borrow_and_update().oke_daemonset));
         }
-        told
+        times
     };
     let answered = async {
         sleep(delay).await;
@@ -73,53 +73,53 @@ async fn told_by(metadata: impl Metadata, folder: &std::path::Path, delay: Durat
     };
     let npn = NpnSource::File(folder.join("nativepodnetwork.json"));
     tokio::select! {
-        told = watched => told,
+        times = watched => times,
         () = run(metadata, npn, configuration, Arc::new(Metrics::default()), channels) => panic!("it ended"),
         never = answered => match never {},
     }
 }
 
 /// The timer counts whole milliseconds.
-fn rounded(told: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
-    told.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
+fn rounded(times: Vec<(u128, Seen)>) -> Vec<(u128, Seen)> {
+    times.into_iter().map(|(at, seen)| (at / 10 * 10, seen)).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn cached_copy_waits_for_the_answer_about_okes_cni() {
     for (delay, first) in [(100, 300), (700, 700)] {
-        let told = rounded(told(Duration::from_millis(delay)).await);
-        assert_eq!(told, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
+        let times = rounded(published_with_copy(Duration::from_millis(delay)).await);
+        assert_eq!(times, [(first, Seen::Present), (30_000, Seen::Present)], "{delay}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn late_answer_about_okes_cni_is_published_during_metadata_silence() {
-    let told = rounded(told(Duration::from_secs(5)).await);
-    assert_eq!(told, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
+    let times = rounded(published_with_copy(Duration::from_secs(5)).await);
+    assert_eq!(times, [(1_000, Seen::Unknown), (5_000, Seen::Present), (30_000, Seen::Present)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn new_node_waits_for_the_answer_about_okes_cni() {
     let folder = tempfile::tempdir().unwrap();
-    assert_awaits_okes_own_cni(folder.path()).await;
+    assert_awaits_oke_cni(folder.path()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn copy_of_another_machine_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     leave_copy(folder.path(), &BootId::from_text("another"));
-    assert_awaits_okes_own_cni(folder.path()).await;
+    assert_awaits_oke_cni(folder.path()).await;
 }
 
-/// Each time with what is in the folder, which stays as it is.
-async fn assert_awaits_okes_own_cni(folder: &std::path::Path) {
+/// Each time with the present content of the folder.
+async fn assert_awaits_oke_cni(folder: &std::path::Path) {
     let path = folder.join(VNICS_COPY_FILE);
     let kept = std::fs::read(&path).ok();
     for (delay, seen) in [(100, Seen::Present), (9_000, Seen::Present), (20_000, Seen::Unknown)] {
         let metadata = FakeMetadata::new(instance(), vm_vnics());
-        let told = rounded(told_by(metadata, folder, Duration::from_millis(delay)).await);
+        let times = rounded(published_by(metadata, folder, Duration::from_millis(delay)).await);
         let at = u128::from(delay).min(FIRST_ON_A_NODE.as_millis());
-        assert_eq!(told.first(), Some(&(at, seen)), "{delay}");
+        assert_eq!(times.first(), Some(&(at, seen)), "{delay}");
         match &kept {
             Some(kept) => std::fs::write(&path, kept).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
@@ -138,8 +138,8 @@ async fn new_node_learns_of_okes_cni_during_metadata_silence() {
         let folder = tempfile::tempdir().unwrap();
         let metadata = FakeMetadata::new(instance(), vm_vnics());
         metadata.set_failing(Some(500));
-        let told = rounded(told_by(Silent(metadata), folder.path(), Duration::from_millis(delay)).await);
-        assert_eq!(told, wanted, "{delay}");
-        assert!(told[0].0 < PUBLISHED.as_millis(), "the first pass would not wait for it");
+        let times = rounded(published_by(Silent(metadata), folder.path(), Duration::from_millis(delay)).await);
+        assert_eq!(times, wanted, "{delay}");
+        assert!(times[0].0 < PUBLISHED.as_millis(), "the first reconcile would not wait for it");
     }
 }
