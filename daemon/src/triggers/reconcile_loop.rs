@@ -48,9 +48,9 @@ impl ReconcileLoop {
     ///
     /// # Errors
     /// If a reconcile panicked, or a directory that it works in was removed: the agent must be restarted.
-    pub async fn run(reconciler: Reconciler, mut channels: Channels, outputs: Outputs) -> io::Result<()> {
-        let _ = tokio::time::timeout(PUBLISHED, channels.facts.changed()).await;
-        let wakeups = Wakeups::new(channels, reconciler.answered());
+    pub async fn run(reconciler: Reconciler, channels: Channels, outputs: Outputs) -> io::Result<()> {
+        let mut wakeups = Wakeups::new(channels, reconciler.answered());
+        wakeups.wait_for_facts(PUBLISHED).await;
         let reconciler = Arc::new(Mutex::new(reconciler));
         let (schedule, condition_times) = (Schedule::new(Instant::now()), Since::default());
         let mut this = Self { reconciler, wakeups, schedule, condition_times, outputs };

@@ -2,6 +2,7 @@
 //! or the schedule.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -74,8 +75,13 @@ impl Wakeups {
         let kernel = Subscription::open("kernel", chance, KernelWatch::open);
         let nft = Subscription::open("nft", chance, NftWatch::open);
         let files = Subscription::open("files", chance, || FileWatch::watch(&settings));
-        let facts = channels.facts.borrow_and_update().clone();
-        Self { channels, answered, settings, facts, kernel, nft, files }
+        Self { channels, answered, settings, facts: NodeFacts::default(), kernel, nft, files }
+    }
+
+    /// Waits for the first facts. Events are gathered meanwhile: a link that comes then is news for the sources.
+    pub(super) async fn wait_for_facts(&mut self, patience: Duration) {
+        let _ = tokio::time::timeout(patience, self.channels.facts.changed()).await;
+        self.facts = self.channels.facts.borrow_and_update().clone();
     }
 
     pub(super) fn settings(&self) -> &Settings {
