@@ -98,7 +98,7 @@ impl Reconciler {
             so_far.conditions.push(Condition::blocking(Reason::HostNetworkFailed, chain(&error)));
             Vec::new()
         });
-        let (slots, conditions) = self.tables.assign(settings, &self.boot, &self.host, facts.vnics(), is_preview);
+        let (slots, conditions) = self.tables.assign(facts.vnics(), is_preview);
         so_far.conditions.extend(conditions);
         let Verdict { whose: ownership, oke } = self.installation.verdict(settings, facts, cause);
         // In doubt nothing is removed; and files are read only if their content matters.
