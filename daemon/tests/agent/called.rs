@@ -1,6 +1,7 @@
 //! The agent's code, called by a test and not by the agent's program: in the very container that the program gets. Nothing
 //! else here may call it; house-lint looks after that.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use oke_node_agent::triggers::drift_hints::DriftHints;
 use sandbox::Container;
 use serde_json::Value;
 
+use crate::metadata::vnic;
 use crate::node::Node;
 
 impl Node {
@@ -103,6 +105,53 @@ impl Node {
     pub(crate) fn first_pass_in(&self, container: &Container, settings: &Arc<Settings>, world: &NodeFacts) -> Pass {
         self.call_in(container, || Reconciler::new(Arc::clone(settings)).unwrap().reconcile(world, Cause::Start))
     }
+}
+
+/// A node whose sources list the primary VNIC and these, with a reconciler that has not run.
+pub(crate) struct Scene {
+    pub(crate) node: Node,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) facts: NodeFacts,
+    pub(crate) reconciler: RefCell<Reconciler>,
+}
+
+impl Scene {
+    /// The VNICs are plugged in as ens5, ens6, …; one of the name `pods` is for pods.
+    pub(crate) fn new(vnics: &[Value]) -> Self {
+        Self::with_options(vnics, &[])
+    }
+
+    pub(crate) fn with_options(vnics: &[Value], options: &[&str]) -> Self {
+        let node = Node::new();
+        for at in 0..vnics.len() {
+            node.plug(&format!("ens{}", 5 + at), 33 + u8::try_from(at).unwrap());
+        }
+        if vnics.iter().any(|vnic| vnic["vnicId"].as_str().is_some_and(|id| id.ends_with(".pods"))) {
+            node.publish("SUCCESS", &[("pods", 33)]);
+        }
+        let settings = node.settings(options);
+        let facts = facts(&node, vnics, &settings);
+        let reconciler = RefCell::new(node.reconciler(&settings));
+        Self { node, settings, facts, reconciler }
+    }
+
+    /// From now on the sources list these VNICs.
+    pub(crate) fn list(&mut self, vnics: &[Value]) {
+        self.facts = facts(&self.node, vnics, &self.settings);
+    }
+
+    /// From now on another agent runs.
+    pub(crate) fn restart(&self) {
+        self.reconciler.replace(self.node.reconciler(&self.settings));
+    }
+
+    pub(crate) fn reconcile(&self, cause: Cause) -> Pass {
+        self.node.pass(&mut self.reconciler.borrow_mut(), &self.facts, cause)
+    }
+}
+
+fn facts(node: &Node, vnics: &[Value], settings: &Settings) -> NodeFacts {
+    node.world([&[vnic("primary", 10)], vnics].concat(), settings)
 }
 
 /// What a pass changed, in its own words.

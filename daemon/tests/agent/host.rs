@@ -1,73 +1,21 @@
 //! The reconciler against a kernel, in the agent's container without the program around it.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
-use oke_node_agent::reconcile::Reconciler;
 use oke_node_agent::report::condition::Reason;
 use oke_node_agent::report::reconcile_report::{Cause, Pass};
-use oke_node_agent::settings::Settings;
-use oke_node_agent::sources::node_facts::NodeFacts;
 use sandbox::Container;
 use serde_json::Value;
 use vcn::{Family, Mtu};
 
-use crate::called::texts;
+use crate::called::{Scene, texts};
 use crate::metadata::{dual_stack, vnic};
 use crate::node::{Node, name, wait_for};
 use crate::pod_network::nft_table;
 use crate::running::{SECOND, in_time};
-
-/// A node whose sources list the primary VNIC and these, with a reconciler that has not run.
-struct Scene {
-    node: Node,
-    settings: Arc<Settings>,
-    facts: NodeFacts,
-    reconciler: RefCell<Reconciler>,
-}
-
-impl Scene {
-    /// The VNICs are plugged in as ens5, ens6, …; one of the name `pods` is for pods.
-    fn new(vnics: &[Value]) -> Self {
-        Self::with_options(vnics, &[])
-    }
-
-    fn with_options(vnics: &[Value], options: &[&str]) -> Self {
-        let node = Node::new();
-        for at in 0..vnics.len() {
-            node.plug(&format!("ens{}", 5 + at), 33 + u8::try_from(at).unwrap());
-        }
-        if vnics.iter().any(|vnic| vnic["vnicId"].as_str().is_some_and(|id| id.ends_with(".pods"))) {
-            node.publish("SUCCESS", &[("pods", 33)]);
-        }
-        let settings = node.settings(options);
-        let facts = facts(&node, vnics, &settings);
-        let reconciler = RefCell::new(node.reconciler(&settings));
-        Self { node, settings, facts, reconciler }
-    }
-
-    /// From now on the sources list these VNICs.
-    fn list(&mut self, vnics: &[Value]) {
-        self.facts = facts(&self.node, vnics, &self.settings);
-    }
-
-    /// From now on another agent runs.
-    fn restart(&self) {
-        self.reconciler.replace(self.node.reconciler(&self.settings));
-    }
-
-    fn reconcile(&self, cause: Cause) -> Pass {
-        self.node.pass(&mut self.reconciler.borrow_mut(), &self.facts, cause)
-    }
-}
-
-fn facts(node: &Node, vnics: &[Value], settings: &Settings) -> NodeFacts {
-    node.world([&[vnic("primary", 10)], vnics].concat(), settings)
-}
 
 #[test]
 fn secondary_vnics_are_configured_and_the_primary_is_unchanged() {
