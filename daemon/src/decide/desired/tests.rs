@@ -1,3 +1,5 @@
+//! Which network follows from which facts.
+
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 

@@ -1,3 +1,5 @@
+//! What is reported of objects that stay.
+
 use datapath::LinkSpec;
 use vcn::{Family, VlanTag};
 

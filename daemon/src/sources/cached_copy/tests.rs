@@ -1,3 +1,5 @@
+//! When a copy is written, removed and rejected.
+
 use super::*;
 
 fn at(minutes: u64) -> SystemTime {

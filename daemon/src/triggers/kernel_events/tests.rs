@@ -1,3 +1,5 @@
+//! Which events concern the host.
+
 use netlink::{Address, Route, Rule, Setting, SettingKey, SettingOf};
 use vcn::TableId;
 

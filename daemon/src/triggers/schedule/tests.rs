@@ -1,3 +1,5 @@
+//! When a reconcile is due, and when a conflict is reported.
+
 use super::*;
 use crate::report::reconcile_report::Changed;
 

@@ -1,3 +1,5 @@
+//! Which steps fail together, and in which order batches are applied.
+
 use std::net::IpAddr;
 
 use datapath::host::{HostVnic, Placement, PodServices};
