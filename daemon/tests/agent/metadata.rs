@@ -16,12 +16,8 @@ pub(crate) enum Fault {
     Status(u16),
     /// A body that is no such document.
     Garbage(&'static str),
-    /// A byte now and then.
-    Slow,
     /// Nothing ever comes.
     Silent,
-    /// The connection is closed at once.
-    Closed,
 }
 
 /// The service. Its thread lives as long as the test process.
@@ -141,10 +137,9 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         status = 404;
     }
     match state.fault {
-        Fault::None | Fault::Slow => {}
+        Fault::None => {}
         Fault::Status(other) => status = other,
         Fault::Garbage(text) => body = text.to_owned(),
-        Fault::Closed => return Ok(()),
         Fault::Silent => {
             // Until the client gives up.
             let _ = stream.read(&mut [0])?;
@@ -152,13 +147,5 @@ fn answer(mut stream: TcpStream, shared: &Mutex<State>) -> std::io::Result<()> {
         }
     }
     let length = body.len();
-    if state.fault == Fault::Slow {
-        write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n")?;
-        for byte in body.bytes() {
-            stream.write_all(&[byte])?;
-            thread::sleep(std::time::Duration::from_millis(200));
-        }
-        return Ok(());
-    }
     write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
 }

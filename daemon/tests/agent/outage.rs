@@ -175,7 +175,8 @@ fn damaged_native_pod_network_removes_nothing_and_is_reported() {
     assert_eq!(node.pools()["vnics"], vnics);
 }
 
-/// Whatever is wrong with the answers: what was known stays, its age is told everywhere, drift is repaired, pods start.
+/// What was known stays, its age is reported everywhere, drift is repaired, pods start. The client's tests have the other
+/// faults: what the agent sees of them is the same.
 fn withstands(fault: Fault) {
     let node = dual_stack_node();
     let mut agent = node.agent(&[]);
@@ -217,35 +218,13 @@ fn agent_withstands_metadata_not_found() {
 }
 
 #[test]
-fn agent_withstands_metadata_throttling() {
-    withstands(Fault::Status(429));
-}
-
-#[test]
-fn agent_withstands_metadata_failure() {
-    withstands(Fault::Status(500));
-}
-
-#[test]
 fn agent_withstands_metadata_garbage() {
-    for garbage in ["<html>sign in</html>", "{\"vnicId\": 7}", "[{\"vnicId\": null}]", ""] {
-        withstands(Fault::Garbage(garbage));
-    }
-}
-
-#[test]
-fn agent_withstands_slow_metadata() {
-    withstands(Fault::Slow);
+    withstands(Fault::Garbage("[{\"vnicId\": null}]"));
 }
 
 #[test]
 fn agent_withstands_silent_metadata() {
     withstands(Fault::Silent);
-}
-
-#[test]
-fn agent_withstands_metadata_disconnects() {
-    withstands(Fault::Closed);
 }
 
 #[test]
