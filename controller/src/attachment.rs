@@ -24,12 +24,10 @@ pub mod refusal;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod setback;
-pub mod size;
 pub mod status;
 pub mod step;
 pub mod sweep;
 mod taken;
-pub mod tell;
 #[cfg(test)]
 mod tests;
 pub mod tidings;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
+use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use vcn::Ocid;
 
 use super::pod_network::{KubePodNetworks, PodNetwork, PodNetworks};
-use super::writers::{compact, finalizer_note, is_applied};
+use super::writers::{compact, is_applied};
 use crate::profile::stamp::profile_of;
 
 /// For one write.
@@ -28,13 +28,6 @@ pub trait Objects: Send + Sync + 'static {
         &self,
         object: &VnicAttachment,
         wanted: bool,
-    ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
-
-    /// Takes the note of who wrote our finalizer out of the object, if it is still there. Returns the object as it is then;
-    /// `None` when it is no more.
-    fn forget_writer(
-        &self,
-        object: &VnicAttachment,
     ) -> impl Future<Output = Result<Option<VnicAttachment>, ObjectError>> + Send;
 
     /// Writes its status, all of it, unless the object is another since: a process that stood still may have decided on it long ago,
@@ -128,25 +121,6 @@ impl Objects for KubeObjects {
         let patch = Patch::Merge(&patch);
         let asked = self.0.patch(&name, &params, &patch);
         present(answered("changing the finalizers", &name, asked).await)
-    }
-
-    async fn forget_writer(&self, object: &VnicAttachment) -> Result<Option<VnicAttachment>, ObjectError> {
-        let Some((place, fields)) = finalizer_note(object) else { return Ok(Some(object.clone())) };
-        let name = object.name_any();
-        let place = place.to_string();
-        let note = ["metadata", "managedFields", &place];
-        let of_note = |field| PointerBuf::from_tokens(note.iter().copied().chain([field]));
-        let test = |field, value| PatchOperation::Test(TestOperation { path: of_note(field), value });
-        let patch = Patch::Json::<()>(json_patch::Patch(vec![
-            is(["metadata", "uid"], object.uid()),
-            test("manager", json!(FIELD_MANAGER)),
-            test("operation", json!("Update")),
-            test("fieldsV1", serde_json::from_str(fields).unwrap_or_default()),
-            PatchOperation::Remove(RemoveOperation { path: PointerBuf::from_tokens(note) }),
-        ]));
-        let params = params();
-        let asked = self.0.patch(&name, &params, &patch);
-        present(answered("forgetting who wrote the finalizer", &name, asked).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {

@@ -15,8 +15,6 @@ use crate::work::Next;
 enum Story {
     /// A VNIC and its addresses are made.
     Attach,
-    /// The same, for an object that has no room for its status.
-    AttachCrowded,
     /// The same, and the object is deleted before anybody takes over.
     Forsake,
     /// They are made anew, for somebody took them away.
@@ -27,8 +25,7 @@ enum Story {
     Leave,
 }
 
-const STORIES: [Story; 6] =
-    [Story::Attach, Story::AttachCrowded, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave];
+const STORIES: [Story; 5] = [Story::Attach, Story::Forsake, Story::AttachAgain, Story::Detach, Story::Leave];
 
 /// What the API server answers: somebody else wrote, a right is missing, the object is not as it should be, it is out of order.
 const REFUSALS: [u16; 4] = [409, 403, 422, 500];
@@ -52,14 +49,11 @@ impl Story {
                 object.spec.vnic.on_delete = OnDelete::Orphan;
             }
         });
-        if self == Self::AttachCrowded {
-            scene.crowd("a");
-        }
-        if !matches!(self, Self::Attach | Self::AttachCrowded | Self::Forsake) {
+        if !matches!(self, Self::Attach | Self::Forsake) {
             scene.settle().await;
         }
         match self {
-            Self::Attach | Self::AttachCrowded | Self::Forsake => {}
+            Self::Attach | Self::Forsake => {}
             Self::AttachAgain => scene.cloud.detach_behind(&scene.live()[0].id),
             Self::Detach | Self::Leave => scene.delete("a"),
         }
@@ -69,9 +63,8 @@ impl Story {
     async fn check(self, scene: &Scene, when: &str) {
         let live = scene.live();
         match self {
-            Self::Attach | Self::AttachCrowded | Self::AttachAgain => {
+            Self::Attach | Self::AttachAgain => {
                 assert_eq!((live.len(), scene.told("a")[1].as_str()), (1, "True Ready"), "{when}");
-                assert!(!scene.notes_the_finalizer("a"), "{when}");
                 assert_eq!(scene.addresses_beside().await, 3, "{when}");
             }
             Self::Detach | Self::Forsake => assert_eq!((live.len(), scene.exists("a")), (0, false), "{when}"),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use api::{FIELD_MANAGER, VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
+use api::{VNIC_FINALIZER, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use vcn::Ocid;
@@ -88,21 +88,10 @@ impl FakeObjects {
         let found = objects.get(&object.name_any()).filter(|found| found.uid() == object.uid())?;
         let mut new = next(found);
         new.metadata.finalizers = wanted.then(|| vec![VNIC_FINALIZER.to_owned()]);
-        if let Some(writers) = new.metadata.managed_fields.as_mut().filter(|_| wanted) {
-            writers.push(note_of_the_finalizer());
-        }
         if new.metadata.deletion_timestamp.is_some() && !wanted {
             objects.delete(&object.name_any());
             return None;
         }
-        objects.apply(new.clone());
-        Some(new)
-    }
-
-    fn forget(&self, object: &VnicAttachment) -> Option<VnicAttachment> {
-        let mut objects = self.store.attachments_mut();
-        let mut new = next(objects.get(&object.name_any())?);
-        new.metadata.managed_fields.iter_mut().for_each(|all| all.retain(|entry| *entry != note_of_the_finalizer()));
         objects.apply(new.clone());
         Some(new)
     }
@@ -126,11 +115,6 @@ impl Objects for FakeObjects {
         self.refusal()?;
         self.check_version(object)?;
         Ok(self.write(|| self.put_finalizer(object, wanted)).await)
-    }
-
-    async fn forget_writer(&self, object: &VnicAttachment) -> Result<Option<VnicAttachment>, ObjectError> {
-        self.refusal()?;
-        Ok(self.write(|| self.forget(object)).await)
     }
 
     async fn write_status(&self, object: &VnicAttachment, status: &VnicAttachmentStatus) -> Result<(), ObjectError> {
@@ -167,20 +151,6 @@ pub(super) fn next(object: &VnicAttachment) -> VnicAttachment {
     let version: u64 = object.resource_version().unwrap().parse().unwrap();
     new.metadata.resource_version = Some((version + 1).to_string());
     new
-}
-
-pub(super) fn note(manager: &str, operation: &str, fields: &str) -> ManagedFieldsEntry {
-    ManagedFieldsEntry {
-        manager: Some(manager.to_owned()),
-        operation: Some(operation.to_owned()),
-        fields_v1: Some(FieldsV1(fields.into())),
-        ..ManagedFieldsEntry::default()
-    }
-}
-
-fn note_of_the_finalizer() -> ManagedFieldsEntry {
-    let fields = r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"oke.oraclecloud.com/vnic\"":{}}}}"#;
-    note(FIELD_MANAGER, "Update", fields)
 }
 
 pub(super) fn delete(store: &Store, name: &str) {

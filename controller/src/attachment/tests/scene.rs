@@ -13,13 +13,12 @@ use sandbox::FakeCloud;
 use tokio::sync::watch;
 use vcn::{Family, Ocid};
 
-use super::objects::{FakeObjects, delete, next, note};
+use super::objects::{FakeObjects, delete, next};
 use crate::args::Args;
 use crate::attachment::mark::Mark;
 use crate::attachment::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance, subnet};
 use crate::attachment::worker::{AttachmentWorker, Surroundings};
-use crate::attachment::writers::finalizer_note;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -145,20 +144,6 @@ impl Scene {
         let generation = object.metadata.generation.unwrap_or(0) + 1;
         object.metadata.generation = Some(generation);
         objects.apply(object);
-    }
-
-    /// Somebody applied it, with so long a display name and as many labels that it has no room for a status.
-    pub(super) fn crowd(&self, name: &str) {
-        self.change(name, |object| {
-            object.spec.vnic.display_name = Some("d".repeat(255));
-            let labels = format!("{{\"f:metadata\":{{\"f:labels\":{{\"f:{}\":{{}}}}}}}}", "l".repeat(800));
-            object.metadata.managed_fields = Some(vec![note("kubectl", "Apply", &labels)]);
-        });
-    }
-
-    /// Whether the object notes who wrote its finalizer.
-    pub(super) fn notes_the_finalizer(&self, name: &str) -> bool {
-        self.store.attachments().get(name).is_some_and(|object| finalizer_note(object).is_some())
     }
 
     pub(super) fn delete(&self, name: &str) {

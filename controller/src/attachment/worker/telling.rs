@@ -17,7 +17,7 @@ use crate::attachment::memory::Memory;
 use crate::attachment::objects::Objects;
 use crate::attachment::observed::Unread;
 use crate::attachment::plan::Plan;
-use crate::attachment::tell::{Teller, Written};
+use crate::attachment::status::status;
 use crate::attachment::tidings::Answer;
 use crate::attachment::verdict::{Said, Verdict};
 use crate::attachment::{refusal, tidings};
@@ -29,18 +29,25 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
         let now = Instant::now();
         let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
-        let teller = Teller {
-            objects: &self.objects,
-            metrics: &self.metrics,
-            node: node.as_deref(),
-            now: Time(Timestamp::now()),
+        let Some(status) = status(object, before.as_ref(), verdict, node.as_deref(), &Time(Timestamp::now())) else {
+            return true;
         };
-        let Written { new, failed } = teller.tell(object, before.as_ref(), verdict).await;
-        if let Some(status) = new {
-            self.tell_news(object, before.as_ref(), verdict);
-            memory.wrote(&uid, status, now);
+        let written = self.objects.write_status(object, &status).await;
+        self.metrics.wrote("status", written.is_ok());
+        match written {
+            Ok(()) => {
+                self.tell_news(object, before.as_ref(), verdict);
+                memory.wrote(&uid, status, now);
+                true
+            }
+            Err(error) => {
+                // On a conflict the watch delivers the new object, and it is reconciled again.
+                if !error.is_conflict() {
+                    tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
+                }
+                false
+            }
         }
-        !failed
     }
 
     /// Whether a step's failure is told in a status: no answer is not told in place of one.

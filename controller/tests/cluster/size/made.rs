@@ -29,7 +29,7 @@ async fn make(client: &Client, profile: &str, template: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_large_vnic_of_a_profile_takes_far_less_than_two_kilobytes() {
+async fn large_vnic_from_a_profile_takes_under_1500_bytes() {
     let (client, objects) = objects().await;
     let name = make(&client, "object-storage", &large()).await;
     let bytes = bytes(&objects, &name, &in_order()).await;
@@ -62,7 +62,7 @@ async fn longest(client: &Client, profile: &str, template: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_largest_that_a_profile_can_make_takes_two_kilobytes_whatever_is_said_of_it() {
+async fn largest_object_from_a_profile_takes_two_kilobytes() {
     let (client, objects) = objects().await;
     let mut most = 0;
     for (filling, template) in fillings() {

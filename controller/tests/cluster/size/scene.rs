@@ -11,10 +11,9 @@ use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
 use oke_node_controller::attachment::objects::{KubeObjects, Objects};
 use oke_node_controller::attachment::pod_network::KubePodNetworks;
-use oke_node_controller::attachment::tell::Teller;
+use oke_node_controller::attachment::status::status;
 use oke_node_controller::attachment::verdict::{Facts, Said, Verdict};
 use oke_node_controller::attachment::writers::compact;
-use oke_node_controller::metrics::Metrics;
 use serde_json::{Value, json};
 use vcn::Ocid;
 
@@ -90,9 +89,10 @@ pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &V
     let node = "n".repeat(NODE_NAME_MAX);
     let node = Some(if name.contains("longest") { node.as_str() } else { "10.255.255.254" });
     let now = Time(Timestamp::from_second(1_795_000_000).unwrap());
-    let teller = Teller { objects: &worker, metrics: &Metrics::default(), node, now };
-    let told = teller.tell(&object, object.status.as_ref(), verdict).await;
-    assert!(!told.failed, "{name}");
+    let status = status(&object, object.status.as_ref(), verdict, node, &now);
+    if let Some(status) = status {
+        worker.write_status(&object, &status).await.unwrap();
+    }
     let stored = stored(name).await;
     println!("{name}: {} bytes in etcd: {stored}", stored.len());
     stored.len()
