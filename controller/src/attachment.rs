@@ -11,23 +11,22 @@
 
 pub mod apply;
 pub mod cache;
+pub mod failed_attempts;
 pub mod forgotten;
 pub mod mark;
 mod memory;
-mod moments;
 pub mod objects;
 pub mod observed;
 pub mod pace;
 pub mod plan;
 pub mod pod_network;
 pub mod refusal;
+pub mod retry_state;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod setback;
 pub mod status;
 pub mod step;
 pub mod sweep;
-mod taken;
 #[cfg(test)]
 mod tests;
 pub mod tidings;

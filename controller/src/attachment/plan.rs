@@ -10,7 +10,6 @@ mod case;
 mod leaving;
 mod pod_network;
 mod present;
-mod remembered;
 mod slot;
 mod wish;
 
@@ -22,16 +21,18 @@ use api::AttachmentReason as Reason;
 use api::{ConditionType, NAME_TAG, VnicAttachment};
 use kube::ResourceExt;
 use oci::{AttachmentState, InstanceState};
+use patience::Backoff;
+use tokio::time::Instant;
 
+use super::failed_attempts::{Rest, Setback};
 use super::forgotten::{self, Clock, Doubt};
 use super::mark::{Mark, Uid};
 use super::observed::{Machine, Observed, Owner, Seen, SeenVnic};
-use super::setback::{Rest, Setback};
+use super::retry_state::RetryState;
 use super::step::{Action, Step};
 use super::verdict::{Facts, Said, Verdict};
 use crate::work::Pause;
 use case::Case;
-pub use remembered::{Refused, Remembered};
 use slot::Slot;
 
 /// After this time a token may be forgotten, and with it that it was used: the cloud keeps it for 24 hours, by its own clock.
@@ -46,8 +47,12 @@ pub struct Wanted<'a> {
     pub mark: &'a Mark,
     /// The names of objects that a later version wrote and this one cannot read: VNICs of theirs are not nobody's.
     pub unreadable: &'a BTreeSet<String>,
-    /// By object.
-    pub remembered: &'a HashMap<Uid, Remembered>,
+    /// The retry state, by object.
+    pub retry_states: &'a HashMap<Uid, Box<RetryState>>,
+    /// When the lists were requested: a late answer shows how things were then, at the earliest.
+    pub read_at: Instant,
+    /// The backoff of repeated attempts.
+    pub pauses: Backoff,
     /// For how long a VNIC must have been missing from lists until it is certain that it is not being made: the cloud may
     /// not list at once what it was asked for.
     pub proof: Duration,
@@ -94,7 +99,7 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
     // Who was refused, whatever for, or asked in vain goes last, those who were so longest ago before others: none keeps the rest
     // waiting for ever. What leaves makes room.
     let mut turns: Vec<&Case<'_>> = cases.iter().collect();
-    turns.sort_by_key(|case| (case.remembered.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
+    turns.sort_by_key(|case| (case.state.refused.as_ref().map(|refused| refused.turn), !case.is_leaving()));
     for case in turns {
         if case.is_leaving() {
             let verdict = leaving::plan(case, wanted, observed, &mut slot, &mut plan);
@@ -141,7 +146,7 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
             (AttachmentState::Attached, Some(vnic)) if vnic.is_coming() => being_made(case, live, plan),
             (AttachmentState::Attached, Some(vnic)) if !is_going => present::plan(case, (vnic, subnet), wanted, plan),
             // One 404 for what is listed as attached is no reason to say anything new.
-            (AttachmentState::Attached, None) if case.remembered.unseen_looks < 2 && case.is_told_of(live) => {
+            (AttachmentState::Attached, None) if case.state.unseen_looks < 2 && case.is_told_of(live) => {
                 plan.waits = true;
                 case.as_told()
             }
@@ -163,14 +168,17 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         plan.waits = true;
         return case.as_told();
     }
-    if case.is_missing() && (case.remembered.absent_for < wanted.proof || case.is_unlisted) {
+    if case.is_missing() && (case.absent_for() < wanted.proof || case.is_unlisted) {
         // A list that is behind is no reason to attach another, nor to say anything new. One that stays so is asked for ever
         // more seldom.
-        plan.waits |= case.remembered.absent_for < wanted.proof;
+        plan.waits |= case.absent_for() < wanted.proof;
         plan.unseen = true;
         return case.as_told();
     }
-    if case.outlived_tokens(wanted.clock) && !case.is_listed_gone() && case.remembered.unlisted_for < wanted.proof {
+    if case.outlived_tokens(wanted.clock)
+        && !case.is_listed_gone()
+        && case.state.unlisted_for(wanted.read_at) < wanted.proof
+    {
         // Nor is it where people were told of none: the cloud would not take the request for one that it has carried out.
         plan.waits = true;
         return case
@@ -244,12 +252,11 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
     if case.stays_gone() {
         return case.as_told();
     }
-    if case.remembered.forgotten == Err(Doubt::NotLooked) && case.is_told(Reason::InstanceForgotten) {
+    if case.forgotten() == Err(Doubt::NotLooked) && case.is_told(Reason::InstanceForgotten) {
         // No answer speaks neither for its end nor against it.
         return case.as_told();
     }
-    let (reason, message) =
-        forgotten::said(case.told(ConditionType::Attached), case.remembered.forgotten, wanted.clock);
+    let (reason, message) = forgotten::said(case.told(ConditionType::Attached), case.forgotten(), wanted.clock);
     let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
     Verdict { facts, ..Verdict::without_vnic(reason, message) }
 }

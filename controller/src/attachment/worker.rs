@@ -25,11 +25,11 @@ use super::cache::Cache;
 use super::forgotten::Clock;
 use super::mark::{Mark, Uid};
 use super::memory::{Memory, News};
-use super::moments::Moments;
 use super::objects::Objects;
 use super::observed::{Machine, Observed, Question, Unread, leaving, read, told_addresses, told_vnics};
 use super::plan::{Plan, Wanted, plan};
 use super::pod_network::PodNetworks;
+use super::retry_state::ReadTimes;
 use super::step::{Action, VnicVersion};
 use super::sweep::Listings;
 use super::{pace, tidings};
@@ -217,7 +217,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             }
         }
         let proof = self.configurations.borrow().settings.pace.poll * PROOF;
-        let News { took, setbacks } = memory.note(objects, &observed, Moments { asked, now: Instant::now(), proof });
+        let News { took, setbacks } = memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
         took.into_iter().for_each(|took| self.metrics.attached(took));
         for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
             tracing::warn!(event = "step.undone", object, kind, "the cloud took a request and did not carry it out");
@@ -233,12 +233,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         memory: &mut Memory,
         (pace, asked): (Pace, Instant),
     ) -> Plan {
-        // An answer that came late tells how things were when it was asked for, at the earliest.
-        let remembered = memory.remembered(asked, &self.pauses());
         let unreadable = self.store.attachments().unreadable().clone();
         let (mark, proof) = (&self.mark, pace.poll * PROOF);
         let clock = Clock { now: Timestamp::now(), resync: pace.resync };
-        let wanted = Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof, clock };
+        let (retry_states, pauses) = (&memory.objects, self.pauses());
+        let wanted =
+            Wanted { objects, mark, unreadable: &unreadable, retry_states, read_at: asked, pauses, proof, clock };
         let planned = plan(&wanted, observed);
         if planned.unclaimed.len() > memory.unclaimed {
             let uids = planned.unclaimed.join(", ");
@@ -253,11 +253,11 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             let facts = planned.verdicts.get(&object.name_any()).map(|verdict| &verdict.facts);
             if planned.as_asked.contains(&object.name_any()) {
                 let vnic = facts.and_then(|facts| facts.vnic_id.as_ref());
-                memory.is_as_asked(&object.uid().unwrap_or_default(), object.metadata.generation, vnic);
+                memory.of(&object.uid().unwrap_or_default()).is_as_asked(object.metadata.generation, vnic);
             }
             let wanted = (Some(object.spec.vnic.ipv4_count.into()), Some(object.spec.vnic.ipv6_count.into()));
             if facts.is_some_and(|facts| facts.ipv4_count >= wanted.0 && facts.ipv6_count >= wanted.1) {
-                memory.has_addresses(&object.uid().unwrap_or_default());
+                memory.of(&object.uid().unwrap_or_default()).has_addresses();
             }
         }
         planned
@@ -270,7 +270,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         for step in &planned.steps {
             // Before it is sent: how it ends may never be known.
             if let Action::Attach(..) = step.action {
-                memory.asked(&uid(&step.object, objects), Instant::now());
+                memory.of(&uid(&step.object, objects)).asked(Instant::now());
             }
         }
         let (cloud, metrics, stale) = (&self.cloud, &self.metrics, &memory.stale);
@@ -282,34 +282,34 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         memory.stale.extend(old.map(|(name, _)| name.clone()));
         memory.released(planned, &outcome);
         for name in &outcome.spent {
-            memory.spent(&uid(name, objects), Instant::now());
+            memory.of(&uid(name, objects)).spent(Instant::now());
         }
         if let Some(Refusal { object, said, .. }) = &outcome.refused {
             memory.refused(&uid(object, objects), said.clone());
         }
         for name in &outcome.spent_addresses {
-            memory.spent_address(&uid(name, objects));
+            memory.of(&uid(name, objects)).spent_address_tokens += 1;
         }
         for name in &outcome.refused_bulks {
-            memory.refused_addresses(&uid(name, objects));
+            memory.of(&uid(name, objects)).refused_addresses();
         }
         let attaches = planned.steps.iter().filter(|step| matches!(step.action, Action::Attach(..)));
         for step in attaches {
             // What was not answered may have been carried out.
             let refused = outcome.failed.get(&step.object);
             if matches!(refused, Some(Failure::Cloud(said)) if said.reason != AttachmentReason::OciUnavailable) {
-                memory.declined(&uid(&step.object, objects));
+                memory.of(&uid(&step.object, objects)).declined();
             }
         }
         for step in &outcome.done {
             let uid = uid(&step.object, objects);
             match &step.action {
                 Action::Update(VnicVersion { id, .. }, _) | Action::DeleteAddress { id, .. } => {
-                    memory.took(&uid, id, Instant::now());
+                    memory.of(&uid).took(id, Instant::now());
                 }
-                Action::Attach(..) => memory.attaching(&uid),
-                Action::Detach(attachment) => memory.detaching(&uid, attachment, Instant::now()),
-                Action::CreateAddresses(new, _) => memory.asked_for_addresses(&uid, new.family),
+                Action::Attach(..) => memory.of(&uid).attaching(),
+                Action::Detach(attachment) => memory.of(&uid).detaching(attachment, Instant::now()),
+                Action::CreateAddresses(new, _) => memory.of(&uid).asked_for_addresses(new.family),
                 _ => {}
             }
         }

@@ -9,6 +9,7 @@ use api::{AttachmentReason, Reason, VnicAttachment};
 use futures::{StreamExt, stream};
 use k8s_openapi::jiff::Timestamp;
 use oci::CloudView;
+use patience::Backoff;
 use resident::logging::chain;
 use tokio::time::{Instant, timeout_at};
 use vcn::Ocid;
@@ -106,10 +107,18 @@ async fn of_instance<C: CloudView, N: PodNetworks>(
         }
     };
     // What one process remembers of others' doings, this one cannot know: it says what follows from what is there.
-    let (unreadable, remembered) = (BTreeSet::new(), HashMap::new());
+    let (unreadable, retry_states) = (BTreeSet::new(), HashMap::new());
     let clock = Clock { now: Timestamp::now(), resync: Duration::ZERO };
-    let wanted =
-        Wanted { objects, mark, unreadable: &unreadable, remembered: &remembered, proof: Duration::ZERO, clock };
+    let wanted = Wanted {
+        objects,
+        mark,
+        unreadable: &unreadable,
+        retry_states: &retry_states,
+        read_at: Instant::now(),
+        pauses: Backoff { first: Duration::ZERO, cap: Duration::ZERO },
+        proof: Duration::ZERO,
+        clock,
+    };
     let mut planned = plan(&wanted, &observed);
     if planned.asks_pod_network {
         observed.pod_network = Some(pod_networks.pod_network(instance).await);

@@ -1,17 +1,24 @@
-//! An object with what is seen and remembered of it, and the questions that planning asks.
+//! An object with what is seen of it and its retry state, and the questions that planning asks.
+
+use std::time::Duration;
 
 use api::AttachmentReason as Reason;
 use api::{ConditionType, VNIC_FINALIZER, VnicAttachment, condition};
 use kube::ResourceExt;
 use oci::AttachmentState;
+use patience::Backoff;
+use tokio::time::Instant;
+use vcn::Ocid;
 
-use super::{Remembered, TOKEN_LIFE, Wanted};
-use crate::attachment::forgotten::{Clock, Doubt};
+use super::{TOKEN_LIFE, Wanted};
+use crate::attachment::failed_attempts::{Rest, Setback};
+use crate::attachment::forgotten::{Clock, Doubt, Known};
 use crate::attachment::mark::Uid;
 use crate::attachment::observed::{Observed, Seen};
-use crate::attachment::setback::{Rest, Setback};
+use crate::attachment::retry_state::RetryState;
 use crate::attachment::tidings;
 use crate::attachment::verdict::{Facts, Said, Verdict};
+use crate::work::Pause;
 
 /// An object and its VNICs.
 pub(super) struct Case<'a> {
@@ -21,7 +28,9 @@ pub(super) struct Case<'a> {
     pub(super) seen: Vec<&'a Seen>,
     /// Whether the VNIC that people were told of is there although no list has it.
     pub(super) is_unlisted: bool,
-    pub(super) remembered: Remembered,
+    pub(super) state: RetryState,
+    read_at: Instant,
+    pauses: Backoff,
 }
 
 impl<'a> Case<'a> {
@@ -33,7 +42,9 @@ impl<'a> Case<'a> {
             name: object.name_any(),
             seen: observed.attachments.iter().filter(|seen| seen.is_for(&uid)).collect(),
             is_unlisted: told.is_some_and(|id| observed.unlisted.contains(id)),
-            remembered: wanted.remembered.get(&uid).cloned().unwrap_or_default(),
+            state: wanted.retry_states.get(&uid).map(|state| RetryState::clone(state)).unwrap_or_default(),
+            read_at: wanted.read_at,
+            pauses: wanted.pauses.clone(),
             uid,
         }
     }
@@ -54,7 +65,22 @@ impl<'a> Case<'a> {
 
     /// The pause that is to pass before anything is asked for again, if it is after one of these.
     pub(super) fn rest_of(&self, setbacks: &[Setback]) -> Option<Rest> {
-        self.remembered.rest.filter(|rest| setbacks.contains(&rest.after))
+        self.state.backlog.rest(self.read_at, &self.pauses).filter(|rest| setbacks.contains(&rest.after))
+    }
+
+    /// The rest of the backoff before a VNIC is changed again, or an address released again.
+    pub(super) fn pending(&self, of: &Ocid) -> Option<Pause> {
+        self.state.pending(of, self.read_at, &self.pauses)
+    }
+
+    /// For how long no VNIC of it was listed, since one was requested.
+    pub(super) fn absent_for(&self) -> Duration {
+        self.state.absent_for(self.read_at)
+    }
+
+    /// Where the instance is answered 404: what supports that it is gone, or the doubt.
+    pub(super) fn forgotten(&self) -> Result<Known, Doubt> {
+        self.state.forgotten(self.read_at)
     }
 
     pub(super) fn has_finalizer(&self) -> bool {
@@ -176,7 +202,7 @@ impl<'a> Case<'a> {
     /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
     pub(super) fn stays_gone(&self) -> bool {
         let was_seen = tidings::was_seen_terminated(self.object.status.as_ref());
-        let is_seen = self.remembered.forgotten.is_err_and(Doubt::is_sight);
+        let is_seen = self.forgotten().is_err_and(Doubt::is_sight);
         self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }
 }

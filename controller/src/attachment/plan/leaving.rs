@@ -5,9 +5,9 @@ use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
 use super::{Case, Plan, Slot, Wanted, pod_network};
+use crate::attachment::failed_attempts::Setback;
 use crate::attachment::mark::Mark;
 use crate::attachment::observed::{Machine, Observed, Seen};
-use crate::attachment::setback::Setback;
 use crate::attachment::step::{Action, VnicVersion};
 use crate::attachment::verdict::{Facts, Said, Verdict};
 
@@ -110,7 +110,7 @@ fn detach(
     match slot.busy(case, plan) {
         Some(said) => said,
         // The list does not show it yet.
-        None if case.remembered.detaches.as_ref() == Some(&seen.attachment.id) => {
+        None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
             slot.take_unlisted("detached");
             Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }
@@ -125,7 +125,7 @@ fn detach(
 /// None is listed. That is proof when the very VNIC that was taken off is listed as DETACHED; else another may have been asked
 /// for a moment ago, by a process that is no more, and is not listed yet.
 fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
-    let is_early = case.remembered.absent_for < wanted.proof;
+    let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;
         plan.unseen = true;

@@ -35,9 +35,9 @@ pub(super) fn plan(
     let mut ready = None;
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
-        ready = Some(match case.remembered.taken.get(&version.id) {
+        ready = Some(match case.pending(&version.id) {
             Some(pause) => {
-                plan.rest(*pause);
+                plan.rest(pause);
                 Said::new(Reason::ChangePending, NOT_CHANGED)
             }
             None => {
@@ -87,7 +87,7 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
 fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
     let own = wish::tags(case, mark);
     let generation = case.object.metadata.generation;
-    let was_as_asked = generation.is_some() && case.remembered.as_asked == generation;
+    let was_as_asked = generation.is_some() && case.state.as_asked == generation;
     if !was_as_asked && !tidings::is_settled(case.object, case.object.status.as_ref()) {
         return own;
     }
@@ -98,7 +98,7 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 /// reason to say anything new, or there was none.
 fn unlisted(case: &Case<'_>, said: &Said, plan: &mut Plan) -> Option<Said> {
     let told = case.object.status.as_ref();
-    let is_first = case.remembered.unseen_looks < 2;
+    let is_first = case.state.unseen_looks < 2;
     let no_answer = is_no_answer(said.reason);
     plan.unseen = true;
     if tidings::is_settled(case.object, told) && (is_first || no_answer) {
@@ -137,10 +137,10 @@ fn addresses(
     let mut rests = false;
     for own in &released {
         let (id, address) = (own.id.clone(), own.ip_address);
-        match case.remembered.taken.get(&id) {
+        match case.pending(&id) {
             Some(pause) => {
                 rests = true;
-                plan.rest(*pause);
+                plan.rest(pause);
             }
             None => plan.push(case, Action::DeleteAddress { family, id, address }),
         }
@@ -151,7 +151,7 @@ fn addresses(
     let basis = format!(
         "{}/{}/{}",
         case.object.metadata.generation.unwrap_or_default(),
-        case.remembered.spent_address_tokens,
+        case.state.spent_address_tokens,
         known.join(",")
     );
     let id = &vnic.vnic.value.id;
@@ -167,11 +167,11 @@ fn addresses(
         plan.push(case, Action::CreateAddress(new(&address.to_string(), Some(*address)), Some(*address)));
     }
     let lacking = usize::from(count).saturating_sub(missing.len() + ours.len());
-    if lacking > 0 && case.remembered.coming.contains(&family) {
+    if lacking > 0 && case.state.is_coming(family) {
         // They come one after the other. Who asks again meanwhile, with another token as more are there, gets too many; a new
         // process, which cannot know, releases them afterwards.
         plan.waits = true;
-    } else if lacking >= SEVERAL && !case.remembered.bulk_failed {
+    } else if lacking >= SEVERAL && !case.state.is_bulk_failed() {
         for (number, first) in (0..lacking).step_by(MOST_AT_ONCE).enumerate() {
             let count = (lacking - first).min(MOST_AT_ONCE);
             let new = new(&format!("several/{number}"), None);

@@ -41,7 +41,7 @@ impl Slot {
         if self.by_step {
             plan.queued = true;
         }
-        if let Some(refused) = &case.remembered.refused {
+        if let Some(refused) = &case.state.refused {
             return Some(refused.said.clone());
         }
         if self.by_step {

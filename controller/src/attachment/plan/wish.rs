@@ -11,7 +11,7 @@ pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
     let spec = &case.object.spec;
     let vnic = &spec.vnic;
     let has_ipv6 = !subnet.ipv6_blocks().is_empty();
-    let epoch = case.dead() + usize::try_from(case.remembered.spent_tokens).unwrap_or(usize::MAX);
+    let epoch = case.dead() + usize::try_from(case.state.spent_tokens).unwrap_or(usize::MAX);
     let token = mark.token("attach", &case.uid, &[&epoch.to_string()]);
     let wish = AttachVnic {
         instance_id: spec.instance_id.clone(),

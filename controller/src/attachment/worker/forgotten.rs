@@ -26,10 +26,10 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         for object in objects.iter().filter(open) {
             let uid = object.uid().unwrap_or_default();
             match self.evidence(object).await {
-                Ok(evidence) => memory.judged(&uid, evidence.judge(), Instant::now()),
+                Ok(evidence) => memory.of(&uid).judged(evidence.judge(), Instant::now()),
                 Err(error) => {
                     tracing::warn!(event = "evidence.unanswered", object = object.name_any(), error = chain(&error));
-                    memory.unanswered(&uid);
+                    memory.of(&uid).unanswered();
                 }
             }
         }

@@ -37,7 +37,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
         match written {
             Ok(()) => {
                 self.tell_news(object, before.as_ref(), verdict);
-                memory.wrote(&uid, status, now);
+                memory.of(&uid).wrote(status, now);
                 true
             }
             Err(error) => {

@@ -16,8 +16,8 @@ use patience::Backoff;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::moments::Moments;
 use super::observed::Seen;
+use super::retry_state::ReadTimes;
 use super::verdict::Said;
 use crate::work::Pause;
 
@@ -45,8 +45,8 @@ pub struct Rest {
 }
 
 /// Of one object.
-#[derive(Debug, Default)]
-pub(super) struct Setbacks {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Backlog {
     /// Its attachments that were listed as DETACHED; nothing before the first list: how old those are is not known.
     over: Option<HashMap<Ocid, Over>>,
     /// The one that was seen attached last.
@@ -55,7 +55,7 @@ pub(super) struct Setbacks {
     detach: Option<Box<Detach>>,
     /// How many of them came to nothing.
     kept: u32,
-    last: Option<Box<Last>>,
+    last: Option<Box<(Setback, Attempts)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,20 +66,30 @@ struct Over {
     is_loss: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Detach {
     attachment: Ocid,
     taken: Instant,
     is_seen: bool,
 }
 
-#[derive(Debug)]
-struct Last {
-    after: Setback,
-    at: Instant,
-    number: u32,
-    /// Of the object: something else may be asked for since.
-    generation: Option<i64>,
+/// Attempts at the same thing that led to nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts {
+    /// How many in a row.
+    pub(super) number: u32,
+    /// When the last one was made or seen to fail.
+    pub(super) at: Instant,
+    /// Of the object: a changed spec may ask for something else.
+    pub(super) generation: Option<i64>,
+}
+
+impl Attempts {
+    /// The rest of the backoff, without jitter: the queue adds it. `None` once it is over.
+    pub(super) fn pause(&self, now: Instant, pauses: &Backoff) -> Option<Pause> {
+        let left = pauses.pause(self.number, 1.0).saturating_sub(now.saturating_duration_since(self.at));
+        (!left.is_zero()).then_some(Pause { left, number: self.number })
+    }
 }
 
 impl Setback {
@@ -114,22 +124,21 @@ impl Setback {
     }
 }
 
-impl Setbacks {
+impl Backlog {
     /// Takes note of what is listed of the object. Returns what is new; `is_up`: nothing of the instance goes with it.
     pub(super) fn note(
         &mut self,
         object: &VnicAttachment,
         (own, is_up): (&[&Seen], bool),
-        moments: Moments,
+        times: ReadTimes,
     ) -> Option<Setback> {
         let generation = object.metadata.generation;
-        self.last.take_if(|last| last.generation != generation);
+        self.last.take_if(|last| last.1.generation != generation);
         let is_leaving = object.metadata.deletion_timestamp.is_some();
-        let noted =
-            if is_leaving { self.note_detach(own, moments) } else { self.note_records(object, own, moments.now) };
+        let noted = if is_leaving { self.note_detach(own, times) } else { self.note_records(object, own, times.now) };
         let (after, number) = noted.filter(|_| is_up)?;
-        self.last = (number > 0).then(|| Box::new(Last { after, at: moments.now, number, generation }));
-        self.last.as_ref().map(|last| last.after)
+        self.last = (number > 0).then(|| Box::new((after, Attempts { number, at: times.now, generation })));
+        self.last.as_ref().map(|last| last.0)
     }
 
     /// Whether a record is listed that was not, the last time.
@@ -173,7 +182,7 @@ impl Setbacks {
     }
 
     /// A list may be behind: what it lacks of a detach is believed when it has been so for as long as a proof takes.
-    fn note_detach(&mut self, own: &[&Seen], moments: Moments) -> Option<(Setback, u32)> {
+    fn note_detach(&mut self, own: &[&Seen], times: ReadTimes) -> Option<(Setback, u32)> {
         let detach = self.detach.as_mut()?;
         let listed = own.iter().find(|seen| seen.attachment.id == detach.attachment).map(|seen| seen.state());
         match listed {
@@ -184,7 +193,7 @@ impl Setbacks {
             Some(AttachmentState::Attached) => {}
             _ => return None,
         }
-        if !detach.is_seen && moments.asked.saturating_duration_since(detach.taken) < moments.proof {
+        if !detach.is_seen && times.asked.saturating_duration_since(detach.taken) < times.proof {
             return None;
         }
         self.detach = None;
@@ -207,11 +216,8 @@ impl Setbacks {
 
     /// The pause that is not over yet.
     pub(super) fn rest(&self, now: Instant, pauses: &Backoff) -> Option<Rest> {
-        let last = self.last.as_ref()?;
-        // Whole: the queue spreads what comes after pauses.
-        let pause = pauses.pause(last.number, 1.0);
-        let left = pause.saturating_sub(now.saturating_duration_since(last.at));
-        (!left.is_zero()).then_some(Rest { after: last.after, pause: Pause { left, number: last.number } })
+        let (after, attempts) = self.last.as_deref()?;
+        Some(Rest { after: *after, pause: attempts.pause(now, pauses)? })
     }
 }
 
