@@ -1,35 +1,25 @@
-//! VnicAttachments and what the cloud has for them, instance by instance.
+//! VnicAttachments and what OCI has for them, instance by instance.
 //!
 //! ```text
-//!   store ─▶ objects ─────┐                              ┌─▶ apply ─▶ cloud, finalizers
-//!   cloud ─▶ observed ────┼─▶ plan (pure): steps, verdicts ─▶ status, events
-//!   OKE ─▶ pod_network ───┘
+//!   cluster::store ─▶ objects ─┐
+//!   OCI ─▶ observe ────────────┼─▶ plan (pure): steps, statuses ─▶ apply ─▶ OCI, finalizers
+//!   OKE ─▶ pod network ────────┤                        └────────▶ report ─▶ status, events
+//!   state (may be lost) ───────┘           worker drives one instance through this; compartment_scan finds what is missing
 //! ```
 //!
-//! A VNIC is ours by its marks (`mark`), never by what a status says. Before anything is attached, what the instance has is
-//! listed; a finalizer stands before and goes last; a request that is sent twice carries the same token.
+//! A VNIC is ours by its marks (`mark`), never by what a status says. Before a VNIC is attached, the instance's attachments are
+//! listed; the finalizer is added first and removed last; a repeated request carries the same token.
 
 pub mod apply;
-pub mod cache;
-pub mod failed_attempts;
-pub mod forgotten;
+pub mod compartment_scan;
 pub mod mark;
-mod memory;
-pub mod objects;
-pub mod observed;
-pub mod pace;
+pub mod observe;
 pub mod plan;
-pub mod pod_network;
 pub mod refusal;
-pub mod retry_state;
+pub mod report;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod status;
-pub mod step;
-pub mod sweep;
+pub mod state;
 #[cfg(test)]
 mod tests;
-pub mod tidings;
-pub mod verdict;
 pub mod worker;
-pub mod writers;

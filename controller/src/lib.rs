@@ -1,32 +1,26 @@
-//! The controller manager: makes OCI have the VNICs that custom resources and annotations ask for.
+//! The controller manager: attaches the VNICs that custom resources and node annotations ask for.
 //!
 //! ```text
-//!   VnicAttachment ─┐ watches          ┌─▶ attachment: read ─▶ plan (pure) ─▶ apply ─▶ status     per instance
-//!   Node ───────────┴─▶ store ─▶ work ─┘        └── oci::Cloud ──┘              │
-//!                              (queue)                                        events, metrics
-//!   lease: one of several does this; who loses it ends
+//!   VnicAttachment ─┐ watches
+//!   VnicProfile ────┼─▶ cluster::store ─▶ profile: VnicAttachments from templates
+//!   Node ───────────┘        └─▶ work (queue) ─▶ attachment: observe ─▶ plan (pure) ─▶ apply ─▶ report     per instance
+//!   leader: one of several replicas does this; a replica that loses the lease ends
 //! ```
 //!
-//! It may be killed anywhere: what it did is found again in the cloud, by the names and tags it gave. The status of an
-//! object is written for people and never believed, but for what cannot be asked any more.
+//! It may be killed anywhere: the next process finds in OCI what this one did, by the names and tags that it gave. The status of an
+//! object is written for people and is no input, except for facts that nothing else records any more.
 
 pub mod args;
 pub mod attachment;
-pub mod board;
 pub mod cloud;
-#[cfg(test)]
-mod documents;
-pub mod events;
-pub mod heap;
-mod kubernetes;
-pub mod lead;
-pub mod lease;
-pub mod metrics;
+pub mod cluster;
+pub mod leader;
+pub mod malloc;
 pub mod plan_command;
 pub mod profile;
+pub mod report;
 pub mod run;
 pub mod settings;
-pub mod store;
 pub mod work;
 
 pub use args::Args;

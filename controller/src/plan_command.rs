@@ -19,14 +19,14 @@ use vcn::Ocid;
 use crate::args::PlanArgs;
 use crate::attachment::mark::Mark;
 use crate::cloud::{NoClient, connect};
-use crate::kubernetes;
-use crate::metrics::Metrics;
+use crate::cluster::client;
 use crate::profile::observed::Observed;
 use crate::profile::plan::{Plan, plan};
 use crate::profile::removal::Unwanted;
 use crate::profile::run::GRACE;
 use crate::profile::selection::{Selections, select};
 use crate::profile::step::Step;
+use crate::report::metrics::Metrics;
 use crate::settings::Settings;
 use cloud::Seen;
 use future::Objects;
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// When something cannot be read, or not in time. What could be is said all the same.
 pub async fn run(settings: Settings, asked: PlanArgs) -> anyhow::Result<()> {
-    let reader = Reader::new(&kubernetes::client().await?, PATIENCE);
+    let reader = Reader::new(&client::connect().await?, PATIENCE);
     let store = timeout(DEADLINE, reader.all()).await.context("reading from the API server takes too long")??;
     let observed = Observed::of(&store);
     let guards = steps_of(&observed, |step| matches!(step, Step::Guard(_)));

@@ -24,13 +24,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::args::{self, Args, Command, DEFAULT_CONFIG};
-use crate::board::{Board, Role};
 use crate::cloud::{self, NoClient};
-use crate::heap;
-use crate::kubernetes;
-use crate::lead::{self, Leader};
-use crate::lease::Lease;
+use crate::cluster::client;
+use crate::leader::lease::Lease;
+use crate::leader::{self, Leader};
+use crate::malloc;
 use crate::plan_command;
+use crate::report::status_server::{Role, StatusServer};
 use crate::settings::Settings;
 use patience::chance;
 
@@ -98,7 +98,7 @@ impl From<Exit> for ExitCode {
 fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     // The second call of a process fails, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    heap::one_for_all();
+    malloc::one_for_all();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(4)
@@ -125,13 +125,13 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     logging::start(settings.log_level);
     let mut term = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut int = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let board = Arc::new(Board::default());
+    let status_server = Arc::new(StatusServer::default());
     let port = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listening on {} (LISTEN chooses another address)", settings.listen))?;
     let (configurations_in, configurations) = watch::channel(live.current().clone());
     let identity = settings.lease.identity.clone().unwrap_or_else(identity);
-    let client = kubernetes::client().await?;
+    let client = client::connect().await?;
     // Not the patient one: its pauses may outlast the lease.
     let mut lease = Lease::new(client.clone(), &settings.lease, identity.clone(), chance);
     tracing::info!(
@@ -143,23 +143,23 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
     );
     let work = async {
         // Before the lease: who could do nothing with it leaves it to others.
-        let cloud = match connected(&settings, &board, chance).await {
+        let cloud = match connected(&settings, &status_server, chance).await {
             Ok(cloud) => cloud,
             Err(error) => return Ended::Misconfigured(error),
         };
-        lease.acquire(|| board.set_role(Role::Standby)).await;
-        board.set_role(Role::Reading);
+        lease.acquire(|| status_server.set_role(Role::Standby)).await;
+        status_server.set_role(Role::Reading);
         tracing::info!(event = "lease.acquired");
-        let leader = Leader { client, cloud, identity, board: board.clone(), configurations };
+        let leader = Leader { client, cloud, identity, status_server: status_server.clone(), configurations };
         tokio::select! {
             lost = lease.keep() => Ended::Lost(lost.context("the lease is lost")),
-            ended = lead::run(leader) => Ended::Broken(match ended {
+            ended = leader::run(leader) => Ended::Broken(match ended {
                 Ok(()) => anyhow::anyhow!("the work ended"),
                 Err(error) => error,
             }),
         }
     };
-    let metrics = board.metrics.clone();
+    let metrics = status_server.metrics.clone();
     let reloading = reload::run(live, |read: &Configuration<Settings>| {
         metrics.configuration_read(!matches!(read.trouble, Some(Trouble::Invalid(_))));
         if let Some(Trouble::Invalid(message) | Trouble::RestartNeeded(message)) = &read.trouble {
@@ -173,7 +173,7 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
         _ = int.recv() => None,
         ended = work => Some(ended),
         () = reloading => Some(Ended::Broken(anyhow::anyhow!("the configuration's task ended"))),
-        () = server::serve_port(port, board.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
+        () = server::serve_port(port, status_server.clone()) => Some(Ended::Broken(anyhow::anyhow!("the port's server ended"))),
     };
     match ended {
         Some(Ended::Lost(error)) => return Err(error),
@@ -195,19 +195,19 @@ async fn controller(live: Live<Settings>) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// When what is configured makes none.
-async fn connected(settings: &Settings, board: &Board, chance: fn() -> f64) -> anyhow::Result<Oci> {
+async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn() -> f64) -> anyhow::Result<Oci> {
     let retry = Backoff { first: FIRST_RETRY.min(settings.pace.retry_most), cap: settings.pace.retry_most };
     let mut failures = 0_u32;
     loop {
-        match cloud::connect(&settings.oci, board.metrics.clone()).await {
+        match cloud::connect(&settings.oci, status_server.metrics.clone()).await {
             Ok(cloud) => {
-                board.waits_for(None);
+                status_server.waits_for(None);
                 return Ok(cloud);
             }
             Err(error @ NoClient::Misconfigured(_)) => return Err(error.into_error()),
             Err(error @ NoClient::NotYet(_)) => {
                 let why = logging::chain(error.into_error().as_ref());
-                if board.waits_for(Some(why.clone())) {
+                if status_server.waits_for(Some(why.clone())) {
                     tracing::warn!(event = "cloud.unreachable", error = why, "it is tried again for ever");
                 }
             }

@@ -59,7 +59,7 @@ pub struct OciSettings {
     pub endpoint: Option<Endpoint>,
     /// The federation service, where it was said.
     pub auth_endpoint: Option<Endpoint>,
-    /// Whose certificates are believed; the public authorities' where nothing was said.
+    /// Ownership certificates are believed; the public authorities' where nothing was said.
     pub ca_file: Option<PathBuf>,
     /// The metadata service.
     pub metadata_url: MetadataUrl,

@@ -1,7 +1,9 @@
 //! Takes the steps of a plan, in order, and says what came of them. A step that fails stops those of its object that rest on it
-//! (`hindrance`); the others go on.
+//! (`blocked_steps`); the others go on.
 
-mod hindrance;
+mod blocked_steps;
+pub mod managed_fields;
+pub mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use oci::{Cloud, CreateAddress, CreateAddresses, Kind};
 use resident::logging::chain;
 use vcn::Ocid;
 
-use super::objects::{ObjectError, Objects};
-use super::plan::Plan;
-use super::refusal;
-use super::step::{Action, NewAddress, Step};
-use super::verdict::Said;
-use crate::metrics::Metrics;
-use hindrance::hinders;
+use crate::attachment::apply::objects::{ObjectError, Objects};
+use crate::attachment::plan::Plan;
+use crate::attachment::plan::step::{Action, NewAddress, Step};
+use crate::attachment::refusal;
+use crate::attachment::report::attachment_status::StatusReason;
+use crate::report::metrics::Metrics;
+use blocked_steps::hinders;
 
 /// What came of a plan.
 #[derive(Debug, Default)]
@@ -44,10 +46,10 @@ pub struct Outcome {
 /// An attach or detach that was refused, whatever for: the next turn is another's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Whose it was.
+    /// Ownership it was.
     pub object: String,
     /// Why.
-    pub said: Said,
+    pub said: StatusReason,
     /// Whether the next turn may be had at once. It may not where the refused request may have been carried out, or where any
     /// would be refused: an instance takes one at a time, and the next look tells whether it does.
     pub passes_on: bool,
@@ -57,11 +59,11 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The cloud refused.
-    Cloud(Said),
+    Cloud(StatusReason),
     /// The API server did. There is no telling of it in the object.
     Kubernetes,
     /// What was known is old: look again. With what the cloud said.
-    Old(Option<Said>),
+    Old(Option<StatusReason>),
 }
 
 impl Outcome {
@@ -156,7 +158,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
                     }
                     // Another token is the answer to nothing else: any other refusal leaves it open whether the request was
                     // carried out, and with another token it might be carried out twice. So it might be here, for the same token
-                    // may have gone with what the spec was before; `Memory` waits until lists tell.
+                    // may have gone with what the spec was before; `InstanceMemory` waits until lists tell.
                     _ if refusal::is_of_token(&error) && matches!(step.action, Action::Attach(..)) => {
                         outcome.spent.insert(step.object.clone());
                         self.old(step, said, outcome)
@@ -188,7 +190,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
     }
 
     /// What was known is old, once; then it is a refusal of the object's own.
-    fn old(&self, step: &Step, said: Said, outcome: &mut Outcome) -> Failure {
+    fn old(&self, step: &Step, said: StatusReason, outcome: &mut Outcome) -> Failure {
         if !self.stale.contains(&step.object) {
             return Failure::Old(Some(said));
         }
@@ -255,7 +257,7 @@ impl<C: Cloud, O: Objects> Applier<'_, C, O> {
 }
 
 /// The instance's turn is another object's, at once or at the next look.
-fn refused(step: &Step, said: &Said, passes_on: bool, outcome: &mut Outcome) {
+fn refused(step: &Step, said: &StatusReason, passes_on: bool, outcome: &mut Outcome) {
     if matches!(step.action, Action::Attach(..) | Action::Detach(_)) {
         outcome.refused = Some(Refusal { object: step.object.clone(), said: said.clone(), passes_on });
     }

@@ -6,12 +6,13 @@
 //!   observed ─┘    else           ──▶ wish: attach, as far as shape and slot allow
 //! ```
 
+mod attach_request;
 mod case;
 mod leaving;
 mod pod_network;
 mod present;
 mod slot;
-mod wish;
+pub mod step;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,13 +25,13 @@ use oci::{AttachmentState, InstanceState};
 use patience::Backoff;
 use tokio::time::Instant;
 
-use super::failed_attempts::{Rest, Setback};
-use super::forgotten::{self, Clock, Doubt};
-use super::mark::{Mark, Uid};
-use super::observed::{Machine, Observed, Owner, Seen, SeenVnic};
-use super::retry_state::RetryState;
-use super::step::{Action, Step};
-use super::verdict::{Facts, Said, Verdict};
+use crate::attachment::mark::{Mark, Uid};
+use crate::attachment::observe::forgotten::{self, Clock, Doubt};
+use crate::attachment::observe::observed::{Machine, Observed, Owner, Seen, SeenVnic};
+use crate::attachment::plan::step::{Action, Step};
+use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
+use crate::attachment::state::retry_state::RetryState;
 use crate::work::Pause;
 use case::Case;
 use slot::Slot;
@@ -43,7 +44,7 @@ pub const TOKEN_LIFE: Duration = Duration::from_hours(12);
 pub struct Wanted<'a> {
     /// The objects of the instance.
     pub objects: &'a [Arc<VnicAttachment>],
-    /// Whose VNICs are ours.
+    /// Ownership VNICs are ours.
     pub mark: &'a Mark,
     /// The names of objects that a later version wrote and this one cannot read: VNICs of theirs are not nobody's.
     pub unreadable: &'a BTreeSet<String>,
@@ -66,7 +67,7 @@ pub struct Plan {
     /// In this order.
     pub steps: Vec<Step>,
     /// By the objects' names.
-    pub verdicts: BTreeMap<String, Verdict>,
+    pub verdicts: BTreeMap<String, AttachmentStatus>,
     /// Whether something changes by itself soon, or the next step has to wait for it.
     pub waits: bool,
     /// Whether the cloud does not show what should be there: it may in a moment, or when a policy comes.
@@ -113,18 +114,24 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
         let verdict = match rival {
             Some(rival) if case.live().is_none() => {
                 let message = format!("VnicAttachment {} is called {} already", rival.name, case.object.spec.vnic.name);
-                Verdict::without_vnic(Reason::NameTaken, message)
+                AttachmentStatus::without_vnic(Reason::NameTaken, message)
             }
             _ => stay(case, wanted, observed, &mut slot, &mut plan),
         };
         plan.verdicts.insert(case.name.clone(), verdict);
     }
-    let unseen = |verdict: &Verdict| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
+    let unseen = |verdict: &AttachmentStatus| verdict.attached.reason == Reason::NotAuthorizedOrNotFound;
     plan.unseen |= plan.verdicts.values().any(unseen);
     plan
 }
 
-fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Slot, plan: &mut Plan) -> Verdict {
+fn stay(
+    case: &Case<'_>,
+    wanted: &Wanted<'_>,
+    observed: &Observed,
+    slot: &mut Slot,
+    plan: &mut Plan,
+) -> AttachmentStatus {
     let (state, shape, most) = match &observed.machine {
         Machine::NotSeen => return not_seen(case, wanted),
         machine if machine.is_terminated() => return gone(),
@@ -184,12 +191,12 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         return case
             .as_told_or(Reason::Attaching, "no VNIC of it is listed; further looks will tell that there is none");
     }
-    let rest = case.rest_of(&[Setback::Attach, Setback::Loss]);
+    let rest = case.rest_of(&[FailedAttempt::Attach, FailedAttempt::Loss]);
     let behind = case.was_attached().then(|| match rest {
-        Some(Rest { after: Setback::Loss, .. }) => Setback::Loss.said(),
-        _ => Said::new(Reason::DetachedOutOfBand, "somebody detached it"),
+        Some(RemainingBackoff { after: FailedAttempt::Loss, .. }) => FailedAttempt::Loss.said(),
+        _ => StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it"),
     });
-    let said = |reason, message: String| Said::new(reason, message);
+    let said = |reason, message: String| StatusReason::new(reason, message);
     let live = observed.attachments.iter().filter(|seen| seen.state().counts()).count() + plan.attaches();
     let is_private = subnet.is_some_and(|subnet| subnet.prohibit_public_ip_on_vnic);
     let hindered = if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
@@ -225,30 +232,30 @@ fn stay(case: &Case<'_>, wanted: &Wanted<'_>, observed: &Observed, slot: &mut Sl
         (None, Some(subnet)) => {
             slot.take("attached");
             plan.waits = true;
-            plan.push(case, wish::attach(case, wanted.mark, subnet));
+            plan.push(case, attach_request::attach(case, wanted.mark, subnet));
             behind
         }
     };
-    let said = verdict.unwrap_or_else(|| Said::new(Reason::Attaching, "the cloud is making the VNIC"));
+    let said = verdict.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "the cloud is making the VNIC"));
     let said = if case.is_told_of_detachment() && said.reason == Reason::Attaching {
-        Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+        StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
     } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
         // Until it is attached: else it would be written and taken back with each attempt.
-        Setback::Attach.said()
+        FailedAttempt::Attach.said()
     } else {
         said
     };
-    Verdict { attached: said, ready: None, facts: Facts::default() }
+    AttachmentStatus { attached: said, ready: None, facts: Facts::default() }
 }
 
 /// The instance is no more. What a profile made goes when the Node is gone, too: as long as that is there, the profile would
 /// make it again (`profile/removal.rs`).
-fn gone() -> Verdict {
-    Verdict::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
+fn gone() -> AttachmentStatus {
+    AttachmentStatus::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
 }
 
 /// The cloud answers 404 for the instance. Which VNIC it had stays written: it is asked for, too.
-fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
+fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> AttachmentStatus {
     if case.stays_gone() {
         return case.as_told();
     }
@@ -258,26 +265,32 @@ fn not_seen(case: &Case<'_>, wanted: &Wanted<'_>) -> Verdict {
     }
     let (reason, message) = forgotten::said(case.told(ConditionType::Attached), case.forgotten(), wanted.clock);
     let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
-    Verdict { facts, ..Verdict::without_vnic(reason, message) }
+    AttachmentStatus { facts, ..AttachmentStatus::without_vnic(reason, message) }
 }
 
 /// Nobody here detaches what is to stay. Which VNIC it was stays written until it is gone: that another one is asked for needs
 /// proof.
-fn being_detached(case: &Case<'_>, live: &Seen) -> Verdict {
+fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
-        Said::new(Reason::DetachedOutOfBand, "somebody is detaching it; another one is attached when it is gone")
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "somebody is detaching it; another one is attached when it is gone",
+        )
     } else if case.is_told(Reason::AttachFailed) {
-        Setback::Attach.said()
+        FailedAttempt::Attach.said()
     } else {
         // It may be the cloud itself, which takes back what it could not attach.
-        Said::new(Reason::Detaching, "the VNIC is going before it was there; another one is attached when it is gone")
+        StatusReason::new(
+            Reason::Detaching,
+            "the VNIC is going before it was there; another one is attached when it is gone",
+        )
     };
-    Verdict { attached, ready: None, facts: case.facts_of(live) }
+    AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }
 
 /// It is attached, and the cloud is not done with the VNIC itself: nothing is asked for of it, and nobody is told
 /// that it is there who was not told before.
-fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> Verdict {
+fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus {
     plan.waits = true;
     // A VNIC is named from its making on; one that is told as attached is not made anew, but changed.
     if !(case.is_told_of(live) && case.is_told(Reason::Attached)) {
@@ -288,23 +301,26 @@ fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> Verdict {
         return told;
     }
     // That it is as the spec was says nothing of what that is now.
-    Verdict {
-        ready: Some(Said::new(Reason::ChangePending, "the cloud is not done with the VNIC's last change")),
+    AttachmentStatus {
+        ready: Some(StatusReason::new(Reason::ChangePending, "the cloud is not done with the VNIC's last change")),
         ..told
     }
 }
 
-fn attaching(case: &Case<'_>, live: &Seen) -> Verdict {
+fn attaching(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
-        Said::new(Reason::Attaching, "it is attached, and GetVnic is answered 404 yet, or for want of the right to it")
+        StatusReason::new(
+            Reason::Attaching,
+            "it is attached, and GetVnic is answered 404 yet, or for want of the right to it",
+        )
     } else if (case.was_attached() && !case.is_told_of(live)) || case.is_told_of_detachment() {
-        Said::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+        StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
     } else if case.is_told(Reason::AttachFailed) {
-        Setback::Attach.said()
+        FailedAttempt::Attach.said()
     } else {
-        Said::new(Reason::Attaching, "the cloud is making the VNIC")
+        StatusReason::new(Reason::Attaching, "the cloud is making the VNIC")
     };
-    Verdict { attached, ready: None, facts: case.facts_of(live) }
+    AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }
 
 fn unclaimed(wanted: &Wanted<'_>, observed: &Observed) -> Vec<Uid> {

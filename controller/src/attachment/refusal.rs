@@ -4,8 +4,8 @@
 use api::AttachmentReason as Reason;
 use oci::{Error, Kind, Refusal};
 
-use super::step::Action;
-use super::verdict::Said;
+use crate::attachment::plan::step::Action;
+use crate::attachment::report::attachment_status::StatusReason;
 
 /// Of a request's number, the part that we chose; the service appends as much again, twice.
 const REQUEST_ID: usize = 32;
@@ -19,7 +19,7 @@ const NOT_AUTHORIZED: &str = "NotAuthorizedOrResourceAlreadyExists";
 
 /// A failure of reading or of a step.
 #[must_use]
-pub fn said(error: &Error, action: Option<&Action>) -> Said {
+pub fn said(error: &Error, action: Option<&Action>) -> StatusReason {
     let reason = match (error.kind(), action) {
         (Kind::Throttled, _) => Reason::Throttled,
         (Kind::Limit, _) if is_of_subnet(error) => Reason::SubnetFull,
@@ -38,7 +38,7 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
     let operation = error.operation().unwrap_or("the client");
     let message = match (error.refusal(), action) {
         // The next call may find that the budget has no room, and the one after it another 429: nobody has news of that.
-        _ if reason == Reason::Throttled => return Said::new(reason, reason_alone(reason)),
+        _ if reason == Reason::Throttled => return StatusReason::new(reason, reason_alone(reason)),
         (Some(refusal), Some(Action::CreateAddress(_, Some(address)))) => {
             format!("{operation} of {address}: {}", words(refusal))
         }
@@ -47,7 +47,7 @@ pub fn said(error: &Error, action: Option<&Action>) -> Said {
         (None, _) => reason_alone(reason).to_owned(),
     };
     let request_id = error.request_id().map(|id| id.chars().take(REQUEST_ID).collect());
-    Said { reason, message, request_id }
+    StatusReason { reason, message, request_id }
 }
 
 /// What was refused is told before that, so the sentence that every 404 has leaves its room to the rest.
@@ -129,8 +129,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::attachment::plan::step::NewAddress;
     use crate::attachment::sample::instance;
-    use crate::attachment::step::NewAddress;
 
     async fn failed(failure: Failure) -> Error {
         let mut error = FakeCloud::new().instance(&instance(1)).await.unwrap_err();

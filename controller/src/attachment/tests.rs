@@ -3,12 +3,14 @@
 mod addresses;
 mod attaching;
 mod blocks;
+mod compartment_scan;
 mod conflicts;
 mod crashes;
 mod crowd;
 mod detaching;
 mod doubles;
 mod due;
+mod failed_attempts;
 mod failures;
 mod forgotten;
 mod keeping;
@@ -20,7 +22,6 @@ mod pod_networks;
 mod releases;
 mod rights;
 mod scene;
-mod setbacks;
-mod sweeping;
+
 mod tokens;
 mod unlisted;

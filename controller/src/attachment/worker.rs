@@ -1,9 +1,10 @@
 //! One look at one instance: read, plan, apply, again as long as that leads somewhere, then say how things are.
 
 mod forgotten;
+pub mod pace;
 mod pacing;
 mod pod_network;
-mod telling;
+mod reporting;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -20,23 +21,25 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::apply::{Applier, Failure, Outcome, Refusal};
-use super::cache::Cache;
-use super::forgotten::Clock;
-use super::mark::{Mark, Uid};
-use super::memory::{Memory, News};
-use super::objects::Objects;
-use super::observed::{Machine, Observed, Question, Unread, leaving, read, told_addresses, told_vnics};
-use super::plan::{Plan, Wanted, plan};
-use super::pod_network::PodNetworks;
-use super::retry_state::ReadTimes;
-use super::step::{Action, VnicVersion};
-use super::sweep::Listings;
-use super::{pace, tidings};
-use crate::events::Events;
-use crate::metrics::Metrics;
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::apply::{Applier, Failure, Outcome, Refusal};
+use crate::attachment::compartment_scan::Listings;
+use crate::attachment::mark::{Mark, Uid};
+use crate::attachment::observe::cache::Cache;
+use crate::attachment::observe::forgotten::Clock;
+use crate::attachment::observe::observed::{
+    Machine, Observed, Question, Unread, leaving, read, told_addresses, told_vnics,
+};
+use crate::attachment::observe::pod_network::PodNetworks;
+use crate::attachment::plan::step::{Action, VnicVersion};
+use crate::attachment::plan::{Plan, Wanted, plan};
+use crate::attachment::report::event_diff;
+use crate::attachment::state::instance_memory::{InstanceMemory, News};
+use crate::attachment::state::retry_state::ReadTimes;
+use crate::cluster::events::Events;
+use crate::cluster::store::Store;
+use crate::report::metrics::Metrics;
 use crate::settings::{Pace, Settings};
-use crate::store::Store;
 use crate::work::{Longest, Next, Pause, Retries, Worker};
 
 /// Read, plan and apply follow each other so often in one look: finalizer and attach; change and addresses; and once more to
@@ -53,7 +56,7 @@ pub struct AttachmentWorker<C, O> {
     pub objects: O,
     /// What is known of Kubernetes.
     pub store: Arc<Store>,
-    /// Whose VNICs are ours.
+    /// Ownership VNICs are ours.
     pub mark: Mark,
     /// Where news are told.
     pub events: Events,
@@ -66,7 +69,7 @@ pub struct AttachmentWorker<C, O> {
     /// What many instances share.
     pub cache: Cache,
     /// Boxed, as they are large: a table has more places than entries, and twice as many while it grows.
-    pub(super) memories: Mutex<HashMap<Ocid, Box<Memory>>>,
+    pub(super) memories: Mutex<HashMap<Ocid, Box<InstanceMemory>>>,
     /// Instances of which something is on its way.
     waiting: Mutex<HashSet<Ocid>>,
     /// Those that instances were seen in.
@@ -79,10 +82,10 @@ pub struct AttachmentWorker<C, O> {
 
 /// What others hand to a worker.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct WorkerContext {
     /// What is known of Kubernetes.
     pub store: Arc<Store>,
-    /// Whose VNICs are ours.
+    /// Ownership VNICs are ours.
     pub mark: Mark,
     /// Where news are told.
     pub events: Events,
@@ -97,8 +100,8 @@ pub struct Surroundings {
 impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// One that remembers nothing yet.
     #[must_use]
-    pub fn new(cloud: C, objects: O, surroundings: Surroundings) -> Self {
-        let Surroundings { store, mark, events, metrics, configurations, budget } = surroundings;
+    pub fn new(cloud: C, objects: O, surroundings: WorkerContext) -> Self {
+        let WorkerContext { store, mark, events, metrics, configurations, budget } = surroundings;
         let (cache, memories, waiting, compartments, strays, listings) = Default::default();
         Self {
             cloud,
@@ -118,7 +121,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         }
     }
 
-    async fn look(&self, instance: &Ocid, memory: &mut Memory) -> Next {
+    async fn look(&self, instance: &Ocid, memory: &mut InstanceMemory) -> Next {
         let pace = self.configurations.borrow().settings.pace;
         let mut objects = self.store.attachments().of(instance);
         let mut planned = Plan::default();
@@ -145,7 +148,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             }
             outcome = self.apply(&planned, &mut objects, memory).await;
             objects.retain(|object| !outcome.gone.contains(&object.name_any()));
-            // Whose request was refused does not keep the next one waiting.
+            // Ownership request was refused does not keep the next one waiting.
             let passes_on = planned.queued && outcome.refused.as_ref().is_some_and(|refused| refused.passes_on);
             if !outcome.leads_on() && !passes_on {
                 break;
@@ -158,14 +161,16 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             let Some(verdict) = planned.verdicts.get(&object.name_any()) else { continue };
             let verdict = match outcome.failed.get(&object.name_any()) {
                 Some(Failure::Cloud(said)) if !self.is_worth_telling(object, said, memory) => continue,
-                Some(Failure::Cloud(said)) => tidings::refused(object.status.as_ref(), verdict.clone(), said.clone()),
+                Some(Failure::Cloud(said)) => {
+                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
+                }
                 // A whole look did not help.
                 Some(Failure::Old(Some(said))) if was_stale.contains(&object.name_any()) => {
-                    tidings::refused(object.status.as_ref(), verdict.clone(), said.clone())
+                    event_diff::refused(object.status.as_ref(), verdict.clone(), said.clone())
                 }
                 Some(Failure::Kubernetes | Failure::Old(_)) => continue,
                 None if self.is_left_unanswered(object, verdict, (is_silent_again, memory)) => continue,
-                None => telling::in_line(object, verdict.clone(), (&planned, &outcome)),
+                None => reporting::in_line(object, verdict.clone(), (&planned, &outcome)),
             };
             failed |= !self.tell(object, &verdict, memory).await;
         }
@@ -178,7 +183,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         } else if planned.unseen {
             Next::Failed
         } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
-            Next::Rests(pause)
+            Next::RetryStates(pause)
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {
@@ -192,10 +197,10 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         &self,
         instance: &Ocid,
         objects: &[Arc<VnicAttachment>],
-        memory: &mut Memory,
+        memory: &mut InstanceMemory,
     ) -> Result<(Observed, Instant), Unread> {
         let asked = Instant::now();
-        if objects.iter().all(|object| tidings::was_seen_terminated(object.status.as_ref())) {
+        if objects.iter().all(|object| event_diff::was_seen_terminated(object.status.as_ref())) {
             // It does not come back, and asking for ever would look as if a policy were missing.
             return Ok((Observed::not_seen(), asked));
         }
@@ -230,7 +235,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         &self,
         objects: &[Arc<VnicAttachment>],
         observed: &Observed,
-        memory: &mut Memory,
+        memory: &mut InstanceMemory,
         (pace, asked): (Pace, Instant),
     ) -> Plan {
         let unreadable = self.store.attachments().unreadable().clone();
@@ -263,7 +268,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         planned
     }
 
-    async fn apply(&self, planned: &Plan, objects: &mut [Arc<VnicAttachment>], memory: &mut Memory) -> Outcome {
+    async fn apply(&self, planned: &Plan, objects: &mut [Arc<VnicAttachment>], memory: &mut InstanceMemory) -> Outcome {
         let uid = |name: &str, objects: &[Arc<VnicAttachment>]| {
             objects.iter().find(|object| object.name_any() == name).and_then(|object| object.uid()).unwrap_or_default()
         };
@@ -316,12 +321,12 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         outcome
     }
 
-    fn memory(&self, instance: &Ocid) -> Memory {
+    fn memory(&self, instance: &Ocid) -> InstanceMemory {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         memories.get_mut(instance).map(|memory| memory.lend()).unwrap_or_default()
     }
 
-    fn remember(&self, instance: &Ocid, memory: Memory, next: Next) {
+    fn remember(&self, instance: &Ocid, memory: InstanceMemory, next: Next) {
         if !matches!(next, Next::Soon(_)) {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(instance);
         }
@@ -334,7 +339,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         self.count_unclaimed(&memories);
     }
 
-    pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Box<Memory>>) {
+    pub(super) fn count_unclaimed(&self, memories: &HashMap<Ocid, Box<InstanceMemory>>) {
         let seen: usize = memories.values().map(|memory| memory.unclaimed).sum();
         self.metrics.unclaimed(seen + self.strays.load(Ordering::Relaxed));
     }
@@ -356,7 +361,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Stuck(_) | Next::Rests(_) | Next::Gone => "settled",
+            Next::Settled(_) | Next::Stuck(_) | Next::RetryStates(_) | Next::Gone => "settled",
             Next::Soon(_) => "waiting",
             Next::Failed => "failed",
         };

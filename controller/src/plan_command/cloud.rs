@@ -15,13 +15,13 @@ use tokio::time::{Instant, timeout_at};
 use vcn::Ocid;
 
 use super::future::Objects;
-use crate::attachment::cache::Cache;
-use crate::attachment::forgotten::Clock;
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::{Question, leaving, read, told_addresses, told_vnics};
+use crate::attachment::observe::cache::Cache;
+use crate::attachment::observe::forgotten::Clock;
+use crate::attachment::observe::observed::{Question, leaving, read, told_addresses, told_vnics};
+use crate::attachment::observe::pod_network::PodNetworks;
+use crate::attachment::plan::step::Action;
 use crate::attachment::plan::{Wanted, plan};
-use crate::attachment::pod_network::PodNetworks;
-use crate::attachment::step::Action;
 
 /// Instances that are read at once.
 const AT_ONCE: usize = 8;

@@ -11,10 +11,10 @@ use kube::core::{ApiResource, DeserializeGuard};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::attachment::pod_network::KubePodNetworks;
-use crate::kubernetes::patient;
-use crate::lead::SYSTEM;
-use crate::store::{NodeObject, NodeView, Store, readable};
+use crate::attachment::observe::pod_network::KubePodNetworks;
+use crate::cluster::client::patient;
+use crate::cluster::store::{NodeObject, NodeView, Store, readable};
+use crate::leader::SYSTEM;
 
 /// Answers come in pieces of so many objects.
 const PAGE: u32 = 500;

@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
 use super::step::{Profile, Step, Target};
-use crate::attachment::objects::{is, params, put};
+use crate::attachment::apply::objects::{is, params, put};
 
 /// Requests at once.
 const AT_ONCE: usize = 8;
@@ -81,7 +81,7 @@ async fn carry_out(api: &Api<VnicAttachment>, profiles: &Api<VnicProfile>, step:
             let spec = serde_json::to_value(stamp.spec())
                 .map_err(|error| ApplyError::Refused(Box::new(kube::Error::SerdeError(error))))?;
             let patch = json_patch::Patch(vec![
-                // Whose label was taken off is its user's.
+                // Ownership label was taken off is its user's.
                 is(["metadata", "labels", PROFILE_LABEL], stamp.profile.as_str()),
                 put(["spec"], spec),
             ]);
@@ -136,7 +136,7 @@ fn api_version() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::offline::client_with;
+    use crate::cluster::client::offline::client_with;
 
     #[tokio::test(start_paused = true)]
     async fn an_old_plan_is_not_carried_on_against_a_server_that_does_not_answer() {

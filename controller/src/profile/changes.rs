@@ -7,7 +7,7 @@ use api::condition::find;
 use api::{Condition, ConditionType, ProfileReason, Reason as _, VnicProfile, VnicProfileStatus};
 use kube::{Resource, ResourceExt};
 
-use crate::events::{Level, News};
+use crate::cluster::events::{Level, News};
 
 /// The reasons that were written last, by profile and uid: the watch tells of a write only later.
 #[derive(Debug, Default)]
@@ -32,7 +32,13 @@ impl Changes {
             // What somebody just did, or what passes.
             ProfileReason::NoNodes | ProfileReason::Progressing | ProfileReason::Paused => return None,
         };
-        Some(News { regarding: profile.object_ref(&()), level, reason: reason.as_str(), action: "Stamp", note })
+        Some(News {
+            regarding: profile.object_ref(&()),
+            level,
+            reason: reason.as_str(),
+            action: "TemplateObject",
+            note,
+        })
     }
 
     /// Forgets profiles that are not there.

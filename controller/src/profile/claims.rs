@@ -7,10 +7,10 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
-use super::observed::There;
+use super::from_template::{TemplateObject, profile_of};
+use super::observed::AttachmentIndex;
 use super::removal::{Fate, fate};
 use super::selection::{Selections, is_leaving};
-use super::stamp::{Stamp, profile_of};
 
 /// What becomes of a stamp.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub enum Claim<'a> {
 
 /// All stamps of all profiles, in the order in which they are served.
 #[must_use]
-pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
+pub fn stamps(selections: &Selections<'_>) -> Vec<TemplateObject> {
     let mut profiles: Vec<_> = selections.profiles.values().collect();
     profiles.sort_by_key(|selection| {
         let metadata = &selection.profile.metadata;
@@ -36,7 +36,7 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
     let all = profiles.into_iter().filter(|selection| !is_leaving(selection.profile)).flat_map(|selection| {
         let templates: Vec<_> = selection.profile.spec.attachments.iter().cloned().map(Arc::new).collect();
         selection.nodes.iter().flat_map(move |(instance, node)| {
-            let stamp = |template| Stamp::new(selection.profile, template, instance, &node.name);
+            let stamp = |template| TemplateObject::new(selection.profile, template, instance, &node.name);
             templates.iter().map(stamp).collect::<Vec<_>>()
         })
     });
@@ -45,7 +45,11 @@ pub fn stamps(selections: &Selections<'_>) -> Vec<Stamp> {
 
 /// Decides for each stamp, in the same order.
 #[must_use]
-pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'a>) -> Vec<Claim<'a>> {
+pub fn claims<'a>(
+    stamps: &[TemplateObject],
+    there: &AttachmentIndex<'a>,
+    selections: &Selections<'a>,
+) -> Vec<Claim<'a>> {
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
     let mut holders: BTreeMap<(&Ocid, &VnicName), &str> = BTreeMap::new();
     for stamp in
@@ -61,8 +65,8 @@ pub fn claims<'a>(stamps: &[Stamp], there: &There<'a>, selections: &Selections<'
 }
 
 fn claim<'a, 's>(
-    stamp: &'s Stamp,
-    there: &There<'a>,
+    stamp: &'s TemplateObject,
+    there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
     wanted: &BTreeSet<&str>,
     holders: &mut BTreeMap<(&'s Ocid, &'s VnicName), &'s str>,
@@ -97,7 +101,7 @@ fn claim<'a, 's>(
     }
 }
 
-fn taken(stamp: &Stamp, holder: &str) -> String {
+fn taken(stamp: &TemplateObject, holder: &str) -> String {
     format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.template.name, stamp.node)
 }
 
@@ -107,11 +111,11 @@ fn will_go<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> bool 
 }
 
 /// Whether the object of a stamp's name is the profile's. The same name for another instance is a hash that met another.
-fn is_its(object: &VnicAttachment, stamp: &Stamp) -> bool {
+fn is_its(object: &VnicAttachment, stamp: &TemplateObject) -> bool {
     profile_of(object) == Some(&stamp.profile) && object.spec.instance_id == stamp.instance
 }
 
-impl Stamp {
+impl TemplateObject {
     fn place(&self) -> (&Ocid, &VnicName) {
         (&self.instance, &self.template.name)
     }
@@ -125,7 +129,7 @@ mod tests {
     use super::super::observed::Observed;
     use super::super::selection::select;
     use super::*;
-    use crate::store::NodeView;
+    use crate::cluster::store::NodeView;
 
     #[test]
     fn stamps_of_one_vnic_share_its_template() {

@@ -19,13 +19,13 @@ use super::observed::Observed;
 use super::plan::plan;
 use super::problems::Problems;
 use super::removal::Unwanted;
-use super::rests::Rests;
+use super::retry_states::RetryStates;
 use super::selection::select;
 use super::status;
 use super::step::Step;
-use crate::events::Events;
-use crate::metrics::Metrics;
-use crate::store::Store;
+use crate::cluster::events::Events;
+use crate::cluster::store::Store;
+use crate::report::metrics::Metrics;
 
 /// What was made is told by the watch within this time, or not at all.
 const TOLD_BY: Duration = Duration::from_mins(5);
@@ -51,7 +51,7 @@ pub(super) struct Memory {
     /// Objects that were made and that the watch has not told yet, and when. Their profiles are not let go.
     pub(super) made: BTreeMap<String, Instant>,
     /// What was refused, or not answered.
-    pub(super) rests: Rests,
+    pub(super) rests: RetryStates,
     /// Profiles whose failures were told of.
     pub(super) quiet: Quiet,
     /// What was written of profiles' conditions.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName, VnicProfile};
 use vcn::Ocid;
 
-use crate::store::{NodeView, Store};
+use crate::cluster::store::{NodeView, Store};
 
 /// A consistent enough look at the cluster: each list is whole, and as old as its watch is behind.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Observed {
 
 /// The attachments that are there, to be found by name and by place.
 #[derive(Debug, Default)]
-pub struct There<'a> {
+pub struct AttachmentIndex<'a> {
     /// By name.
     pub objects: BTreeMap<&'a str, &'a VnicAttachment>,
     /// Names of those that cannot be read: a later version wrote them.
@@ -48,7 +48,7 @@ impl Observed {
     }
 }
 
-impl<'a> There<'a> {
+impl<'a> AttachmentIndex<'a> {
     /// Sorts them.
     #[must_use]
     pub fn of(observed: &'a Observed) -> Self {

@@ -9,11 +9,11 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::claims::{Claim, claims, stamps};
-use super::observed::{Observed, There};
+use super::from_template::{Difference, TemplateObject, profile_of};
+use super::observed::{AttachmentIndex, Observed};
 use super::removal::{Unwanted, Why, removals};
 use super::rollout::{Course, Rollout};
 use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
-use super::stamp::{Difference, Stamp, profile_of};
 use super::state::{State, Trouble};
 use super::step::{Profile, Step, Target};
 
@@ -56,7 +56,7 @@ pub fn plan<'a>(
     selections: &'a Selections<'a>,
     (before, grace, now): (&Unwanted, Duration, Instant),
 ) -> Plan<'a> {
-    let there = There::of(observed);
+    let there = AttachmentIndex::of(observed);
     let stamps = stamps(selections);
     let wanted: BTreeSet<&str> = stamps.iter().map(|stamp| stamp.name.as_str()).collect();
     let going = removals(&there, selections, |name| wanted.contains(name), (before, grace, now));
@@ -92,7 +92,7 @@ pub fn plan<'a>(
 }
 
 /// A profile's finalizer comes before its first object and goes after its last.
-fn guard(selection: &Selection<'_>, there: &There<'_>) -> Option<Step> {
+fn guard(selection: &Selection<'_>, there: &AttachmentIndex<'_>) -> Option<Step> {
     let profile = || Profile::of(selection.profile);
     let has_finalizer = has_finalizer(selection.profile);
     if !is_leaving(selection.profile) {
@@ -126,7 +126,7 @@ struct Part {
     course: Course,
 }
 
-fn part(stamp: &Stamp, claim: &Claim<'_>) -> Part {
+fn part(stamp: &TemplateObject, claim: &Claim<'_>) -> Part {
     let waits = |state, step| Part { state, step, course: Course::Waits };
     let object = match claim {
         Claim::Held(object) => *object,
@@ -173,7 +173,7 @@ fn reports<'a>(selections: &'a Selections<'a>) -> BTreeMap<&'a str, Report<'a>> 
 
 impl<'a> Plan<'a> {
     /// Puts the state of a node's VNIC into the profile's report, and a conflict among the node's problems.
-    fn tell(&mut self, stamp: &Stamp, state: &State, selections: &'a Selections<'a>) {
+    fn tell(&mut self, stamp: &TemplateObject, state: &State, selections: &'a Selections<'a>) {
         let Some(node) = selections.node_of(&stamp.profile, &stamp.instance) else { return };
         if let Some(report) = self.reports.get_mut(stamp.profile.as_str()) {
             let before = report.nodes.remove(node).unwrap_or(State::READY);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::selection::NodeProblem;
-use crate::events::{Events, Level, News};
-use crate::store::NodeView;
+use crate::cluster::events::{Events, Level, News};
+use crate::cluster::store::NodeView;
 
 /// What was wrong at the last look.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Problems {
 mod tests {
     use super::super::selection::UNKNOWN_PROFILE;
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::report::metrics::Metrics;
 
     #[test]
     fn what_found_no_room_among_the_events_is_told_at_a_later_look() {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use api::VnicAttachment;
 use tokio::time::Instant;
 
-use super::observed::There;
+use super::from_template::profile_of;
+use super::observed::AttachmentIndex;
 use super::selection::{MADE_ANEW, NodeProblem, Selections, is_leaving};
-use super::stamp::profile_of;
 use super::state::is_terminated;
-use crate::store::NodeView;
+use crate::cluster::store::NodeView;
 
 /// Since when objects are wanted no more, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// begins again.
@@ -61,7 +61,7 @@ pub struct Removals<'a> {
 /// Decides for all that are there and that no profile wants (`is_wanted` answers that by the object's name).
 #[must_use]
 pub fn removals<'a>(
-    there: &There<'a>,
+    there: &AttachmentIndex<'a>,
     selections: &Selections<'a>,
     is_wanted: impl Fn(&str) -> bool,
     (before, grace, now): (&Unwanted, Duration, Instant),

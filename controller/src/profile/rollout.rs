@@ -1,7 +1,7 @@
 //! Replacing what cannot be changed: one VNIC of a profile at a time. The next one goes only when every other one of the
 //! profile that is as the template says is ready, so that a template that does not work costs one VNIC, not all. Pure.
 
-use super::stamp::Stamp;
+use super::from_template::TemplateObject;
 use super::step::Step;
 
 /// How far a VNIC is with its template.
@@ -30,7 +30,7 @@ pub struct Rollout {
 
 impl Rollout {
     /// Adds a VNIC.
-    pub fn add(&mut self, stamp: &Stamp, course: Course) {
+    pub fn add(&mut self, stamp: &TemplateObject, course: Course) {
         match course {
             Course::Settled => {}
             Course::Waits => self.waits_for = self.waits_for.take().or_else(|| Some(stamp.name.clone())),

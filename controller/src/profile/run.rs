@@ -15,9 +15,9 @@ use super::apply::{apply, write_status};
 use super::decide::{Decided, Look, Memory};
 use super::failures::{Failure, failures};
 use super::step::Step;
-use crate::events::{Events, Level, News};
-use crate::metrics::Metrics;
-use crate::store::Store;
+use crate::cluster::events::{Events, Level, News};
+use crate::cluster::store::Store;
+use crate::report::metrics::Metrics;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.
 const PACE: Duration = Duration::from_secs(1);
@@ -131,7 +131,7 @@ impl Profiles {
                     regarding: told.profile.object_ref(&()),
                     level: Level::Warning,
                     reason: "StampingFailed",
-                    action: "Stamp",
+                    action: "TemplateObject",
                     note,
                 });
             }

@@ -6,7 +6,7 @@ use api::VnicProfile;
 use kube::core::DeserializeGuard;
 use serde_json::json;
 
-use crate::store::{NodeView, Store};
+use crate::cluster::store::{NodeView, Store};
 
 /// A store with so many nodes, and a profile with one VNIC for each of them.
 pub(crate) fn store(nodes: u32) -> Arc<Store> {

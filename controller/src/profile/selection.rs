@@ -7,7 +7,7 @@ use kube::core::{Selector, SelectorExt};
 use vcn::Ocid;
 
 use super::observed::Observed;
-use crate::store::NodeView;
+use crate::cluster::store::NodeView;
 
 /// All profiles that can be read, with their nodes.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::fmt;
 use api::{VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 
+use super::from_template::TemplateObject;
 use super::removal::Why;
-use super::stamp::Stamp;
 
 /// One write. Done in the order they stand in, or in any other: each is about another object.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,17 +25,17 @@ pub enum Step {
         /// What changed.
         fields: Vec<&'static str>,
         /// What it is to be.
-        stamp: Stamp,
+        stamp: TemplateObject,
     },
     /// Brings an object in line.
     Change {
         /// What it is to be.
-        stamp: Stamp,
+        stamp: TemplateObject,
         /// What differs.
         fields: Vec<&'static str>,
     },
     /// Makes an object.
-    Make(Stamp),
+    Make(TemplateObject),
     /// Keeps a profile until what is made from it is gone: before anything is.
     Guard(Profile),
     /// Lets a profile go that is being deleted.
@@ -142,7 +142,7 @@ impl fmt::Display for Step {
 }
 
 /// Where a stamp comes from, and for whom.
-struct Origin<'a>(&'a Stamp);
+struct Origin<'a>(&'a TemplateObject);
 
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use oke_node_controller::cluster::store::{NodeObject, NodeView, Store};
 use oke_node_controller::profile::observed::Observed;
 use oke_node_controller::profile::plan::plan;
 use oke_node_controller::profile::removal::Unwanted;
 use oke_node_controller::profile::selection::select;
 use oke_node_controller::profile::status;
-use oke_node_controller::store::{NodeObject, NodeView, Store};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;

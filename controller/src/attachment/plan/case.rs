@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::{TOKEN_LIFE, Wanted};
-use crate::attachment::failed_attempts::{Rest, Setback};
-use crate::attachment::forgotten::{Clock, Doubt, Known};
 use crate::attachment::mark::Uid;
-use crate::attachment::observed::{Observed, Seen};
-use crate::attachment::retry_state::RetryState;
-use crate::attachment::tidings;
-use crate::attachment::verdict::{Facts, Said, Verdict};
+use crate::attachment::observe::forgotten::{Clock, Doubt, Known};
+use crate::attachment::observe::observed::{Observed, Seen};
+use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::report::event_diff;
+use crate::attachment::state::failed_attempts::{FailedAttempt, RemainingBackoff};
+use crate::attachment::state::retry_state::RetryState;
 use crate::work::Pause;
 
 /// An object and its VNICs.
@@ -64,7 +64,7 @@ impl<'a> Case<'a> {
     }
 
     /// The pause that is to pass before anything is asked for again, if it is after one of these.
-    pub(super) fn rest_of(&self, setbacks: &[Setback]) -> Option<Rest> {
+    pub(super) fn rest_of(&self, setbacks: &[FailedAttempt]) -> Option<RemainingBackoff> {
         self.state.backlog.rest(self.read_at, &self.pauses).filter(|rest| setbacks.contains(&rest.after))
     }
 
@@ -136,7 +136,7 @@ impl<'a> Case<'a> {
     /// as it is listed: what is missing from a list afterwards is not taken for what never was.
     pub(super) fn facts_of(&self, seen: &Seen) -> Facts {
         if self.is_told_of(seen) {
-            return tidings::last(self.object.status.as_ref()).facts;
+            return event_diff::last(self.object.status.as_ref()).facts;
         }
         let is_there = seen.state() == AttachmentState::Attached;
         Facts { vnic_id: seen.attachment.vnic_id.clone().filter(|_| is_there), ..Facts::default() }
@@ -169,12 +169,12 @@ impl<'a> Case<'a> {
     }
 
     /// What people were told last.
-    pub(super) fn as_told(&self) -> Verdict {
+    pub(super) fn as_told(&self) -> AttachmentStatus {
         let said = |told: &condition::Condition| {
-            Reason::from_word(&told.reason).map(|reason| Said::new(reason, told.message.clone()))
+            Reason::from_word(&told.reason).map(|reason| StatusReason::new(reason, told.message.clone()))
         };
-        let last = tidings::last(self.object.status.as_ref());
-        Verdict {
+        let last = event_diff::last(self.object.status.as_ref());
+        AttachmentStatus {
             attached: self.told(ConditionType::Attached).and_then(said).unwrap_or(last.attached),
             ready: self.told(ConditionType::Ready).and_then(said),
             ..last
@@ -182,11 +182,11 @@ impl<'a> Case<'a> {
     }
 
     /// What people were told last; this, where they were told nothing.
-    pub(super) fn as_told_or(&self, reason: Reason, message: &str) -> Verdict {
+    pub(super) fn as_told_or(&self, reason: Reason, message: &str) -> AttachmentStatus {
         if self.told(ConditionType::Attached).is_some() {
             self.as_told()
         } else {
-            Verdict::without_vnic(reason, message)
+            AttachmentStatus::without_vnic(reason, message)
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Case<'a> {
 
     /// Whether the instance was seen TERMINATED, from which none comes back, or was taken for that and nothing is seen of it.
     pub(super) fn stays_gone(&self) -> bool {
-        let was_seen = tidings::was_seen_terminated(self.object.status.as_ref());
+        let was_seen = event_diff::was_seen_terminated(self.object.status.as_ref());
         let is_seen = self.forgotten().is_err_and(Doubt::is_sight);
         self.is_told(Reason::NodeGone) && (was_seen || !is_seen)
     }

@@ -5,11 +5,11 @@ use api::OnDelete;
 use oci::{AttachmentState, InstanceState, UpdateVnic};
 
 use super::{Case, Plan, Slot, Wanted, pod_network};
-use crate::attachment::failed_attempts::Setback;
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::{Machine, Observed, Seen};
-use crate::attachment::step::{Action, VnicVersion};
-use crate::attachment::verdict::{Facts, Said, Verdict};
+use crate::attachment::observe::observed::{Machine, Observed, Seen};
+use crate::attachment::plan::step::{Action, VnicVersion};
+use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::state::failed_attempts::FailedAttempt;
 
 /// What stays as it is stays with our tags, and counts as nobody's.
 const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
@@ -23,7 +23,7 @@ pub(super) fn plan(
     observed: &Observed,
     slot: &mut Slot,
     plan: &mut Plan,
-) -> Verdict {
+) -> AttachmentStatus {
     let orphan = case.object.spec.vnic.on_delete == OnDelete::Orphan;
     let state = match &observed.machine {
         // A VNIC goes with its instance.
@@ -44,7 +44,10 @@ pub(super) fn plan(
     if live.peek().is_none() && state == InstanceState::Terminating {
         // Lists of such an instance may be empty whatever there is. It is TERMINATED in a moment, which is proof.
         plan.waits = true;
-        return Verdict::without_vnic(Reason::Detaching, "the instance is being terminated, and the VNIC with it");
+        return AttachmentStatus::without_vnic(
+            Reason::Detaching,
+            "the instance is being terminated, and the VNIC with it",
+        );
     }
     if live.peek().is_none() {
         return absent(case, wanted, plan);
@@ -52,7 +55,7 @@ pub(super) fn plan(
     let vnic_id = case.live().and_then(|seen| seen.attachment.vnic_id.clone());
     let mut verdict = None;
     let mut left = true;
-    let rest = case.rest_of(&[Setback::Detach]).filter(|_| !orphan);
+    let rest = case.rest_of(&[FailedAttempt::Detach]).filter(|_| !orphan);
     for seen in live {
         let said = match (seen.state(), &seen.vnic) {
             (AttachmentState::Attached, Some(vnic)) if orphan => {
@@ -60,10 +63,12 @@ pub(super) fn plan(
                 let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
                 let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
                 plan.push(case, Action::Disown(version, Box::new(change)));
-                Said::new(Reason::Detaching, "it is left as it is, with a tag that says so")
+                StatusReason::new(Reason::Detaching, "it is left as it is, with a tag that says so")
             }
             // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
-            (AttachmentState::Attached, None) if orphan => Said::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT),
+            (AttachmentState::Attached, None) if orphan => {
+                StatusReason::new(Reason::NotAuthorizedOrNotFound, NOT_TO_BE_LEFT)
+            }
             (AttachmentState::Attached, _) => match rest {
                 Some(rest) => {
                     plan.rest(rest.pause);
@@ -71,9 +76,11 @@ pub(super) fn plan(
                 }
                 None => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
             },
-            (AttachmentState::Detaching, _) => Said::new(Reason::Detaching, "the VNIC is being taken off the instance"),
-            _ if orphan => Said::new(Reason::Detaching, "it is left to others as soon as it is attached"),
-            _ => Said::new(Reason::Detaching, "it is detached as soon as it is attached"),
+            (AttachmentState::Detaching, _) => {
+                StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
+            }
+            _ if orphan => StatusReason::new(Reason::Detaching, "it is left to others as soon as it is attached"),
+            _ => StatusReason::new(Reason::Detaching, "it is detached as soon as it is attached"),
         };
         let is_left = orphan && seen.vnic.is_some();
         let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
@@ -89,13 +96,13 @@ pub(super) fn plan(
     let attached = match verdict {
         // Until it is gone: else it would be written and taken back with each attempt.
         Some(said) if said.reason == Reason::Detaching && case.is_told(Reason::DetachFailed) && !orphan => {
-            Setback::Detach.said()
+            FailedAttempt::Detach.said()
         }
         Some(said) => said,
-        None => Said::new(Reason::Detaching, ""),
+        None => StatusReason::new(Reason::Detaching, ""),
     };
     // Which VNIC it is stays written, so that whoever comes later knows it when it is listed as DETACHED.
-    Verdict { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
+    AttachmentStatus { attached, ready: None, facts: Facts { vnic_id, ..Facts::default() } }
 }
 
 fn detach(
@@ -103,42 +110,42 @@ fn detach(
     (seen, state): (&Seen, InstanceState),
     observed: &Observed,
     (slot, plan): (&mut Slot, &mut Plan),
-) -> Said {
+) -> StatusReason {
     if !matches!(state, InstanceState::Running | InstanceState::Stopped) {
-        return Said::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
+        return StatusReason::new(Reason::InstanceBusy, format!("the instance is {}", super::word(state)));
     }
     match slot.busy(case, plan) {
         Some(said) => said,
         // The list does not show it yet.
         None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
             slot.take_unlisted("detached");
-            Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
+            StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }
         None => pod_network::before_detach(observed, seen.attachment.vnic_id.as_ref(), plan).unwrap_or_else(|| {
             slot.take("detached");
             plan.push(case, Action::Detach(seen.attachment.id.clone()));
-            Said::new(Reason::Detaching, "the VNIC is being taken off the instance")
+            StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
         }),
     }
 }
 
 /// None is listed. That is proof when the very VNIC that was taken off is listed as DETACHED; else another may have been asked
 /// for a moment ago, by a process that is no more, and is not listed yet.
-fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> Verdict {
+fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> AttachmentStatus {
     let is_early = case.absent_for() < wanted.proof;
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;
         plan.unseen = true;
         let message = "no VNIC of it is listed; further looks will tell that none is there or being made";
         let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
-        return Verdict { facts, ..Verdict::without_vnic(Reason::Detaching, message) };
+        return AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::Detaching, message) };
     }
     let_go(case, plan)
 }
 
-fn let_go(case: &Case<'_>, plan: &mut Plan) -> Verdict {
+fn let_go(case: &Case<'_>, plan: &mut Plan) -> AttachmentStatus {
     if case.has_finalizer() {
         plan.push(case, Action::RemoveFinalizer);
     }
-    Verdict::without_vnic(Reason::Detaching, "the VNIC is gone")
+    AttachmentStatus::without_vnic(Reason::Detaching, "the VNIC is gone")
 }

@@ -8,17 +8,17 @@ use api::{NativePodNetwork, Reason as _};
 use vcn::Ocid;
 
 use super::Plan;
-use crate::attachment::observed::Observed;
-use crate::attachment::pod_network::PodNetwork;
-use crate::attachment::verdict::Said;
+use crate::attachment::observe::observed::Observed;
+use crate::attachment::observe::pod_network::PodNetwork;
+use crate::attachment::report::attachment_status::StatusReason;
 
 /// Why none may be attached now, if so. What was told last is why it was not ready.
-pub(super) fn before_attach(observed: &Observed, told: Option<&Condition>, plan: &mut Plan) -> Option<Said> {
+pub(super) fn before_attach(observed: &Observed, told: Option<&Condition>, plan: &mut Plan) -> Option<StatusReason> {
     hold(observed, plan, |npn| (npn.state != NpnState::Success).then(|| pending(npn, told)))
 }
 
 /// Why this one may not be detached now, if so.
-pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut Plan) -> Option<Said> {
+pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut Plan) -> Option<StatusReason> {
     hold(observed, plan, |npn| {
         // One that it may come to name is not waited for: some stay IN_PROGRESS for ever.
         if !vnic.is_some_and(|vnic| npn.names(vnic)) {
@@ -28,39 +28,43 @@ pub(super) fn before_detach(observed: &Observed, vnic: Option<&Ocid>, plan: &mut
         let message = format!(
             "NativePodNetwork {name} lists the VNIC for pods; drain the node, then `kubectl delete npn {name}` or terminate the instance; or set spec.onDelete to Orphan"
         );
-        Some(Said::new(Reason::UsedByPods, message))
+        Some(StatusReason::new(Reason::UsedByPods, message))
     })
 }
 
-fn hold(observed: &Observed, plan: &mut Plan, judge: impl FnOnce(&NativePodNetwork) -> Option<Said>) -> Option<Said> {
+fn hold(
+    observed: &Observed,
+    plan: &mut Plan,
+    judge: impl FnOnce(&NativePodNetwork) -> Option<StatusReason>,
+) -> Option<StatusReason> {
     let said = match &observed.pod_network {
         None => {
             plan.asks_pod_network = true;
-            Some(Said::new(Reason::PodNetworkUnknown, "it is asked for"))
+            Some(StatusReason::new(Reason::PodNetworkUnknown, "it is asked for"))
         }
         Some(PodNetwork::Absent) => None,
         Some(PodNetwork::There(npn)) => judge(npn),
-        Some(PodNetwork::Unread(why)) => Some(Said::new(Reason::PodNetworkUnknown, why.words.clone())),
-        Some(PodNetwork::Silent(why)) => Some(Said::new(Reason::PodNetworkUnanswered, why.words.clone())),
+        Some(PodNetwork::Unread(why)) => Some(StatusReason::new(Reason::PodNetworkUnknown, why.words.clone())),
+        Some(PodNetwork::Silent(why)) => Some(StatusReason::new(Reason::PodNetworkUnanswered, why.words.clone())),
     };
     plan.held |= said.is_some();
     said
 }
 
-fn pending(npn: &NativePodNetwork, told: Option<&Condition>) -> Said {
+fn pending(npn: &NativePodNetwork, told: Option<&Condition>) -> StatusReason {
     let of = what(npn);
     // While it fails OKE goes to and fro between the two, and why it fails is what helps.
     let failed = format!("{of} is {}", NpnState::Backoff);
     let is_kept =
         |told: &&Condition| told.reason == Reason::PodNetworkPending.as_str() && told.message.starts_with(&failed);
     if let Some(told) = told.filter(is_kept).filter(|_| npn.state == NpnState::InProgress) {
-        return Said::new(Reason::PodNetworkPending, told.message.clone());
+        return StatusReason::new(Reason::PodNetworkPending, told.message.clone());
     }
     let message = match &npn.reason {
         Some(reason) => format!("{of} is {}: {reason}", npn.state),
         None => format!("{of} is {}", npn.state),
     };
-    Said::new(Reason::PodNetworkPending, message)
+    StatusReason::new(Reason::PodNetworkPending, message)
 }
 
 fn what(npn: &NativePodNetwork) -> String {
@@ -74,7 +78,7 @@ fn name(npn: &NativePodNetwork) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::pod_network::Why;
+    use crate::attachment::observe::pod_network::Why;
 
     fn npn(status: &str) -> PodNetwork {
         let document = format!(

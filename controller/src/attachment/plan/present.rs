@@ -8,13 +8,13 @@ use ipnetwork::IpNetwork;
 use oci::{FreeformTags, IpObject, Subnet, UpdateVnic, Vnic};
 use vcn::Family;
 
-use super::{Case, Plan, Wanted, wish};
+use super::{Case, Plan, Wanted, attach_request};
 use crate::attachment::mark::Mark;
-use crate::attachment::observed::{Listed, SeenVnic};
+use crate::attachment::observe::observed::{Listed, SeenVnic};
+use crate::attachment::plan::step::{Action, NewAddress, VnicVersion};
 use crate::attachment::refusal::is_no_answer;
-use crate::attachment::step::{Action, NewAddress, VnicVersion};
-use crate::attachment::tidings;
-use crate::attachment::verdict::{Facts, Said, Verdict};
+use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use crate::attachment::report::event_diff;
 
 /// Fewer are asked for one by one: each has its own answer.
 const SEVERAL: usize = 2;
@@ -31,18 +31,18 @@ pub(super) fn plan(
     (vnic, subnet): (&SeenVnic, Option<&Subnet>),
     wanted: &Wanted<'_>,
     plan: &mut Plan,
-) -> Verdict {
+) -> AttachmentStatus {
     let mut ready = None;
     if let Some(change) = change(case, &vnic.vnic.value, wanted.mark) {
         let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
         ready = Some(match case.pending(&version.id) {
             Some(pause) => {
                 plan.rest(pause);
-                Said::new(Reason::ChangePending, NOT_CHANGED)
+                StatusReason::new(Reason::ChangePending, NOT_CHANGED)
             }
             None => {
                 plan.push(case, Action::Update(version, Box::new(change)));
-                Said::new(Reason::ChangePending, "the VNIC is being changed as the spec says")
+                StatusReason::new(Reason::ChangePending, "the VNIC is being changed as the spec says")
             }
         });
     } else {
@@ -59,9 +59,9 @@ pub(super) fn plan(
             ready.get_or_insert(said);
         }
     }
-    Verdict {
-        attached: Said::new(Reason::Attached, "the VNIC is on the instance"),
-        ready: Some(ready.unwrap_or_else(|| Said::new(Reason::Ready, "the VNIC is as asked"))),
+    AttachmentStatus {
+        attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"),
+        ready: Some(ready.unwrap_or_else(|| StatusReason::new(Reason::Ready, "the VNIC is as asked"))),
         facts: facts(case, vnic),
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn plan(
 fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
     let template = &case.object.spec.vnic;
     let groups = |ids: &[vcn::Ocid]| ids.iter().cloned().collect::<BTreeSet<_>>();
-    let (name, tags) = (wish::display_name(case), tags(case, vnic, mark));
+    let (name, tags) = (attach_request::display_name(case), tags(case, vnic, mark));
     let change = UpdateVnic {
         display_name: (vnic.display_name.as_ref() != Some(&name)).then_some(name),
         nsg_ids: (groups(&vnic.nsg_ids) != groups(&template.nsg_ids)).then(|| template.nsg_ids.clone()),
@@ -85,10 +85,10 @@ fn change(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> Option<UpdateVnic> {
 /// The tags that it should have: the spec's and ours. Others, a tenancy's own tools', stay once it was as asked: until then there may be
 /// some that left the spec. That it lacks an address since, or cannot be changed back, makes no difference to others'.
 fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
-    let own = wish::tags(case, mark);
+    let own = attach_request::tags(case, mark);
     let generation = case.object.metadata.generation;
     let was_as_asked = generation.is_some() && case.state.as_asked == generation;
-    if !was_as_asked && !tidings::is_settled(case.object, case.object.status.as_ref()) {
+    if !was_as_asked && !event_diff::is_settled(case.object, case.object.status.as_ref()) {
         return own;
     }
     Mark::others(&vnic.freeform_tags).chain(own).collect()
@@ -96,16 +96,16 @@ fn tags(case: &Case<'_>, vnic: &Vnic, mark: &Mark) -> FreeformTags {
 
 /// What is said where the cloud does not list a family's addresses; nothing where it is in order and the first answer is a 404, which is no
 /// reason to say anything new, or there was none.
-fn unlisted(case: &Case<'_>, said: &Said, plan: &mut Plan) -> Option<Said> {
+fn unlisted(case: &Case<'_>, said: &StatusReason, plan: &mut Plan) -> Option<StatusReason> {
     let told = case.object.status.as_ref();
     let is_first = case.state.unseen_looks < 2;
     let no_answer = is_no_answer(said.reason);
     plan.unseen = true;
-    if tidings::is_settled(case.object, told) && (is_first || no_answer) {
+    if event_diff::is_settled(case.object, told) && (is_first || no_answer) {
         plan.waits |= is_first;
         return None;
     }
-    if no_answer && tidings::is_answered(case.object, told) {
+    if no_answer && event_diff::is_answered(case.object, told) {
         return case.as_told().ready;
     }
     Some(said.clone())
@@ -119,7 +119,7 @@ fn addresses(
     (family, count): (Family, u8),
     wanted: &Wanted<'_>,
     plan: &mut Plan,
-) -> Option<Said> {
+) -> Option<StatusReason> {
     let requested: Vec<IpAddr> = case.object.spec.requested_addresses.clone();
     let requested: Vec<IpAddr> = requested.into_iter().filter(|address| Family::of(*address) == family).collect();
     let ours = ours(case, all, family);
@@ -161,7 +161,7 @@ fn addresses(
         // A token goes with one body: the subnet may have got another block since.
         let what = block.map_or_else(|| what.to_owned(), |block| format!("{what}/{block}"));
         let token = wanted.mark.token("address", &case.uid, &[id.as_str(), &family.to_string(), &basis, &what]);
-        NewAddress { vnic: id.clone(), family, block, tags: wish::tags(case, wanted.mark), token }
+        NewAddress { vnic: id.clone(), family, block, tags: attach_request::tags(case, wanted.mark), token }
     };
     for address in &missing {
         plan.push(case, Action::CreateAddress(new(&address.to_string(), Some(*address)), Some(*address)));
@@ -191,7 +191,7 @@ fn addresses(
     } else {
         return None;
     };
-    Some(Said::new(Reason::AddressesPending, message))
+    Some(StatusReason::new(Reason::AddressesPending, message))
 }
 
 /// The addresses that count: those with our tag, and those that were requested.
@@ -207,7 +207,7 @@ fn ours<'a>(case: &Case<'_>, all: &'a [IpObject], family: Family) -> Vec<&'a IpO
 
 /// The VNIC's own, which it does not say: one that is not beside it.
 fn own_ipv6(case: &Case<'_>, own: &SeenVnic) -> Option<IpAddr> {
-    let told = tidings::last(case.object.status.as_ref()).facts.own_addresses;
+    let told = event_diff::last(case.object.status.as_ref()).facts.own_addresses;
     let beside = match &own.ipv6 {
         Listed::Known(all) => Some(ours(case, all, Family::Ipv6)),
         Listed::Refused(_) | Listed::Unasked => None,

@@ -1,11 +1,11 @@
-//! Whose turn it is: an instance takes one attach or detach at a time.
+//! Ownership turn it is: an instance takes one attach or detach at a time.
 
 use api::AttachmentReason as Reason;
 use oci::AttachmentState;
 
 use super::{Case, Plan};
-use crate::attachment::observed::{Observed, Seen};
-use crate::attachment::verdict::Said;
+use crate::attachment::observe::observed::{Observed, Seen};
+use crate::attachment::report::attachment_status::StatusReason;
 
 /// The one attach or detach that an instance takes at a time.
 pub(super) struct Slot {
@@ -36,7 +36,7 @@ impl Slot {
     }
 
     /// What is said of an object that has to wait for its turn: why it was refused in the last one, where it was.
-    pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<Said> {
+    pub(super) fn busy(&self, case: &Case<'_>, plan: &mut Plan) -> Option<StatusReason> {
         let other = self.taken_by?;
         if self.by_step {
             plan.queued = true;
@@ -47,6 +47,6 @@ impl Slot {
         if self.by_step {
             plan.in_line.insert(case.name.clone());
         }
-        Some(Said::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
+        Some(StatusReason::new(Reason::InstanceBusy, format!("another VNIC of the instance is being {other}")))
     }
 }

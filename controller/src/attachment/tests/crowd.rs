@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep};
 use super::objects::FakeObjects;
 use super::pod_networks::npn;
 use super::scene::{Scene, compartment};
+use crate::attachment::report::event_diff::is_settled;
 use crate::attachment::sample::{attachment, instance};
-use crate::attachment::tidings::is_settled;
 use crate::attachment::worker::AttachmentWorker;
-use crate::store::Store;
+use crate::cluster::store::Store;
 use crate::work::{self, Next, Retries, Work, Worker};
 
 /// Calls in a look at what is refused; a second's calls are two.

@@ -2,9 +2,9 @@
 
 use super::pod_networks::{npn, why};
 use super::scene::Scene;
-use crate::attachment::pod_network::PodNetwork;
+use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance};
-use crate::store::NodeView;
+use crate::cluster::store::NodeView;
 use crate::work::When;
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn what_is_asked_for_by_itself_is_no_part_of_a_rollout() {
     let stamped = |vnic: &str| {
         let mut object = attachment("x", 1);
         object.spec.vnic.name = vnic.parse().unwrap();
-        let name = crate::profile::stamp::object_name("pool", &object.spec.vnic.name, &instance(1));
+        let name = crate::profile::from_template::object_name("pool", &object.spec.vnic.name, &instance(1));
         object.metadata.labels = Some([(api::PROFILE_LABEL.to_owned(), "pool".to_owned())].into());
         object.metadata.name = Some(name.clone());
         object.metadata.uid = Some(name);

@@ -308,7 +308,7 @@ async fn with_many_instances_a_list_of_the_compartment_tells_what_is_missing() {
     assert!(scene.worker.between_looks() > Duration::from_mins(5));
     scene.cloud.detach_behind(&scene.live()[0].id);
     let missed = std::cell::RefCell::new(Vec::new());
-    let sweeping = scene.worker.sweep(|| 1.0, |instance| missed.borrow_mut().push(instance));
+    let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance));
     let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
     assert_eq!(missed.into_inner(), [instance(1)]);
 }
@@ -322,7 +322,7 @@ async fn what_is_missing_is_told_however_short_the_pause_between_looks_is_by_now
     // It may have been longer when the next look at this instance was put off.
     assert_eq!(scene.worker.between_looks(), Duration::from_mins(5));
     let missed = std::cell::RefCell::new(Vec::new());
-    let sweeping = scene.worker.sweep(|| 1.0, |instance| missed.borrow_mut().push(instance));
+    let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance));
     let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
     assert_eq!(missed.into_inner(), [instance(1)]);
 }

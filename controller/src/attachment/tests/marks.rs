@@ -1,4 +1,4 @@
-//! Whose a VNIC is when its tags are not as they were.
+//! Ownership a VNIC is when its tags are not as they were.
 
 use std::time::Duration;
 
@@ -141,10 +141,10 @@ async fn a_vnic_of_ours_is_told_on_an_instance_without_objects_too() {
     scene.look().await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"));
     let before = scene.count("GetVnic");
-    let sweeping = scene.worker.sweep(|| 1.0, |instance| panic!("{instance}"));
+    let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}"));
     let _ = tokio::time::timeout(Duration::from_secs(301), sweeping).await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 0"), "one list proves nothing");
-    let sweeping = scene.worker.sweep(|| 1.0, |instance| panic!("{instance}"));
+    let sweeping = scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}"));
     let _ = tokio::time::timeout(Duration::from_secs(1501), sweeping).await;
     assert!(scene.metrics.text().contains("unclaimed_vnics 1"), "what was left to others is theirs");
     assert_eq!((scene.count("GetVnic") - before, scene.live().len()), (2, 2), "each is asked for once");
@@ -172,7 +172,7 @@ async fn many_that_are_not_to_be_seen_do_not_hide_one_of_ours_and_are_asked_for_
     scene.store.attachments_mut().delete("a");
     scene.look().await;
     let asked = || scene.count("GetVnic");
-    let mut sweeping = Box::pin(scene.worker.sweep(|| 1.0, |instance| panic!("{instance}")));
+    let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| panic!("{instance}")));
     let mut sweeps = async |number: u64| {
         let before = asked();
         // A second more than the sweeps take to begin.

@@ -10,9 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use vcn::Ocid;
 
-use crate::attachment::objects::{ObjectError, Objects};
-use crate::attachment::pod_network::{PodNetwork, PodNetworks};
-use crate::store::Store;
+use crate::attachment::apply::objects::{ObjectError, Objects};
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
+use crate::cluster::store::Store;
 
 /// An API server's part: what is written is in the store at once.
 #[derive(Clone, Debug)]

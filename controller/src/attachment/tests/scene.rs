@@ -16,13 +16,13 @@ use vcn::{Family, Ocid};
 use super::objects::{FakeObjects, delete, next};
 use crate::args::Args;
 use crate::attachment::mark::Mark;
-use crate::attachment::pod_network::PodNetwork;
+use crate::attachment::observe::pod_network::PodNetwork;
 use crate::attachment::sample::{attachment, instance, subnet};
-use crate::attachment::worker::{AttachmentWorker, Surroundings};
-use crate::events::Events;
-use crate::metrics::Metrics;
+use crate::attachment::worker::{AttachmentWorker, WorkerContext};
+use crate::cluster::events::Events;
+use crate::cluster::store::{NodeView, Store};
+use crate::report::metrics::Metrics;
 use crate::settings::Settings;
-use crate::store::{NodeView, Store};
 use crate::work::{Next, Worker};
 
 pub(super) struct Scene {
@@ -237,7 +237,7 @@ fn worker(
     (configurations, cluster): (watch::Receiver<Configuration<Settings>>, &str),
 ) -> AttachmentWorker<FakeCloud, FakeObjects> {
     let (events, _) = Events::new(Arc::default());
-    let surroundings = Surroundings {
+    let surroundings = WorkerContext {
         store: store.clone(),
         mark: Mark::new(cluster),
         events,

@@ -9,20 +9,20 @@ use resident::logging::chain;
 use tokio::time::Instant;
 use vcn::Ocid;
 
-use super::{AttachmentWorker, Memory};
-use crate::attachment::forgotten::Evidence;
-use crate::attachment::objects::Objects;
+use super::{AttachmentWorker, InstanceMemory};
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::compartment_scan::CompartmentScan;
+use crate::attachment::observe::forgotten::Evidence;
 use crate::attachment::refusal::visible;
-use crate::attachment::sweep::Swept;
-use crate::attachment::tidings;
+use crate::attachment::report::event_diff;
 
 /// So many other VNICs of each sort are asked for until one is read.
 const WITNESSES: usize = 5;
 
 impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
     /// Asks about each object whose instance nobody saw end, and takes note.
-    pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut Memory) {
-        let open = |object: &&Arc<VnicAttachment>| !tidings::was_seen_terminated(object.status.as_ref());
+    pub(super) async fn seek(&self, objects: &[Arc<VnicAttachment>], memory: &mut InstanceMemory) {
+        let open = |object: &&Arc<VnicAttachment>| !event_diff::was_seen_terminated(object.status.as_ref());
         for object in objects.iter().filter(open) {
             let uid = object.uid().unwrap_or_default();
             match self.evidence(object).await {
@@ -72,7 +72,7 @@ impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
 
     /// Listed VNICs that may be in this compartment, the subnet's: always the same as long as these are there, or the answer
     /// would be another at each look. Those of other objects in the same subnet are, and others there.
-    fn witnesses(&self, object: &VnicAttachment, listed: &Swept, compartment: &Ocid) -> Vec<Ocid> {
+    fn witnesses(&self, object: &VnicAttachment, listed: &CompartmentScan, compartment: &Ocid) -> Vec<Ocid> {
         let subnet = &object.spec.vnic.subnet_id;
         let mut named: Vec<Ocid> = self.store.attachments().vnics_in(subnet);
         named.retain(|id| listed.has_vnic(id));

@@ -10,8 +10,8 @@ use patience::Backoff;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
-use crate::attachment::objects::Objects;
-use crate::attachment::pace;
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::worker::pace;
 use crate::work::{Longest, When};
 
 /// The first pause after a failure; they double up to RETRY_MOST_SECONDS.

@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use vcn::Ocid;
 
 use super::AttachmentWorker;
-use crate::attachment::memory::Memory;
-use crate::attachment::objects::Objects;
-use crate::attachment::pod_network::{PodNetwork, PodNetworks};
-use crate::attachment::tidings::{self, Answer};
-use crate::attachment::verdict::Verdict;
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::observe::pod_network::{PodNetwork, PodNetworks};
+use crate::attachment::report::attachment_status::AttachmentStatus;
+use crate::attachment::report::event_diff::{self, Answer};
+use crate::attachment::state::instance_memory::InstanceMemory;
 
 impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     /// What is known of it now. That nothing is goes into the log when it is new: an outage is ten thousand instances', every
     /// two minutes.
-    pub(super) async fn ask_pod_network(&self, instance: &Ocid, memory: &mut Memory) -> PodNetwork {
+    pub(super) async fn ask_pod_network(&self, instance: &Ocid, memory: &mut InstanceMemory) -> PodNetwork {
         let known = self.objects.pod_network(instance).await;
         match &known {
             PodNetwork::Absent | PodNetwork::There(_) => memory.unread_pod_network = None,
@@ -36,8 +36,8 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
     pub(super) fn is_left_unanswered(
         &self,
         object: &VnicAttachment,
-        verdict: &Verdict,
-        (is_again, memory): (bool, &Memory),
+        verdict: &AttachmentStatus,
+        (is_again, memory): (bool, &InstanceMemory),
     ) -> bool {
         let reason = AttachmentReason::PodNetworkUnanswered;
         if verdict.attached.reason != reason {
@@ -49,6 +49,6 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             known.observed_generation == object.metadata.generation
                 && ready.is_some_and(|ready| ready.reason == reason.as_str())
         });
-        !is_again || is_told || tidings::stays_unread(object, known, Answer::MissingAgain)
+        !is_again || is_told || event_diff::stays_unread(object, known, Answer::MissingAgain)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::sample::store;
 use super::super::step::Profile;
 use super::*;
-use crate::kubernetes::offline;
+use crate::cluster::client::offline;
 
 /// An API server that refuses VnicAttachments, or takes them; nobody watches it.
 #[derive(Debug, Default)]

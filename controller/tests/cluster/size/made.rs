@@ -6,9 +6,9 @@ use std::time::Duration;
 use api::{AttachmentReason as Reason, OBJECT_MAX, VnicProfile, VnicTemplate};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use oke_node_controller::attachment::verdict::{Facts, Verdict};
+use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts};
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::stamp::Stamp;
+use oke_node_controller::profile::from_template::TemplateObject;
 use oke_node_controller::profile::step::Step;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ async fn make(client: &Client, profile: &str, template: &Value) -> String {
     let template: VnicTemplate = serde_json::from_value(template.clone()).unwrap();
     let spec = json!({ "nodeSelector": {}, "allNodes": true, "attachments": [template] });
     let profile = VnicProfile::new(profile, serde_json::from_value(spec).unwrap());
-    let stamp = Stamp::new(&profile, &Arc::new(template), &instance(), "10.255.255.254");
+    let stamp = TemplateObject::new(&profile, &Arc::new(template), &instance(), "10.255.255.254");
     let name = stamp.name.clone();
     let end = Instant::now() + Duration::from_secs(60);
     for (step, outcome) in apply(client, &[&Step::Make(stamp)], end).await {
@@ -73,7 +73,7 @@ async fn largest_object_from_a_profile_takes_two_kilobytes() {
         }
         objects.delete(&name, &DeleteParams::default()).await.unwrap();
         let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), ..Facts::default() };
-        let leaving = Verdict { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts };
+        let leaving = AttachmentStatus { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts };
         most = most.max(bytes(&objects, &name, &leaving).await);
     }
     println!("the largest takes {most} bytes");

@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use kube_harness::ApiServer;
-use oke_node_controller::attachment::objects::{KubeObjects, Objects};
-use oke_node_controller::attachment::pod_network::KubePodNetworks;
-use oke_node_controller::attachment::status::status;
-use oke_node_controller::attachment::verdict::{Facts, Said, Verdict};
-use oke_node_controller::attachment::writers::compact;
+use oke_node_controller::attachment::apply::managed_fields::compact;
+use oke_node_controller::attachment::apply::objects::{KubeObjects, Objects};
+use oke_node_controller::attachment::observe::pod_network::KubePodNetworks;
+use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
+use oke_node_controller::attachment::report::status::status;
 use serde_json::{Value, json};
 use vcn::Ocid;
 
@@ -38,21 +38,23 @@ pub(crate) fn large() -> Value {
     })
 }
 
-pub(crate) fn in_order() -> Verdict {
+pub(crate) fn in_order() -> AttachmentStatus {
     let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), own_addresses: addresses(), ..Facts::default() };
-    let ready = Some(Said::new(Reason::Ready, "the VNIC is as asked"));
-    Verdict { attached: Said::new(Reason::Attached, "the VNIC is on the instance"), ready, facts }
+    let ready = Some(StatusReason::new(Reason::Ready, "the VNIC is as asked"));
+    AttachmentStatus { attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"), ready, facts }
 }
 
-pub(crate) fn refused(reason: Reason) -> Said {
-    Said { request_id: Some("F".repeat(32)), ..Said::new(reason, "<".repeat(MESSAGE_MAX)) }
+pub(crate) fn refused(reason: Reason) -> StatusReason {
+    StatusReason { request_id: Some("F".repeat(32)), ..StatusReason::new(reason, "<".repeat(MESSAGE_MAX)) }
 }
 
 /// Everything that is ever said.
-pub(crate) fn verdicts() -> [Verdict; 3] {
-    let attached = Verdict { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };
-    let not =
-        Verdict { attached: refused(Reason::NotAuthorizedOrNotFound), ..Verdict::without_vnic(Reason::Pending, "") };
+pub(crate) fn verdicts() -> [AttachmentStatus; 3] {
+    let attached = AttachmentStatus { ready: Some(refused(Reason::NotAuthorizedOrNotFound)), ..in_order() };
+    let not = AttachmentStatus {
+        attached: refused(Reason::NotAuthorizedOrNotFound),
+        ..AttachmentStatus::without_vnic(Reason::Pending, "")
+    };
     [in_order(), attached, not]
 }
 
@@ -79,7 +81,7 @@ pub(crate) fn as_the_controller(client: Client) -> KubeObjects {
 }
 
 /// The controller finds the object and says this of it; how many bytes etcd holds then.
-pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &Verdict) -> usize {
+pub(crate) async fn bytes(objects: &Api<VnicAttachment>, name: &str, verdict: &AttachmentStatus) -> usize {
     let worker = as_the_controller(objects.clone().into_client());
     let mut object = objects.get(name).await.unwrap();
     compact(&mut object);

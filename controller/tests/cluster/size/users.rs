@@ -3,8 +3,8 @@
 use api::{AttachmentReason as Reason, VnicAttachment, VnicAttachmentStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use oke_node_controller::attachment::objects::Objects;
-use oke_node_controller::attachment::verdict::{Facts, Verdict};
+use oke_node_controller::attachment::apply::objects::Objects;
+use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts};
 use serde_json::{Value, json};
 
 use super::scene::{as_the_controller, bytes, fillings, in_order, instance, large, objects, ocid, refused, verdicts};
@@ -51,9 +51,9 @@ fn usual() -> [(&'static str, Value); 2] {
     [("metal", metal), ("object-storage-gateway-1", gateway)]
 }
 
-fn leaving() -> Verdict {
+fn leaving() -> AttachmentStatus {
     let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), ..Facts::default() };
-    Verdict { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts }
+    AttachmentStatus { attached: refused(Reason::NotAuthorizedOrNotFound), ready: None, facts }
 }
 
 async fn writers(objects: &Api<VnicAttachment>, name: &str) -> Vec<(String, String)> {

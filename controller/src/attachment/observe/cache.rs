@@ -1,0 +1,67 @@
+//! What seldom changes and many instances share: subnets and shapes, asked for once in a while.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use oci::{CloudView, Error, Shape, Subnet};
+use tokio::time::Instant;
+use vcn::Ocid;
+
+use crate::attachment::refusal::visible;
+
+/// A subnet gets another block once in its life.
+const SUBNETS: Duration = Duration::from_mins(10);
+/// Shapes come with the year.
+const SHAPES: Duration = Duration::from_hours(1);
+
+/// What was asked for, and when.
+#[derive(Debug, Default)]
+pub struct Cache {
+    subnets: Kept<Ocid, Subnet>,
+    shapes: Kept<Ocid, Arc<[Shape]>>,
+}
+
+type Kept<K, V> = Mutex<HashMap<K, (Instant, V)>>;
+
+impl Cache {
+    pub(in crate::attachment) async fn subnet<C: CloudView>(
+        &self,
+        cloud: &C,
+        id: &Ocid,
+    ) -> Result<Option<Subnet>, Error> {
+        if let Some(subnet) = fresh(&self.subnets, id, SUBNETS) {
+            return Ok(Some(subnet));
+        }
+        // That it is not to be seen is not kept: somebody may be mending it.
+        let subnet = visible(cloud.subnet(id).await)?;
+        if let Some(subnet) = &subnet {
+            keep(&self.subnets, id, subnet.clone());
+        }
+        Ok(subnet)
+    }
+
+    /// None where shapes are not to be seen: then nothing is known of capacity, and the cloud's own refusal tells.
+    pub(in crate::attachment) async fn shapes<C: CloudView>(
+        &self,
+        cloud: &C,
+        compartment: &Ocid,
+    ) -> Result<Arc<[Shape]>, Error> {
+        if let Some(shapes) = fresh(&self.shapes, compartment, SHAPES) {
+            return Ok(shapes);
+        }
+        let shapes: Arc<[Shape]> = visible(cloud.shapes(compartment).await)?.unwrap_or_default().into();
+        keep(&self.shapes, compartment, shapes.clone());
+        Ok(shapes)
+    }
+}
+
+fn fresh<K: Eq + Hash, V: Clone>(kept: &Kept<K, V>, key: &K, life: Duration) -> Option<V> {
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.get(key).filter(|(since, _)| since.elapsed() < life).map(|(_, value)| value.clone())
+}
+
+fn keep<K: Eq + Hash + Clone, V>(kept: &Kept<K, V>, key: &K, value: V) {
+    kept.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), (Instant::now(), value));
+}

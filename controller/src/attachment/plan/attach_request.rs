@@ -1,0 +1,41 @@
+//! The VNIC as it is asked for, and as it should be once it is there.
+
+use oci::{AttachVnic, CreateVnic, FreeformTags, Subnet};
+
+use super::Case;
+use crate::attachment::mark::Mark;
+use crate::attachment::plan::step::Action;
+
+/// Asks for it. The token is the same in every process as long as no VNIC that was made for the object is known to be gone.
+pub(super) fn attach(case: &Case<'_>, mark: &Mark, subnet: &Subnet) -> Action {
+    let spec = &case.object.spec;
+    let vnic = &spec.vnic;
+    let has_ipv6 = !subnet.ipv6_blocks().is_empty();
+    let epoch = case.dead() + usize::try_from(case.state.spent_tokens).unwrap_or(usize::MAX);
+    let token = mark.token("attach", &case.uid, &[&epoch.to_string()]);
+    let wish = AttachVnic {
+        instance_id: spec.instance_id.clone(),
+        create_vnic_details: CreateVnic {
+            subnet_id: Some(vnic.subnet_id.clone()),
+            display_name: Some(display_name(case)),
+            // Nobody gets a public address for having forgotten to say no.
+            assign_public_ip: Some(vnic.assign_public_ip),
+            assign_ipv6_ip: has_ipv6.then_some(true),
+            nsg_ids: vnic.nsg_ids.clone(),
+            skip_source_dest_check: Some(vnic.skip_source_dest_check),
+            freeform_tags: tags(case, mark),
+            ..CreateVnic::default()
+        },
+        display_name: Some(mark.attachment_name(&case.uid)),
+        nic_index: vnic.nic_index,
+    };
+    Action::Attach(Box::new(wish), token)
+}
+
+pub(super) fn display_name(case: &Case<'_>) -> String {
+    case.object.spec.vnic.display_name.clone().unwrap_or_else(|| case.name.clone())
+}
+
+pub(super) fn tags(case: &Case<'_>, mark: &Mark) -> FreeformTags {
+    mark.tags(&case.uid, &case.name, &case.object.spec.vnic.freeform_tags)
+}

@@ -1,0 +1,139 @@
+//! What is done to come from what there is to what is wanted, in an operator's words.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnetwork::IpNetwork;
+use oci::{AttachVnic, Etag, FreeformTags, RetryToken, UpdateVnic};
+use vcn::{Family, Ocid};
+
+/// One step, for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The VnicAttachment's name.
+    pub object: String,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Keep the object until its VNIC is gone.
+    AddFinalizer,
+    /// Let the object go.
+    RemoveFinalizer,
+    /// Ask for the VNIC. It comes later.
+    Attach(Box<AttachVnic>, RetryToken),
+    /// Have it detached, which deletes it. It goes later.
+    Detach(Ocid),
+    /// Change it.
+    Update(VnicVersion, Box<UpdateVnic>),
+    /// Take our tags off it: it is somebody else's from then on.
+    Disown(VnicVersion, Box<UpdateVnic>),
+    /// Give it an address that was asked for by name, or (`None`) any.
+    CreateAddress(NewAddress, Option<IpAddr>),
+    /// Give it several of any kind. They come later.
+    CreateAddresses(NewAddress, u32),
+    /// Take an address away.
+    DeleteAddress {
+        /// Its family.
+        family: Family,
+        /// The address object.
+        id: Ocid,
+        /// The address.
+        address: IpAddr,
+    },
+}
+
+/// A VNIC in the version that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VnicVersion {
+    /// The VNIC.
+    pub id: Ocid,
+    /// Its version.
+    pub etag: Option<Etag>,
+}
+
+/// What a new address needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAddress {
+    /// Ownership it will be.
+    pub vnic: Ocid,
+    /// Its family.
+    pub family: Family,
+    /// The block of the subnet that it comes from, where that has to be said.
+    pub block: Option<IpNetwork>,
+    /// Its tags.
+    pub tags: FreeformTags,
+    /// Of the intention.
+    pub token: RetryToken,
+}
+
+impl Action {
+    /// What it is called in metrics.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::AddFinalizer => "add_finalizer",
+            Self::RemoveFinalizer => "remove_finalizer",
+            Self::Attach(..) => "attach",
+            Self::Detach(_) => "detach",
+            Self::Update(..) => "update",
+            Self::Disown(..) => "disown",
+            Self::CreateAddress(..) => "create_address",
+            Self::CreateAddresses(..) => "create_addresses",
+            Self::DeleteAddress { .. } => "delete_address",
+        }
+    }
+
+    /// Whether it gives the VNIC addresses.
+    #[must_use]
+    pub const fn is_create_address(&self) -> bool {
+        matches!(self, Self::CreateAddress(..) | Self::CreateAddresses(..))
+    }
+
+    /// Whether what it asks for comes later, so that looking again at once would tell nothing.
+    #[must_use]
+    pub const fn comes_later(&self) -> bool {
+        matches!(self, Self::Attach(..) | Self::Detach(_) | Self::CreateAddresses(..))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.object)?;
+        match &self.action {
+            Action::AddFinalizer => f.write_str("add the finalizer"),
+            Action::RemoveFinalizer => f.write_str("remove the finalizer"),
+            Action::Attach(wish, _) => {
+                let subnet = wish.create_vnic_details.subnet_id.as_ref().map_or("?", Ocid::as_str);
+                write!(f, "attach a VNIC in {subnet} to {}", wish.instance_id)?;
+                match wish.nic_index {
+                    Some(index) if index > 0 => write!(f, ", port {index}"),
+                    _ => Ok(()),
+                }
+            }
+            Action::Detach(attachment) => write!(f, "detach {attachment}"),
+            Action::Update(vnic, change) => write!(f, "update {}: {}", vnic.id, fields(change)),
+            Action::Disown(vnic, _) => {
+                write!(f, "take our tags off {}, but for one that says it was released", vnic.id)
+            }
+            Action::CreateAddress(new, Some(address)) => write!(f, "give {address} to {}", new.vnic),
+            Action::CreateAddress(new, None) => write!(f, "give 1 {} address to {}", new.family, new.vnic),
+            Action::CreateAddresses(new, count) => write!(f, "give {count} {} addresses to {}", new.family, new.vnic),
+            Action::DeleteAddress { address, .. } => write!(f, "release {address}"),
+        }
+    }
+}
+
+fn fields(change: &UpdateVnic) -> String {
+    let fields = [
+        ("display name", change.display_name.is_some()),
+        ("security groups", change.nsg_ids.is_some()),
+        ("source/destination check", change.skip_source_dest_check.is_some()),
+        ("tags", change.freeform_tags.is_some()),
+    ];
+    let fields: Vec<&str> = fields.iter().filter(|(_, said)| *said).map(|(name, _)| *name).collect();
+    fields.join(", ")
+}

@@ -1,0 +1,146 @@
+//! From the planned status of an object to the status that is written: what was written before stays where it still holds, so
+//! that nothing is written while nothing changes. Messages stand on Ready alone, and only where the reason needs one.
+
+use api::AttachmentReason as Reason;
+use api::condition::{Condition, ConditionType, MESSAGE_MAX, cut, find, set, stored};
+use api::{ConditionStatus, NODE_NAME_MAX, Reason as _, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
+
+/// The fewest bytes of a message that stand before the request id.
+const WORDS_LEAST: usize = 24;
+/// Precedes the request id of a refused request, at the end of its message.
+const REQUEST: &str = " [opc-request-id ";
+
+/// The status to write, based on `before`; `None` if it is already written.
+#[must_use]
+pub fn status(
+    object: &VnicAttachment,
+    before: Option<&VnicAttachmentStatus>,
+    verdict: &AttachmentStatus,
+    node: Option<&str>,
+    now: &Time,
+) -> Option<VnicAttachmentStatus> {
+    let old = before.cloned().unwrap_or_default();
+    let ready = verdict.ready.as_ref().unwrap_or(&verdict.attached);
+    let words = message(ready, find(&old.conditions, ConditionType::Ready));
+    let mut conditions = old.conditions;
+    for (kind, reason, message) in [
+        (ConditionType::Attached, verdict.attached.reason, ""),
+        // The controller does not poll agents yet.
+        (ConditionType::Configured, Reason::NotReported, ""),
+        (ConditionType::Ready, ready.reason, &words),
+    ] {
+        set(&mut conditions, Condition::new(kind, reason, message, now.clone()));
+    }
+    let new = VnicAttachmentStatus {
+        observed_generation: object.metadata.generation,
+        conditions,
+        // The name of a Node that is gone stays: its instance may register again under the same name.
+        node_name: node.and_then(node_name).map(str::to_owned).or(old.node_name),
+        vnic_id: verdict.facts.vnic_id.clone(),
+        own_addresses: verdict.facts.own_addresses.clone(),
+    };
+    (before != Some(&new)).then_some(new)
+}
+
+/// A Node's name, unless it is longer than a Linux host name can be: cut off, it would name another Node.
+#[must_use]
+pub fn node_name(name: &str) -> Option<&str> {
+    (name.len() <= NODE_NAME_MAX).then_some(name)
+}
+
+/// Empty if the condition is True. A refusal keeps the id of its first request while its message is the same; an id that leaves
+/// no room for the message is in the event only.
+fn message(said: &StatusReason, before: Option<&Condition>) -> String {
+    if said.reason.status() == ConditionStatus::True {
+        return String::new();
+    }
+    let number = said.request_id.as_ref().map(|id| format!("{REQUEST}{id}]"));
+    let left = number.as_ref().map_or(0, |number| MESSAGE_MAX.saturating_sub(stored(number)));
+    let Some(number) = number.filter(|_| left >= WORDS_LEAST) else { return cut(&said.message, MESSAGE_MAX) };
+    let words = cut(&said.message, left);
+    let same = before.filter(|before| {
+        before.reason == said.reason.as_str()
+            && before.message.split_once(REQUEST).is_some_and(|(said, _)| said == words)
+    });
+    same.map_or_else(|| words + &number, |before| before.message.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::attachment::sample::attachment;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn refused(words: &str, id: &str) -> AttachmentStatus {
+        let said = StatusReason { request_id: Some(id.to_owned()), ..StatusReason::new(Reason::LimitReached, words) };
+        AttachmentStatus { attached: said, ..AttachmentStatus::without_vnic(Reason::LimitReached, "") }
+    }
+
+    #[test]
+    fn status_is_not_written_again_unless_it_changes() {
+        let object = attachment("a", 1);
+        let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "the cloud is making the VNIC");
+        let first = status(&object, None, &verdict, Some("node-a"), &at(1)).unwrap();
+        let told: Vec<(&str, &str, &str)> =
+            first.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str(), it.reason.as_str())).collect();
+        let expected = [
+            ("Attached", "False", "Attaching"),
+            ("Configured", "Unknown", "NotReported"),
+            ("Ready", "False", "Attaching"),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(status(&object, Some(&first), &verdict, Some("node-a"), &at(2)), None);
+        assert_eq!(status(&object, Some(&first), &verdict, None, &at(2)), None, "the Node's name stays");
+    }
+
+    #[test]
+    fn refusal_keeps_its_first_request_id_while_the_message_is_the_same() {
+        let object = attachment("a", 1);
+        let first = status(&object, None, &refused("400 LimitExceeded: no more", "A1"), None, &at(1)).unwrap();
+        let messages: Vec<&str> = first.conditions.iter().map(|told| told.message.as_str()).collect();
+        assert_eq!(messages, ["", "", "400 LimitExceeded: no more [opc-request-id A1]"], "it is said once");
+        let again = refused("400 LimitExceeded: no more", "B2");
+        assert_eq!(status(&object, Some(&first), &again, None, &at(2)), None);
+        let other = refused("400 QuotaExceeded: no more", "C3");
+        let other = status(&object, Some(&first), &other, None, &at(3)).unwrap();
+        assert_eq!(other.conditions[2].message, "400 QuotaExceeded: no more [opc-request-id C3]");
+    }
+
+    #[test]
+    fn request_id_survives_a_long_message() {
+        let object = attachment("a", 1);
+        let told = status(&object, None, &refused(&"x".repeat(500), &"F".repeat(32)), None, &at(1)).unwrap();
+        let message = &told.conditions[2].message;
+        assert!(message.ends_with(&format!("… [opc-request-id {}]", "F".repeat(32))), "{message}");
+        assert!(stored(message) <= MESSAGE_MAX, "{message}");
+    }
+
+    #[test]
+    fn true_conditions_have_no_message() {
+        let words = StatusReason::new(Reason::Ready, "the VNIC is as asked");
+        let verdict = AttachmentStatus {
+            ready: Some(words),
+            ..AttachmentStatus::without_vnic(Reason::Attached, "the VNIC is there")
+        };
+        let told = status(&attachment("a", 1), None, &verdict, None, &at(1)).unwrap();
+        let told: Vec<(&str, &str)> =
+            told.conditions.iter().map(|it| (it.reason.as_str(), it.message.as_str())).collect();
+        assert_eq!(told, [("Attached", ""), ("NotReported", ""), ("Ready", "")]);
+    }
+
+    #[test]
+    fn node_name_longer_than_a_host_name_is_left_out() {
+        let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "");
+        let told = |name: &str| status(&attachment("a", 1), None, &verdict, Some(name), &at(1)).unwrap().node_name;
+        let (longest, longer) = ("n".repeat(64), "n".repeat(65));
+        assert_eq!((told(&longest), told(&longer)), (Some(longest), None));
+    }
+}

@@ -1,0 +1,72 @@
+//! Whole compartments are listed, and one that cannot be is its own affair.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use oci::AttachmentState;
+use vcn::Ocid;
+
+use super::scene::{Scene, compartment};
+use crate::attachment::sample::{attachment, instance};
+use crate::work::Worker;
+
+/// Instances in two compartments, each with a VNIC; so many more objects that looks would take hours.
+async fn two_compartments() -> (Scene, Ocid) {
+    let scene = Scene::with(4);
+    let other: Ocid = "ocid1.compartment.oc1..two".parse().unwrap();
+    scene.add_instance(2, &other);
+    scene.wants("a");
+    scene.store.attachments_mut().apply(attachment("b", 2));
+    for _ in 0..3 {
+        scene.look().await;
+        scene.worker.work(instance(2)).await;
+        scene.cloud.settle();
+    }
+    for number in 3..3000 {
+        scene.store.attachments_mut().apply(attachment(&format!("other-{number}"), number));
+    }
+    (scene, other)
+}
+
+fn detach_behind(scene: &Scene, number: u32) {
+    let mut all = scene.live().into_iter();
+    let own = all.find(|it| it.instance_id == instance(number) && it.lifecycle_state == AttachmentState::Attached);
+    scene.cloud.detach_behind(&own.unwrap().id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compartment_that_cannot_be_listed_holds_up_no_other_and_proves_nothing() {
+    let (scene, other) = two_compartments().await;
+    let missed = RefCell::new(Vec::new());
+    let told = || scene.metrics.text().contains("unlisted_compartments 1");
+    let mut sweeping = Box::pin(scene.worker.scan_compartments(|| 1.0, |instance| missed.borrow_mut().push(instance)));
+    let mut minutes = async |minutes: u64| {
+        assert!(tokio::time::timeout(Duration::from_mins(minutes), &mut sweeping).await.is_err());
+    };
+    minutes(6).await;
+    assert!(!told() && missed.borrow().is_empty());
+    scene.cloud.forbid(&compartment());
+    detach_behind(&scene, 1);
+    detach_behind(&scene, 2);
+    minutes(5).await;
+    assert!(told());
+    assert_eq!(*missed.borrow(), [instance(2)], "of the first, nothing is known");
+    scene.cloud.allow(&compartment());
+    minutes(5).await;
+    assert!(!told());
+    assert_eq!(*missed.borrow(), [instance(2), instance(1), instance(2)]);
+    // Gone for good: asked for no more, until an instance is seen in it.
+    scene.cloud.forbid(&other);
+    minutes(15).await;
+    let asked = || {
+        let list = ("ListVnicAttachments", other.to_string());
+        scene.cloud.calls().into_iter().filter(|call| *call == list).count()
+    };
+    let before = asked();
+    minutes(15).await;
+    assert_eq!((asked(), told()), (before, false));
+    scene.cloud.allow(&other);
+    scene.worker.work(instance(2)).await;
+    minutes(5).await;
+    assert_eq!(asked(), before + 1);
+}

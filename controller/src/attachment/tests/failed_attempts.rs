@@ -1,0 +1,316 @@
+//! What the cloud takes and does not carry out, what it always refuses, and what is taken away for ever: each says so, asks ever
+//! more seldom, and keeps nobody waiting.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use oci::{AttachmentState, FreeformTags, VnicAttachment as Listed};
+use tokio::time::{Instant, advance};
+
+use super::scene::{Scene, pods};
+use crate::work::Next;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Looks, as the queue would, for so long; after each this happens in the cloud. Returns how often.
+async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -> u32 {
+    let (began, mut looks) = (Instant::now(), 0);
+    while began.elapsed() < most {
+        let next = scene.look().await;
+        looks += 1;
+        happens(scene);
+        advance(pause(next)).await;
+    }
+    looks
+}
+
+fn pause(next: Next) -> Duration {
+    match next {
+        Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
+        Next::RetryStates(pause) => pause.left,
+        Next::Failed => Duration::from_secs(60),
+        Next::Gone => HOUR,
+    }
+}
+
+fn of(scene: &Scene, name: &str) -> Vec<Listed> {
+    let uid = scene.store.attachments().get(name).and_then(|object| object.uid()).unwrap();
+    let all = scene.cloud.attachments().into_iter();
+    all.filter(|it| it.display_name.as_deref().is_some_and(|own| own.ends_with(&uid))).collect()
+}
+
+fn gives_up(scene: &Scene, name: &str) {
+    of(scene, name).iter().for_each(|it| scene.cloud.give_up(&it.id));
+}
+
+fn reason(scene: &Scene, name: &str) -> String {
+    scene.told(name)[1].clone()
+}
+
+fn counted(scene: &Scene, line: &str) -> bool {
+    scene.metrics.text().lines().any(|own| own == format!("oke_node_controller_{line}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_attached_in_vain_says_so_pauses_ever_longer_and_keeps_nobody_waiting() {
+    let scene = Scene::with(8);
+    ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
+    go_on(&scene, Duration::from_mins(1), |scene| {
+        gives_up(scene, "a");
+        scene.cloud.settle();
+    })
+    .await;
+    assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"]);
+    assert_eq!(scene.told("a"), ["False AttachFailed", "False AttachFailed"]);
+    let (asked, written) = (scene.count("AttachVnic"), scene.statuses());
+    let looks = go_on(&scene, HOUR, |scene| {
+        gives_up(scene, "a");
+        scene.cloud.settle();
+    })
+    .await;
+    let asked = scene.count("AttachVnic") - asked;
+    // Every two minutes, the longest pause; each time a look that asks, and one that sees what came of it.
+    assert!((25..=32).contains(&asked) && looks <= 70, "{asked} times in {looks} looks");
+    assert_eq!((scene.statuses(), reason(&scene, "a").as_str()), (written, "False AttachFailed"), "it is no news");
+    let records = of(&scene, "a").len();
+    let is_counted = |count| counted(&scene, &format!(r#"undone_total{{kind="attach"}} {count}"#));
+    assert!(is_counted(records) || is_counted(records - 1), "the last one may not have been seen: {records}");
+    go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
+    assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does_not_wait() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    let begun = Instant::now();
+    let mut at = Vec::new();
+    go_on(&scene, Duration::from_secs(30), |scene| {
+        if scene.live().len() == 1 {
+            at.push(begun.elapsed().as_secs());
+        }
+        gives_up(scene, "a");
+    })
+    .await;
+    // A poll, and a pause of 1, 2, 4, 8 s.
+    assert_eq!(at, [0, 4, 9, 16, 27]);
+    assert!(matches!(scene.look().await, Next::RetryStates(_)));
+    let asked = scene.count("AttachVnic");
+    scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
+    scene.look().await;
+    assert_eq!(scene.count("AttachVnic"), asked + 1, "it asks for something else");
+    gives_up(&scene, "a");
+    scene.look().await;
+    assert!(matches!(scene.look().await, Next::RetryStates(_)));
+    scene.restart();
+    scene.look().await;
+    assert_eq!(scene.count("AttachVnic"), asked + 2, "a process that did not see it try tries");
+    gives_up(&scene, "a");
+    assert!(
+        matches!(scene.look().await, Next::RetryStates(pause) if pause.left > Duration::from_mins(1)),
+        "it counts records"
+    );
+    assert_eq!(reason(&scene, "a"), "False AttachFailed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_detached_in_vain_says_so_and_keeps_nobody_waiting() {
+    let scene = Scene::with(8);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.wants("b");
+    go_on(&scene, HOUR, |scene| {
+        gives_up(scene, "a");
+        scene.cloud.settle();
+    })
+    .await;
+    assert_eq!((scene.told("a")[0].as_str(), reason(&scene, "b").as_str()), ("False DetachFailed", "True Ready"));
+    let asked = scene.count("DetachVnic");
+    assert!((25..=40).contains(&asked), "{asked} times");
+    let written = scene.statuses();
+    go_on(&scene, Duration::from_mins(10), |scene| gives_up(scene, "a")).await;
+    assert_eq!(scene.statuses(), written, "it is no news");
+    go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
+    assert_eq!((scene.exists("a"), scene.live().len()), (false, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_behind_makes_no_detach_one_in_vain() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.delete("a");
+    scene.look().await;
+    // Listed as it was before, twice.
+    gives_up(&scene, "a");
+    for _ in 0..2 {
+        scene.look().await;
+        gives_up(&scene, "a");
+        advance(Duration::from_secs(3)).await;
+    }
+    assert_eq!(scene.told("a")[0], "False Detaching");
+    advance(Duration::from_secs(4)).await;
+    scene.look().await;
+    assert_eq!(scene.told("a")[0], "False DetachFailed", "but not for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_list_makes_no_detach_fail() {
+    let scene = Scene::with(4);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.freeze_in_lists(&scene.live()[0].id);
+    scene.delete("a");
+    for _ in 0..6 {
+        assert!(matches!(scene.look().await, Next::Soon(_)));
+        assert_eq!(scene.told("a")[0], "False Detaching");
+        advance(Duration::from_secs(3)).await;
+    }
+    assert_eq!((scene.count("DetachVnic"), scene.count("GetVnicAttachment")), (1, 5), "one read for each look");
+    scene.cloud.settle();
+    scene.look().await;
+    assert!(!scene.exists("a"), "DETACHED, although the list still shows it as attached");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
+    let refusals = [
+        (500, "InternalServerError"),
+        (503, "ServiceUnavailable"),
+        (409, "IncorrectState"),
+        (429, "TooManyRequests"),
+        (401, "NotAuthenticated"),
+    ];
+    for refusal in refusals {
+        let scene = Scene::with(8);
+        let other: vcn::Ocid = "ocid1.subnet.oc1.iad.other".parse().unwrap();
+        scene.cloud.add_subnet(pods("10.0.64.0/20", other.clone()));
+        scene.cloud.refuse_vnics_in(&other, refusal);
+        ["a", "b", "c"].iter().for_each(|name| scene.wants(name));
+        scene.change("a", |object| object.spec.vnic.subnet_id = other);
+        scene.look().await;
+        // At once, it might be carried out beside the first one.
+        assert_eq!(scene.count("AttachVnic"), 1, "{refusal:?}");
+        let waits = format!("waits for a: {}", scene.told("a")[0].split(' ').nth(1).unwrap());
+        assert_eq!([scene.message("b"), scene.message("c")], [waits.clone(), waits], "{refusal:?}");
+        go_on(&scene, Duration::from_mins(5), |scene| scene.cloud.settle()).await;
+        assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"], "{refusal:?}");
+        assert_ne!(reason(&scene, "a"), "True Ready", "{refusal:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() {
+    let scene = Scene::with(8);
+    scene.wants("a");
+    scene.settle().await;
+    scene.cloud.detach_behind(&scene.live()[0].id);
+    scene.look().await;
+    assert_eq!(scene.live().len(), 1, "the first loss is mended at once");
+    scene.settle().await;
+    let (asked, began) = (scene.count("AttachVnic"), Instant::now());
+    let mut told = false;
+    while began.elapsed() < HOUR {
+        let next = scene.look().await;
+        told |= scene.message("a").contains("not for the first time");
+        scene.cloud.settle();
+        if reason(&scene, "a") == "True Ready" {
+            // Each loss is noticed in a second.
+            scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
+            advance(Duration::from_secs(1)).await;
+        } else {
+            advance(pause(next)).await;
+        }
+    }
+    let asked = scene.count("AttachVnic") - asked;
+    assert!(told && (25..=45).contains(&asked), "{told}, {asked} times");
+    go_on(&scene, Duration::from_mins(3), |scene| scene.cloud.settle()).await;
+    assert_eq!((reason(&scene, "a").as_str(), scene.live().len()), ("True Ready", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_loss_is_mended_at_once_though_an_attach_came_to_nothing_before() {
+    let scene = Scene::with(8);
+    scene.wants("a");
+    scene.look().await;
+    gives_up(&scene, "a");
+    go_on(&scene, Duration::from_secs(30), |scene| scene.cloud.settle()).await;
+    assert_eq!((of(&scene, "a").len(), reason(&scene, "a").as_str()), (2, "True Ready"));
+    let asked = scene.count("AttachVnic");
+    for (again, message) in [(1, "somebody detached it"), (0, "not for the first time")] {
+        scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
+        scene.look().await;
+        let told = scene.message("a");
+        assert!(told.contains(message) && told.contains("not for") == (again == 0), "{told}");
+        assert_eq!(scene.count("AttachVnic") - asked, 1, "the second one is after a pause");
+        scene.settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_to_nothing_before_it_was_listed_leads_to_one_vnic() {
+    let scene = Scene::with(8);
+    scene.wants("a");
+    scene.cloud.lag_lists(2);
+    scene.look().await;
+    gives_up(&scene, "a");
+    // Its token is refused until it is listed; then another one is asked for, which no list has for longer than the first was
+    // refused.
+    for _ in 0..2 {
+        advance(Duration::from_secs(3)).await;
+        scene.look().await;
+    }
+    scene.cloud.lag_lists(4);
+    // Nor does anybody hear that it was accepted.
+    scene.cloud.fail_next("AttachVnic", (503, "ServiceUnavailable"), true);
+    for _ in 0..8 {
+        advance(Duration::from_secs(3)).await;
+        scene.look().await;
+        scene.cloud.settle();
+    }
+    go_on(&scene, Duration::from_mins(1), |scene| scene.cloud.settle()).await;
+    let states: Vec<AttachmentState> = of(&scene, "a").iter().map(|it| it.lifecycle_state).collect();
+    assert_eq!(states, [AttachmentState::Detached, AttachmentState::Attached], "{:?}", scene.calls());
+    assert_eq!(reason(&scene, "a"), "True Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
+    // Answered 404, no list is asked for; a list lacks them once, or twice.
+    for lacks in [None, Some(1), Some(2)] {
+        let scene = Scene::with(4);
+        scene.wants("a");
+        go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
+        assert_eq!(of(&scene, "a").len(), 5);
+        let Next::RetryStates(rest) = scene.look().await else { panic!("it rests") };
+        assert_eq!(rest.number, 5, "at its own pace still");
+        let undone = r#"undone_total{kind="attach"} 5"#;
+        assert!(counted(&scene, undone));
+        match lacks {
+            Some(lists) => of(&scene, "a").iter().for_each(|it| scene.cloud.hide(&it.id, lists)),
+            None => scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false),
+        }
+        for _ in 0..4 {
+            scene.look().await;
+        }
+        assert_eq!(scene.look().await, Next::RetryStates(rest), "{lacks:?}: it does not begin anew");
+        assert!(counted(&scene, undone), "{lacks:?}");
+        assert_eq!(reason(&scene, "a"), "False AttachFailed", "{lacks:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_before_a_process_began_are_no_news_to_it_though_its_first_answer_is_a_404() {
+    let mut scene = Scene::with(4);
+    scene.wants("a");
+    go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
+    assert!(matches!(scene.look().await, Next::RetryStates(_)), "the last one is seen");
+    let asked = scene.count("AttachVnic");
+    scene.restart();
+    scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
+    scene.look().await;
+    scene.look().await;
+    assert_eq!(scene.count("AttachVnic"), asked + 1, "nothing came to nothing since");
+    assert!(counted(&scene, r#"undone_total{kind="attach"} 5"#));
+}

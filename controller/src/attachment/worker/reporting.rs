@@ -1,0 +1,132 @@
+//! What a look ends with: objects say how things are, and what is new becomes an event.
+
+use std::sync::Arc;
+
+use api::{AttachmentReason, VnicAttachment, VnicAttachmentStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Resource, ResourceExt};
+use oci::Cloud;
+use resident::logging::chain;
+use tokio::time::Instant;
+
+use super::AttachmentWorker;
+use crate::attachment::apply::objects::Objects;
+use crate::attachment::apply::{Outcome, Refusal};
+use crate::attachment::observe::forgotten::is_about;
+use crate::attachment::observe::observed::Unread;
+use crate::attachment::plan::Plan;
+use crate::attachment::refusal;
+use crate::attachment::report::attachment_status::{AttachmentStatus, StatusReason};
+use crate::attachment::report::event_diff;
+use crate::attachment::report::event_diff::Answer;
+use crate::attachment::report::status::status;
+use crate::attachment::state::instance_memory::InstanceMemory;
+
+impl<C: Cloud + 'static, O: Objects> AttachmentWorker<C, O> {
+    /// Writes the status and tells the news, if there is any. Returns whether that could be done.
+    pub(super) async fn tell(
+        &self,
+        object: &VnicAttachment,
+        verdict: &AttachmentStatus,
+        memory: &mut InstanceMemory,
+    ) -> bool {
+        let uid = object.uid().unwrap_or_default();
+        let node = self.store.nodes().of(&object.spec.instance_id).map(|node| node.name.clone());
+        let now = Instant::now();
+        let before = memory.written(&uid, now).or(object.status.as_ref()).cloned();
+        let Some(status) = status(object, before.as_ref(), verdict, node.as_deref(), &Time(Timestamp::now())) else {
+            return true;
+        };
+        let written = self.objects.write_status(object, &status).await;
+        self.metrics.wrote("status", written.is_ok());
+        match written {
+            Ok(()) => {
+                self.tell_news(object, before.as_ref(), verdict);
+                memory.of(&uid).wrote(status, now);
+                true
+            }
+            Err(error) => {
+                // On a conflict the watch delivers the new object, and it is reconciled again.
+                if !error.is_conflict() {
+                    tracing::warn!(event = "status.not_written", object = object.name_any(), error = chain(&error));
+                }
+                false
+            }
+        }
+    }
+
+    /// Whether a step's failure is told in a status: no answer is not told in place of one.
+    pub(super) fn is_worth_telling(
+        &self,
+        object: &VnicAttachment,
+        said: &StatusReason,
+        memory: &InstanceMemory,
+    ) -> bool {
+        let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+        !(refusal::is_no_answer(said.reason) && event_diff::is_answered(object, known))
+    }
+
+    fn tell_news(&self, object: &VnicAttachment, before: Option<&VnicAttachmentStatus>, verdict: &AttachmentStatus) {
+        let Some(news) = event_diff::of(object.object_ref(&()), before, verdict) else { return };
+        if news.reason == api::Reason::as_str(AttachmentReason::DetachedOutOfBand) {
+            self.metrics.detached_out_of_band();
+        }
+        let why = &verdict.attached.message;
+        if news.reason == api::Reason::as_str(AttachmentReason::NodeGone) && is_about(why) {
+            tracing::warn!(event = "instance.forgotten", object = object.name_any(), why);
+            self.metrics.forgotten();
+        }
+        self.events.tell(news);
+    }
+
+    /// Nothing could be read. What was in order stays so, for nobody knows better, what was gone stays gone, the day of what is
+    /// forgotten goes on, and what was refused stays so; the others are told why.
+    pub(super) async fn tell_unreadable(
+        &self,
+        objects: &[Arc<VnicAttachment>],
+        error: &Unread,
+        memory: &mut InstanceMemory,
+    ) {
+        let said = error.said();
+        // Two lists with one between that is none are not two in turn.
+        memory.forget_absences();
+        // An outage is ten thousand instances' every two minutes: each tells once.
+        let again = memory.unreadable.replace(said.reason) == Some(said.reason);
+        if !again {
+            tracing::warn!(
+                event = "instance.unreadable",
+                instance = objects.first().map(|object| object.spec.instance_id.as_str()),
+                error = chain(error),
+                request_id = error.request_id(),
+            );
+        }
+        let answer = match error.is_unanswered() {
+            false => Answer::Given,
+            true if again => Answer::MissingAgain,
+            true => Answer::Missing,
+        };
+        for object in objects {
+            let known = memory.written(&object.uid().unwrap_or_default(), Instant::now()).or(object.status.as_ref());
+            if !event_diff::stays_unread(object, known, answer) {
+                let verdict = event_diff::last(known).failed(said.clone());
+                self.tell(object, &verdict, memory).await;
+            }
+        }
+    }
+}
+
+/// What is said of who waits for its first turn: behind whom, and why that one did not get on, where it was refused.
+pub(super) fn in_line(
+    object: &VnicAttachment,
+    said: AttachmentStatus,
+    (plan, outcome): (&Plan, &Outcome),
+) -> AttachmentStatus {
+    let Some(Refusal { object: first, said: why, .. }) = &outcome.refused else { return said };
+    let is_in_line = plan.in_line.contains(&object.name_any());
+    if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
+        return said;
+    }
+    let message = format!("waits for {first}: {}", api::Reason::as_str(why.reason));
+    AttachmentStatus { attached: StatusReason::new(AttachmentReason::InstanceBusy, message), ..said }
+}

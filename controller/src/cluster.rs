@@ -1,0 +1,5 @@
+//! The Kubernetes API server: clients, what the watches deliver, and events.
+
+pub(crate) mod client;
+pub mod events;
+pub mod store;

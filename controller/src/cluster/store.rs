@@ -1,0 +1,233 @@
+//! What the API server told: VnicAttachments and Nodes by instance, VnicProfiles by name, kept by watches. One task each
+//! writes, everybody reads; nothing here asks.
+
+mod attachments;
+mod nodes;
+mod profiles;
+mod watches;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use api::{VnicAttachment, VnicProfile};
+use futures::StreamExt;
+use kube::core::{ApiResource, DeserializeGuard};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+use vcn::Ocid;
+
+use crate::attachment::apply::managed_fields::compact;
+use crate::malloc;
+
+pub use attachments::{Attachments, Believed};
+pub use nodes::{Labels, NodeObject, NodeView, Nodes};
+pub use profiles::Profiles;
+pub use watches::Watches;
+
+/// Shorter than the server's longest, and not alike in all controllers: a restarted API server has enough to do.
+pub(crate) const WATCH_SECONDS: u32 = 240;
+/// Answers to lists come in pieces of so many objects.
+const PAGE: u32 = 500;
+/// Nodes are ten times as large, for the names of their images.
+const PAGE_OF_NODES: u32 = 100;
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Store {
+    attachments: RwLock<Attachments>,
+    nodes: RwLock<Nodes>,
+    profiles: RwLock<Profiles>,
+    watches: Arc<Watches>,
+    changed: Notify,
+}
+
+impl Store {
+    /// An empty one; how its watches stand is told there.
+    #[must_use]
+    pub fn new(watches: Arc<Watches>) -> Self {
+        Self { watches, ..Self::default() }
+    }
+
+    /// The VnicAttachments.
+    pub fn attachments(&self) -> RwLockReadGuard<'_, Attachments> {
+        self.attachments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The Nodes.
+    pub fn nodes(&self) -> RwLockReadGuard<'_, Nodes> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The VnicProfiles.
+    pub fn profiles(&self) -> RwLockReadGuard<'_, Profiles> {
+        self.profiles.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Told of every change, a status included, once by whomever waits.
+    pub const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// To change the VnicProfiles, for the watch and for tests.
+    pub fn profiles_mut(&self) -> RwLockWriteGuard<'_, Profiles> {
+        self.profiles.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To change the VnicAttachments, for the watch and for tests.
+    pub fn attachments_mut(&self) -> RwLockWriteGuard<'_, Attachments> {
+        // Every change is complete in itself, so a panic elsewhere leaves it usable.
+        self.attachments.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To change the Nodes, likewise.
+    pub fn nodes_mut(&self) -> RwLockWriteGuard<'_, Nodes> {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows the VnicAttachments for ever; `touched` is told of every instance that may need a look, `read` once all are
+/// known.
+pub async fn follow_attachments(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
+    // An object that a later version wrote may not be readable, and must not hide the others.
+    let api: Api<DeserializeGuard<VnicAttachment>> = Api::all(client);
+    follow((api, PAGE), ("VnicAttachments", &store.watches), read, readable, |news| {
+        let mut all = store.attachments_mut();
+        let instances = match news {
+            News::All(objects) => {
+                let (objects, unreadable): (Vec<_>, Vec<_>) = objects.into_iter().partition(Result::is_ok);
+                let instances = all.replace(objects.into_iter().flatten().collect());
+                unreadable.into_iter().filter_map(Result::err).for_each(|name| all.cannot_read(name));
+                instances
+            }
+            News::One(Ok(object)) => all.apply(object),
+            News::One(Err(name)) => {
+                all.cannot_read(name);
+                BTreeSet::new()
+            }
+            News::Gone(name) => all.delete(&name),
+        };
+        drop(all);
+        store.changed.notify_one();
+        instances.into_iter().for_each(&touched);
+    })
+    .await;
+}
+
+/// Follows the Nodes for ever, without what is not needed of them; `touched` is told of every instance whose Node came, went
+/// or changed in what is kept of it.
+pub async fn follow_nodes(client: Client, store: Arc<Store>, read: watch::Sender<bool>, touched: impl Fn(Ocid)) {
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let api: Api<NodeObject> = Api::all_with(client, &resource);
+    follow((api, PAGE_OF_NODES), ("Nodes", &store.watches), read, NodeView::of, |news| {
+        let mut all = store.nodes_mut();
+        let before = all.changes();
+        let instances = match news {
+            News::All(objects) => all.replace(objects),
+            News::One(object) => all.apply(object),
+            News::Gone(name) => all.delete(&name),
+        };
+        // A heartbeat is no news.
+        if all.changes() != before {
+            store.changed.notify_one();
+        }
+        drop(all);
+        instances.into_iter().for_each(&touched);
+    })
+    .await;
+}
+
+/// Follows the VnicProfiles for ever.
+pub async fn follow_profiles(client: Client, store: Arc<Store>, read: watch::Sender<bool>) {
+    let api: Api<DeserializeGuard<VnicProfile>> = Api::all(client);
+    follow(
+        (api, PAGE),
+        ("VnicProfiles", &store.watches),
+        read,
+        |object| object,
+        |news| {
+            let mut all = store.profiles_mut();
+            match news {
+                News::All(objects) => all.replace(objects),
+                News::One(object) => all.apply(object),
+                News::Gone(name) => all.delete(&name),
+            }
+            drop(all);
+            store.changed.notify_one();
+        },
+    )
+    .await;
+}
+
+/// What a watch tells.
+enum News<V> {
+    /// These are all there are.
+    All(Vec<V>),
+    /// One is new or changed.
+    One(V),
+    /// The one of this name is gone.
+    Gone(String),
+}
+
+/// Reads a watch for ever. A list is told whole, so that nobody takes half of one for all; `read` is told after the first.
+/// Of an object, what is to be kept is taken at once: ten thousand Nodes as they come are more than the controller may take.
+async fn follow<K, V>(
+    (api, page): (Api<K>, u32),
+    (what, watches): (&'static str, &Watches),
+    read: watch::Sender<bool>,
+    keep: impl Fn(K) -> V,
+    mut take: impl FnMut(News<V>),
+) where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
+    let mut stream = pin!(watcher(api, config).default_backoff());
+    let mut listed: Option<Vec<V>> = None;
+    watches.reads(what);
+    while let Some(event) = stream.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                watches.failed(what, resident::logging::chain(&error));
+                continue;
+            }
+        };
+        match event {
+            // It is only about to ask: a list that fails begins so, too.
+            Event::Init => {
+                watches.reads(what);
+                listed = Some(Vec::new());
+            }
+            Event::InitApply(object) => listed.get_or_insert_default().push(keep(object)),
+            Event::InitDone => {
+                take(News::All(listed.take().unwrap_or_default()));
+                malloc::trim();
+            }
+            Event::Apply(object) => take(News::One(keep(object))),
+            Event::Delete(object) => take(News::Gone(object.name_any())),
+        }
+        if listed.is_none() {
+            watches.is_current(what);
+            read.send_if_modified(|read| !std::mem::replace(read, true));
+        }
+    }
+}
+
+/// An object, or the name of one that cannot be read.
+pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicAttachment, String> {
+    match object.0 {
+        Ok(mut object) => {
+            compact(&mut object);
+            Ok(object)
+        }
+        Err(invalid) => {
+            let name = invalid.metadata.name.unwrap_or_default();
+            tracing::warn!(event = "object.unreadable", name, error = invalid.error, "it is left alone");
+            Err(name)
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the one with the lease does: watches, and the workers that they wake.
+
+pub mod lease;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use oci::Oci;
+use resident::reload::Configuration;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use vcn::Ocid;
+
+use crate::attachment::apply::objects::KubeObjects;
+use crate::attachment::mark::Mark;
+use crate::attachment::observe::pod_network::KubePodNetworks;
+use crate::attachment::worker::{AttachmentWorker, WorkerContext};
+use crate::cluster::client::{self, READING};
+use crate::cluster::events::Events;
+use crate::cluster::store::{Store, follow_attachments, follow_nodes, follow_profiles};
+use crate::profile::run::{GRACE, Profiles, ROUND};
+use crate::report::metrics::Now;
+use crate::report::status_server::{Role, StatusServer};
+use crate::settings::Settings;
+use crate::work::{self, Work};
+use patience::chance;
+
+/// The namespace whose uid is the cluster's, by convention: it cannot be deleted.
+pub(crate) const SYSTEM: &str = "kube-system";
+/// For the API server to answer one question.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// What it needs.
+#[expect(missing_debug_implementations, reason = "the client has none")]
+pub struct Leader {
+    /// The API server; what is refused is told at once.
+    pub client: Client,
+    /// The cloud.
+    pub cloud: Oci,
+    /// What this process is called.
+    pub identity: String,
+    /// What it shows.
+    pub status_server: Arc<StatusServer>,
+    /// The configuration, as it changes.
+    pub configurations: watch::Receiver<Configuration<Settings>>,
+}
+
+/// Works for ever.
+///
+/// # Errors
+/// When a task ended, which none does.
+pub async fn run(leader: Leader) -> anyhow::Result<()> {
+    let Leader { client, cloud, identity, status_server, configurations } = leader;
+    let settings = configurations.borrow().settings.clone();
+    let metrics = status_server.metrics.clone();
+    let mark = Mark::new(cluster_id(&client, settings.cluster_id.clone()).await);
+    let patient = client::patient(&client, metrics.clone(), READING);
+    let store = Arc::new(Store::new(status_server.watches.clone()));
+    let work = Work::default();
+    let (events, writer) = Events::new(metrics.clone());
+    let budget = cloud.budget().clone();
+    let stamping = Profiles {
+        client: patient.clone(),
+        store: store.clone(),
+        metrics: metrics.clone(),
+        events: events.clone(),
+        grace: GRACE,
+        round: ROUND,
+        chance,
+    };
+    let surroundings = WorkerContext {
+        store: store.clone(),
+        mark,
+        events,
+        metrics: metrics.clone(),
+        configurations,
+        budget: budget.clone(),
+    };
+    let objects = KubeObjects::new(patient.clone(), KubePodNetworks::new(&client, metrics.clone()));
+    let worker = Arc::new(AttachmentWorker::new(cloud, objects, surroundings));
+    metrics.ask({
+        let (work, store, watches) = (work.clone(), store.clone(), status_server.watches.clone());
+        move || Now {
+            depth: work.depth(),
+            census: store.attachments().census(),
+            budget: budget.standing(),
+            watches: watches.behind(),
+        }
+    });
+    let (attachments_read, mut attachments) = watch::channel(false);
+    let (nodes_read, mut nodes) = watch::channel(false);
+    let (profiles_read, mut profiles) = watch::channel(false);
+    let watched = worker.clone();
+    let working = async {
+        for known in [&mut attachments, &mut nodes, &mut profiles] {
+            known.wait_for(|known| *known).await.context("reading what there is to do")?;
+        }
+        status_server.set_role(Role::Working);
+        tracing::info!(event = "controller.working", attachments = store.attachments().iter().count());
+        tokio::select! {
+            () = work::run(work.clone(), worker, settings.workers, chance) => bail!("the workers ended"),
+            () = watched.scan_compartments(chance, |instance| work.now(instance)) => bail!("the compartment scan ended"),
+            () = stamping.run() => bail!("the task that serves VnicProfiles ended"),
+        }
+    };
+    let touched = |instance: Ocid| {
+        let due = watched.due(&instance, chance());
+        work.look_at(instance, due);
+    };
+    tokio::select! {
+        () = follow_attachments(patient.clone(), store.clone(), attachments_read, touched) => bail!("the watch of VnicAttachments ended"),
+        () = follow_nodes(patient.clone(), store.clone(), nodes_read, touched) => bail!("the watch of Nodes ended"),
+        () = follow_profiles(patient, store.clone(), profiles_read) => bail!("the watch of VnicProfiles ended"),
+        // It asks again by itself, and counts each attempt.
+        () = writer.run(client, identity, chance) => bail!("the task that writes events ended"),
+        ended = working => ended,
+    }
+}
+
+/// What the cluster is called in tags: as configured, or the uid of kube-system. Asked for until there is an answer, by a
+/// client that tells at once what is refused: its pauses would outlast ours.
+pub async fn cluster_id(client: &Client, configured: Option<String>) -> String {
+    if let Some(id) = configured {
+        return id;
+    }
+    let api: Api<Namespace> = Api::all(client.clone());
+    loop {
+        let problem = match timeout(ANSWER, api.get(SYSTEM)).await {
+            Ok(Ok(namespace)) => match namespace.metadata.uid {
+                Some(uid) => return uid,
+                None => "it has no uid".to_owned(),
+            },
+            Ok(Err(error)) => resident::logging::chain(&error),
+            Err(_) => format!("no answer within {ANSWER:?}"),
+        };
+        tracing::warn!(event = "cluster.unknown", problem, "reading the namespace {SYSTEM} (or set CLUSTER_ID)");
+        sleep(Duration::from_secs(5)).await;
+    }
+}

@@ -1,0 +1,216 @@
+//! A VnicAttachment as a profile's template makes it for a node, and how those that are there differ from it.
+
+use std::sync::Arc;
+
+use api::{PROFILE_LABEL, VnicAttachment, VnicAttachmentSpec, VnicName, VnicProfile, VnicTemplate};
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use vcn::Ocid;
+
+/// A VnicAttachment that a profile wants on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateObject {
+    /// The object's name.
+    pub name: String,
+    /// The profile's name.
+    pub profile: String,
+    /// The node's name, for people: it is no part of the object.
+    pub node: String,
+    /// The instance that the node is.
+    pub instance: Ocid,
+    /// The VNIC: one for all stamps of it, of which there may be ten thousand with every look.
+    pub template: Arc<VnicTemplate>,
+}
+
+/// How far an object that is there is what its stamp says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// It is.
+    None,
+    /// These can be changed.
+    Changeable(Vec<&'static str>),
+    /// These cannot: it must be replaced.
+    Fixed(Vec<&'static str>),
+}
+
+impl TemplateObject {
+    /// What a template makes for an instance.
+    #[must_use]
+    pub fn new(profile: &VnicProfile, template: &Arc<VnicTemplate>, instance: &Ocid, node: &str) -> Self {
+        let profile = profile.name_any();
+        Self {
+            name: object_name(&profile, &template.name, instance),
+            node: node.to_owned(),
+            profile,
+            instance: instance.clone(),
+            template: Arc::clone(template),
+        }
+    }
+
+    /// All of the object's spec.
+    #[must_use]
+    pub fn spec(&self) -> VnicAttachmentSpec {
+        VnicAttachmentSpec {
+            instance_id: self.instance.clone(),
+            requested_addresses: Vec::new(),
+            vnic: self.template.as_ref().clone(),
+        }
+    }
+
+    /// The object as it is made. Its finalizer comes when its VNIC is asked for, with a write that makes it smaller. Nobody
+    /// owns it, as an owner reference would be an eighth of its size; a finalizer on the profile does what is needed.
+    #[must_use]
+    pub fn object(&self) -> VnicAttachment {
+        let mut object = VnicAttachment::new(&self.name, self.spec());
+        object.metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            labels: Some([(PROFILE_LABEL.to_owned(), self.profile.clone())].into()),
+            ..ObjectMeta::default()
+        };
+        object
+    }
+
+    /// How an object of the same name differs.
+    #[must_use]
+    pub fn difference(&self, object: &VnicAttachment) -> Difference {
+        let (there, wanted) = (&object.spec.vnic, self.template.as_ref());
+        let fixed = [
+            ("purpose", there.purpose != wanted.purpose),
+            ("subnetId", there.subnet_id != wanted.subnet_id),
+            ("nicIndex", there.nic_index.unwrap_or(0) != wanted.nic_index.unwrap_or(0)),
+            ("assignPublicIp", there.assign_public_ip != wanted.assign_public_ip),
+        ];
+        let fixed = names(&fixed);
+        if !fixed.is_empty() {
+            return Difference::Fixed(fixed);
+        }
+        let changeable = [
+            ("nsgIds", there.nsg_ids != wanted.nsg_ids),
+            ("ipv4Count", there.ipv4_count != wanted.ipv4_count),
+            ("ipv6Count", there.ipv6_count != wanted.ipv6_count),
+            ("allowedNamespaces", there.allowed_namespaces != wanted.allowed_namespaces),
+            ("routes", there.routes != wanted.routes),
+            ("mtu", there.mtu != wanted.mtu),
+            ("skipSourceDestCheck", there.skip_source_dest_check != wanted.skip_source_dest_check),
+            ("displayName", there.display_name != wanted.display_name),
+            ("freeformTags", there.freeform_tags != wanted.freeform_tags),
+            ("onDelete", there.on_delete != wanted.on_delete),
+            ("requestedAddresses", !object.spec.requested_addresses.is_empty()),
+        ];
+        let changeable = names(&changeable);
+        // Whatever there is, with nothing of it copied: a field more is an error here.
+        let VnicAttachmentSpec { instance_id, requested_addresses, vnic } = &object.spec;
+        let is_same = *instance_id == self.instance && requested_addresses.is_empty() && vnic == wanted;
+        match (changeable.is_empty(), is_same) {
+            (true, true) => Difference::None,
+            // A field that this function does not know, of a later version.
+            (true, false) => Difference::Changeable(vec!["spec"]),
+            (false, _) => Difference::Changeable(changeable),
+        }
+    }
+}
+
+/// The profile that an object was made from: its label says so, and its name is the one that it was given then. An object
+/// whose label is taken off is its user's.
+#[must_use]
+pub fn profile_of(object: &VnicAttachment) -> Option<&str> {
+    let profile = object.labels().get(PROFILE_LABEL)?;
+    let given = object_name(profile, &object.spec.vnic.name, &object.spec.instance_id);
+    (object.metadata.name.as_ref() == Some(&given)).then_some(profile)
+}
+
+/// What a stamped object is called: always the same for the same profile, VNIC and instance, so that a controller that
+/// crashed makes nothing twice, and a node that returns by another name finds what it had. Dots cannot be in the parts.
+#[must_use]
+pub fn object_name(profile: &str, vnic: &VnicName, instance: &Ocid) -> String {
+    format!("{profile}.{vnic}.{:012x}", fnv1a(instance.as_str().as_bytes()) & 0xffff_ffff_ffff)
+}
+
+/// FNV-1a, 64 bit: stable across versions and machines, which the standard library's hasher is not.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn names(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
+    fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> VnicProfile {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "storage", "uid": "p-1"},
+            "spec": {"nodeSelector": {}, "attachments": [
+                {"name": "net1", "purpose": "Attach", "subnetId": "ocid1.subnet.oc1.iad.s", "ipv4Count": 2}
+            ]}
+        }))
+        .unwrap()
+    }
+
+    fn stamp() -> TemplateObject {
+        let profile = profile();
+        let instance = "ocid1.instance.oc1.iad.anyhqlexample".parse().unwrap();
+        TemplateObject::new(&profile, &Arc::new(profile.spec.attachments[0].clone()), &instance, "10.0.0.2")
+    }
+
+    #[test]
+    fn it_is_made_with_its_label_and_nothing_of_others() {
+        let expected = serde_json::json!({
+            "apiVersion": "oke.oraclecloud.com/v1alpha1",
+            "kind": "VnicAttachment",
+            "metadata": {
+                "name": "storage.net1.5ee60e236e20",
+                "labels": {"oke.oraclecloud.com/profile": "storage"}
+            },
+            "spec": {
+                "instanceId": "ocid1.instance.oc1.iad.anyhqlexample",
+                "name": "net1", "purpose": "Attach", "subnetId": "ocid1.subnet.oc1.iad.s", "ipv4Count": 2
+            }
+        });
+        let mut written = serde_json::to_value(stamp().object()).unwrap();
+        written.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn differences_are_named_and_those_that_need_another_object_come_first() {
+        let (stamp, mut object) = (stamp(), stamp().object());
+        assert_eq!(stamp.difference(&object), Difference::None);
+        object.metadata.labels.as_mut().unwrap().insert("mine".to_owned(), "kept".to_owned());
+        assert_eq!(stamp.difference(&object), Difference::None, "others' labels are others'");
+        object.spec.vnic.ipv4_count = 3;
+        object.spec.vnic.mtu = Some(1500);
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu"]));
+        object.spec.vnic.nic_index = Some(0);
+        assert_eq!(stamp.difference(&object), Difference::Changeable(vec!["ipv4Count", "mtu"]), "0 is the default");
+        object.spec.vnic.nic_index = Some(1);
+        object.spec.vnic.subnet_id = "ocid1.subnet.oc1.iad.other".parse().unwrap();
+        assert_eq!(stamp.difference(&object), Difference::Fixed(vec!["subnetId", "nicIndex"]));
+    }
+
+    #[test]
+    fn an_object_is_a_profiles_by_label_and_name_both() {
+        let whole = stamp().object();
+        assert_eq!(profile_of(&whole), Some("storage"));
+        let (mut released, mut renamed, mut elsewhere) = (whole.clone(), whole.clone(), whole);
+        released.metadata.labels = None;
+        renamed.metadata.name = Some("mine".to_owned());
+        elsewhere.metadata.labels.as_mut().unwrap().insert(PROFILE_LABEL.to_owned(), "other".to_owned());
+        for object in [released, renamed, elsewhere] {
+            assert_eq!(profile_of(&object), None, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_of_all_three_parts_and_fit() {
+        let vnic: VnicName = "b".repeat(63).parse().unwrap();
+        let instance: Ocid = format!("ocid1.instance.oc1.iad.{}", "x".repeat(60)).parse().unwrap();
+        let name = object_name(&"a".repeat(63), &vnic, &instance);
+        assert_eq!(name.len(), 140, "a DNS subdomain has up to 253");
+        let short: VnicName = "b".parse().unwrap();
+        let names = [object_name("a", &short, &instance), object_name("a-b", &short, &instance), name];
+        assert_ne!(names[0], names[1]);
+    }
+}

@@ -1,0 +1,6 @@
+//! What the controller shows over HTTP: health, readiness and metrics.
+
+#[cfg(test)]
+mod documents;
+pub mod metrics;
+pub mod status_server;

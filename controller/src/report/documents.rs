@@ -1,0 +1,75 @@
+//! The documents' tables are what the code says.
+
+use std::path::{Path, PathBuf};
+
+use api::{AttachmentReason, Reason as _};
+use resident::config::explain;
+use resident::metrics::markdown;
+
+use crate::args::keys;
+use crate::report::metrics::Metrics;
+use crate::settings::Settings;
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/controller.md")
+}
+
+fn holds(part: &str, table: &str) {
+    assert_eq!(resident::documents::compare(&page(), part, table), Ok(()));
+}
+
+/// What to alert on, as it stands between backticks.
+fn alerts() -> Vec<String> {
+    let page = std::fs::read_to_string(page()).unwrap();
+    let rows = page.split("What to alert on:").nth(1).unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split('`').next()).map(|alert| alert.replace("\\|", "|")).collect()
+}
+
+// One test, for both write the same file.
+#[test]
+fn the_keys_and_the_metrics_are_documented() {
+    holds("keys", &explain::markdown(&keys()));
+    holds("metrics", &markdown(Metrics::default().described()));
+}
+
+#[test]
+fn the_shipped_configmap_has_every_key_and_sets_none() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/base/controller.conf");
+    let wanted = explain::commented("oke-node-controller", &keys());
+    assert_eq!(resident::documents::compare_file(&path, &wanted), Ok(()));
+    assert_eq!(resident::documents::check_commented::<Settings>(&wanted, &keys()), Ok(()));
+}
+
+#[test]
+fn alerts_ask_for_metrics_that_there_are() {
+    let metrics = Metrics::default();
+    let mut asked = 0;
+    for alert in alerts() {
+        let words = alert.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for word in words.filter(|word| word.starts_with("oke_node_controller_")) {
+            asked += 1;
+            assert!(metrics.described().iter().any(|metric| metric.name == word), "{word}, in {alert}");
+        }
+    }
+    assert!(asked > 8, "{asked}");
+}
+
+#[test]
+fn whatever_keeps_a_vnic_from_being_ready_is_alerted_on() {
+    let is_on_ready = |reason: &&AttachmentReason| reason.on().contains(&api::condition::ConditionType::Ready);
+    let alerts = alerts();
+    for reason in AttachmentReason::ALL.iter().filter(is_on_ready) {
+        let ready = format!("{:?}", reason.status());
+        let fires = alerts.iter().filter_map(|alert| {
+            let selector = alert.split("oke_node_controller_attachments{").nth(1)?.split('}').next()?;
+            let (label, value) = selector.split_once('"').unwrap();
+            let is = value.trim_end_matches('"') == ready;
+            Some(match label {
+                "ready=" => is,
+                "ready!=" => !is,
+                other => panic!("{other}"),
+            })
+        });
+        assert_eq!(fires.collect::<Vec<_>>(), [ready != "True"], "{}", reason.as_str());
+    }
+}

@@ -1,0 +1,323 @@
+//! What Prometheus is told. Counters grow where things happen; gauges of the objects are set when somebody scrapes. How each is
+//! called and described is in `registry`.
+
+mod labels;
+mod registry;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use api::ProfileSummary;
+use oci::{Attempt, Kind, Observer, Standing};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use resident::metrics::Described;
+
+use crate::work::Depth;
+use labels::{Call, Object, OfOperation, Outcome, Problem, ProfileNodes, Queue, Step, Watched};
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+type Number = Gauge<f64, AtomicU64>;
+
+/// How many objects there are, by whether they are ready (`True`, `False`, `Unknown`) and why.
+pub type Census = BTreeMap<(String, String), u64>;
+
+/// What is known only when somebody asks.
+pub struct Now {
+    /// The queue.
+    pub depth: Depth,
+    /// The objects.
+    pub census: Census,
+    /// The budget of requests.
+    pub budget: Standing,
+    /// For how long each watch has been behind.
+    pub watches: Vec<(&'static str, Duration)>,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    described: Vec<Described>,
+    leads: Gauge,
+    connected: Gauge,
+    watches: Family<Watched, Number>,
+    calls: Family<Call, Counter>,
+    call_seconds: Seconds<OfOperation>,
+    budget: Number,
+    paused: Number,
+    queue: Family<Queue, Gauge>,
+    queue_waited: Number,
+    objects: Family<Object, Gauge>,
+    attach_seconds: Histogram,
+    detached_behind: Counter,
+    forgotten: Counter,
+    undone: Family<labels::Kind, Counter>,
+    passes: Family<Outcome, Counter>,
+    pass_seconds: Histogram,
+    steps: Family<Step, Counter>,
+    writes: Family<Step, Counter>,
+    refusals: Counter,
+    unclaimed: Gauge,
+    unlisted: Gauge,
+    abandoned: Gauge,
+    looks: Counter,
+    look_seconds: Histogram,
+    profile_nodes: Family<ProfileNodes, Gauge>,
+    node_problems: Family<Problem, Gauge>,
+    events_lost: Counter,
+    configurations: Family<Outcome, Counter>,
+    now: OnceLock<Box<dyn Fn() -> Now + Send + Sync>>,
+    /// A scrape clears and sets what another one reads.
+    scrape: Mutex<()>,
+}
+
+impl Metrics {
+    /// Every metric there is.
+    #[must_use]
+    pub fn described(&self) -> &[Described] {
+        &self.described
+    }
+
+    /// Who tells how things are now. The first one stays.
+    pub fn ask(&self, now: impl Fn() -> Now + Send + Sync + 'static) {
+        let _ = self.now.set(Box::new(now));
+    }
+
+    /// Notes whether this process has the lease.
+    pub fn leads(&self, leads: bool) {
+        self.leads.set(i64::from(leads));
+    }
+
+    /// Notes whether the OCI client is set up.
+    pub fn connected(&self, connected: bool) {
+        self.connected.set(i64::from(connected));
+    }
+
+    /// Counts a look at an instance.
+    pub fn passed(&self, result: &'static str, took: Duration) {
+        self.passes.get_or_create(&Outcome { result }).inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a step in the cloud.
+    pub fn stepped(&self, kind: &'static str, done: bool) {
+        self.steps.get_or_create(&Step { kind, result: word(done) }).inc();
+    }
+
+    /// Counts a write to the API server, an event too.
+    pub fn wrote(&self, kind: &'static str, done: bool) {
+        self.writes.get_or_create(&Step { kind, result: word(done) }).inc();
+    }
+
+    /// The API server had no time for a request.
+    pub fn refused(&self) {
+        self.refusals.inc();
+    }
+
+    /// How often it had none.
+    #[cfg(test)]
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refusals.get()
+    }
+
+    /// A VNIC that was asked for is there.
+    pub fn attached(&self, took: Duration) {
+        self.attach_seconds.observe(took.as_secs_f64());
+    }
+
+    /// The cloud took an attach or a detach, and did not carry it out.
+    pub fn undone(&self, kind: &'static str) {
+        self.undone.get_or_create(&labels::Kind { kind }).inc();
+    }
+
+    /// An object's instance was taken for terminated.
+    pub fn forgotten(&self) {
+        self.forgotten.inc();
+    }
+
+    /// How often that was so.
+    #[cfg(test)]
+    pub(crate) fn forgotten_so_far(&self) -> u64 {
+        self.forgotten.get()
+    }
+
+    /// Somebody else detached a VNIC.
+    pub fn detached_out_of_band(&self) {
+        self.detached_behind.inc();
+    }
+
+    /// Notes how many VNICs are ours and nobody's.
+    pub fn unclaimed(&self, count: usize) {
+        self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many compartments could not be listed.
+    pub fn unlisted(&self, count: usize) {
+        self.unlisted.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many VnicAttachments were made from VnicProfiles that are not there.
+    pub fn abandoned(&self, count: usize) {
+        self.abandoned.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a look at the VnicProfiles: how many nodes of each are how far, and what is wrong on nodes, by its word.
+    pub fn looked<'a>(
+        &self,
+        profiles: impl Iterator<Item = (&'a str, ProfileSummary)>,
+        problems: impl Iterator<Item = &'static str>,
+        took: Duration,
+    ) {
+        self.looks.inc();
+        self.look_seconds.observe(took.as_secs_f64());
+        // What is gone must not be told for ever.
+        let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        self.profile_nodes.clear();
+        for (profile, ProfileSummary { matched, attached, ready, failed }) in profiles {
+            for (state, count) in [("matched", matched), ("attached", attached), ("ready", ready), ("failed", failed)] {
+                let labels = ProfileNodes { profile: profile.to_owned(), state };
+                self.profile_nodes.get_or_create(&labels).set(count.into());
+            }
+        }
+        self.node_problems.clear();
+        for reason in problems {
+            self.node_problems.get_or_create(&Problem { reason }).inc();
+        }
+    }
+
+    /// Counts an event that could not be written.
+    pub fn lost_event(&self) {
+        self.events_lost.inc();
+    }
+
+    /// How many events could not be written.
+    #[must_use]
+    pub fn events_lost(&self) -> u64 {
+        self.events_lost.get()
+    }
+
+    /// How many looks at the VnicProfiles there were.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
+    /// Counts a configuration that was read anew.
+    pub fn configuration_read(&self, right: bool) {
+        self.configurations.get_or_create(&Outcome { result: word(right) }).inc();
+    }
+
+    /// Sets the gauges and writes everything in Prometheus' text format.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let _one = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Now { depth, census, budget, watches }) = self.now.get().map(|now| now()) {
+            let Depth { due, working, later, failing, waited } = depth;
+            for (state, count) in [("due", due), ("working", working), ("later", later), ("failing", failing)] {
+                self.queue.get_or_create(&Queue { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            self.queue_waited.set(waited.as_secs_f64());
+            self.budget.set(budget.rate);
+            self.paused.set(budget.paused.as_secs_f64());
+            for (watch, behind) in watches {
+                self.watches.get_or_create(&Watched { watch }).set(behind.as_secs_f64());
+            }
+            self.objects.clear();
+            for ((ready, reason), count) in census {
+                self.objects.get_or_create(&Object { ready, reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Observer for Metrics {
+    fn attempted(&self, attempt: Attempt) {
+        let Attempt { operation, status, failure, took } = attempt;
+        let status = match (status, failure) {
+            (Some(status), _) => status.to_string(),
+            (None, None) => "200".to_owned(),
+            (None, Some(Kind::Login)) => "login".to_owned(),
+            (None, Some(Kind::Throttled)) => "unsent".to_owned(),
+            (None, Some(_)) => "none".to_owned(),
+        };
+        let sent = !matches!(status.as_str(), "login" | "unsent");
+        self.calls.get_or_create(&Call { operation, status }).inc();
+        if sent {
+            self.call_seconds.get_or_create(&OfOperation { operation }).observe(took.as_secs_f64());
+        }
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+const fn word(done: bool) -> &'static str {
+    if done { "ok" } else { "error" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_is_gone_is_told_no_more() {
+        let metrics = Metrics::default();
+        let sum = ProfileSummary { matched: 3, attached: 2, ready: 1, failed: 0 };
+        metrics.looked(
+            [("gone", sum), ("here", sum)].into_iter(),
+            ["UnknownVnicProfile"; 2].into_iter(),
+            Duration::ZERO,
+        );
+        let line = r#"oke_node_controller_node_problems{reason="UnknownVnicProfile"} 2"#;
+        assert!(metrics.text().contains(line), "{}", metrics.text());
+        metrics.looked([("here", sum)].into_iter(), std::iter::empty(), Duration::ZERO);
+        let text = metrics.text();
+        assert!(text.contains(r#"oke_node_controller_profile_nodes{profile="here",state="ready"} 1"#), "{text}");
+        assert!(!text.contains("gone") && !text.contains("UnknownVnicProfile"), "{text}");
+    }
+
+    #[test]
+    fn calls_and_objects_are_told() {
+        let metrics = Metrics::default();
+        let attempt =
+            Attempt { operation: "AttachVnic", status: Some(429), failure: None, took: Duration::from_millis(30) };
+        metrics.attempted(attempt);
+        for failure in [Kind::Unavailable, Kind::Throttled, Kind::Login] {
+            metrics.attempted(Attempt { status: None, failure: Some(failure), ..attempt });
+        }
+        metrics.ask(|| Now {
+            depth: Depth { due: 3, waited: Duration::from_secs(2), ..Depth::default() },
+            census: Census::from([(("False".to_owned(), "SubnetFull".to_owned()), 7)]),
+            budget: Standing { rate: 20.0, usual: 20.0, paused: Duration::ZERO },
+            watches: vec![("Nodes", Duration::from_secs(9))],
+        });
+        let text = metrics.text();
+        for line in [
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="429"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="none"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="unsent"} 1"#,
+            r#"oke_node_controller_oci_calls_total{operation="AttachVnic",status="login"} 1"#,
+            r#"oke_node_controller_oci_call_seconds_count{operation="AttachVnic"} 2"#,
+            r#"oke_node_controller_queue_instances{state="due"} 3"#,
+            "oke_node_controller_queue_waited_seconds 2.0",
+            r#"oke_node_controller_watch_behind_seconds{watch="Nodes"} 9.0"#,
+            r#"oke_node_controller_attachments{ready="False",reason="SubnetFull"} 7"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

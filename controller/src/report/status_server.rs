@@ -1,0 +1,135 @@
+//! What the controller shows to whoever asks by HTTP: health, readiness, metrics.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use resident::server::{Answer, Answers, Asker};
+
+use crate::cluster::store::Watches;
+use crate::report::metrics::Metrics;
+
+/// Everything that can be asked for.
+#[derive(Debug, Default)]
+pub struct StatusServer {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// How the watches stand, once it has the lease.
+    pub watches: Arc<Watches>,
+    role: AtomicU8,
+    /// What it waits for before it asks for the lease.
+    waits_for: Mutex<Option<String>>,
+}
+
+/// What this process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// It has not yet asked for the lease.
+    Starting = 0,
+    /// Another one has the lease.
+    Standby = 1,
+    /// It has the lease and reads what there is to do.
+    Reading = 2,
+    /// It works.
+    Working = 3,
+}
+
+impl StatusServer {
+    /// Notes what this process does.
+    pub fn set_role(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Relaxed);
+        self.metrics.leads(matches!(role, Role::Reading | Role::Working));
+    }
+
+    /// Notes what it waits for before it asks for the lease. Returns whether that is another than before.
+    pub fn waits_for(&self, what: Option<String>) -> bool {
+        self.metrics.connected(what.is_none());
+        let mut now = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *now, what.clone()) != what
+    }
+
+    fn readiness(&self) -> Answer {
+        let said = match self.role() {
+            Role::Starting => {
+                let waits = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let why = waits.unwrap_or_else(|| "the API server has not answered yet".to_owned());
+                return Answer::text(503, &format!("{why}\n"));
+            }
+            // A standby is ready: a rollout must not wait for the lease.
+            Role::Standby => return Answer::text(200, "standing by: another one has the lease\n"),
+            Role::Reading => "has the lease; reads what there is to do\n",
+            Role::Working => "has the lease\n",
+        };
+        // A rollout must wait for rights and kinds that the new version needs.
+        match self.watches.trouble() {
+            Some(trouble) => Answer::text(503, &format!("has the lease; {trouble}\n")),
+            None => Answer::text(200, said),
+        }
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        match self.role.load(Ordering::Relaxed) {
+            1 => Role::Standby,
+            2 => Role::Reading,
+            3 => Role::Working,
+            _ => Role::Starting,
+        }
+    }
+}
+
+impl Answers for StatusServer {
+    async fn answer(&self, path: &str, _: Asker) -> Answer {
+        match path {
+            // The process lives. One that cannot do its work ends by itself: with the lease it goes to the other.
+            "/healthz" => Answer::text(200, "ok\n"),
+            "/readyz" => self.readiness(),
+            "/metrics" => Answer::metrics(self.metrics.text()),
+            _ => Answer::text(404, "nothing is here\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_standby_is_ready_and_one_that_never_reached_the_api_server_is_not() {
+        let status_server = StatusServer::default();
+        assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 503);
+        status_server.set_role(Role::Standby);
+        assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200);
+        assert_eq!(status_server.answer("/healthz", Asker::Anybody).await.status, 200);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_oci_client_says_why_and_once() {
+        let status_server = StatusServer::default();
+        let why = || Some("no region: IMDS is silent".to_owned());
+        assert!(status_server.waits_for(why()) && !status_server.waits_for(why()));
+        let answer = status_server.answer("/readyz", Asker::Anybody).await;
+        assert_eq!((answer.status, answer.body.as_str()), (503, "no region: IMDS is silent\n"));
+        assert!(status_server.metrics.text().contains("oke_node_controller_oci_client 0"));
+        assert!(status_server.waits_for(None));
+        assert!(status_server.metrics.text().contains("oke_node_controller_oci_client 1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_the_lease_and_cannot_read_what_there_is_to_do_is_not_ready() {
+        let status_server = StatusServer::default();
+        for role in [Role::Reading, Role::Working] {
+            status_server.set_role(role);
+            status_server.watches.reads("Nodes");
+            status_server.watches.failed("Nodes", "forbidden".to_owned());
+            assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200, "for a moment");
+            tokio::time::advance(std::time::Duration::from_secs(130)).await;
+            let answer = status_server.answer("/readyz", Asker::Anybody).await;
+            let body = "has the lease; Nodes not read for 130 s: forbidden\n";
+            assert_eq!((answer.status, answer.body.as_str()), (503, body));
+            status_server.watches.is_current("Nodes");
+            assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200);
+        }
+    }
+}
