@@ -82,7 +82,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<Exit
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("oke-node-controller: {problem}"));
             eprintln!(
-                "oke-node-controller: nothing was started; `oke-node-controller config --explain` tells every key"
+                "oke-node-controller: nothing was started; `oke-node-controller config --explain` lists every key"
             );
             Ok(Exit::Usage)
         }
@@ -208,7 +208,7 @@ async fn connected(settings: &Settings, status_server: &StatusServer, chance: fn
             Err(error @ NoClient::NotYet(_)) => {
                 let why = logging::chain(error.into_error().as_ref());
                 if status_server.waits_for(Some(why.clone())) {
-                    tracing::warn!(event = "cloud.unreachable", error = why, "it is tried again for ever");
+                    tracing::warn!(event = "cloud.unreachable", error = why, "retried with backoff");
                 }
             }
         }

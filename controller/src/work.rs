@@ -33,7 +33,7 @@ pub enum Next {
     Stuck(Duration),
     /// What it asked for came to nothing, or has to wait for what nobody tells of: again after this pause at least, and after a while
     /// in turn with all that failed.
-    RetryStates(Pause),
+    BackOff(Pause),
     /// There is nothing left to look after.
     Gone,
 }

@@ -113,7 +113,8 @@ pub fn plan(wanted: &Wanted<'_>, observed: &Observed) -> Plan {
         let rival = namesakes.min_by_key(|other| other.claim()).filter(|other| other.uid != case.uid);
         let verdict = match rival {
             Some(rival) if case.live().is_none() => {
-                let message = format!("VnicAttachment {} is called {} already", rival.name, case.object.spec.vnic.name);
+                let message =
+                    format!("VnicAttachment {} already uses the VNIC name {}", rival.name, case.object.spec.vnic.name);
                 AttachmentStatus::without_vnic(Reason::NameTaken, message)
             }
             _ => stay(case, wanted, observed, &mut slot, &mut plan),
@@ -189,12 +190,12 @@ fn stay(
         // Nor is it where people were told of none: the cloud would not take the request for one that it has carried out.
         plan.waits = true;
         return case
-            .as_told_or(Reason::Attaching, "no VNIC of it is listed; further looks will tell that there is none");
+            .as_told_or(Reason::Attaching, "OCI lists no VNIC for this object; waiting for proof that there is none");
     }
     let rest = case.rest_of(&[FailedAttempt::Attach, FailedAttempt::Loss]);
     let behind = case.was_attached().then(|| match rest {
         Some(RemainingBackoff { after: FailedAttempt::Loss, .. }) => FailedAttempt::Loss.said(),
-        _ => StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it"),
+        _ => StatusReason::new(Reason::DetachedOutOfBand, "the VNIC was detached outside the controller"),
     });
     let said = |reason, message: String| StatusReason::new(reason, message);
     let live = observed.attachments.iter().filter(|seen| seen.state().counts()).count() + plan.attaches();
@@ -206,7 +207,7 @@ fn stay(
         let most = most.unwrap_or_default();
         Some(said(Reason::ShapeCapacity, format!("the instance ({shape}) has {live} of {most} VNICs")))
     } else if case.object.spec.vnic.assign_public_ip && is_private {
-        let message = "assignPublicIp is true, and the subnet allows no public address (prohibitPublicIpOnVnic)";
+        let message = "assignPublicIp is true, and the subnet prohibits public addresses (prohibitPublicIpOnVnic)";
         Some(said(Reason::InvalidSpec, message.to_owned()))
     } else if let Some(rest) = rest {
         plan.rest(rest.pause);
@@ -236,9 +237,12 @@ fn stay(
             behind
         }
     };
-    let said = verdict.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "the cloud is making the VNIC"));
+    let said = verdict.unwrap_or_else(|| StatusReason::new(Reason::Attaching, "OCI is creating the VNIC"));
     let said = if case.is_told_of_detachment() && said.reason == Reason::Attaching {
-        StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "the VNIC was detached outside the controller; it is being attached again",
+        )
     } else if case.is_told(Reason::AttachFailed) && said.reason == Reason::Attaching {
         // Until it is attached: else it would be written and taken back with each attempt.
         FailedAttempt::Attach.said()
@@ -251,7 +255,7 @@ fn stay(
 /// The instance is no more. What a profile made goes when the Node is gone, too: as long as that is there, the profile would
 /// make it again (`profile/removal.rs`).
 fn gone() -> AttachmentStatus {
-    AttachmentStatus::without_vnic(Reason::NodeGone, "the instance is terminated, and the VNIC with it")
+    AttachmentStatus::without_vnic(Reason::NodeGone, "the instance is terminated, and its VNIC is gone")
 }
 
 /// The cloud answers 404 for the instance. Which VNIC it had stays written: it is asked for, too.
@@ -274,7 +278,7 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     let attached = if case.is_told_of(live) || case.is_told_of_detachment() {
         StatusReason::new(
             Reason::DetachedOutOfBand,
-            "somebody is detaching it; another one is attached when it is gone",
+            "the VNIC is being detached outside the controller; a new one is attached when it is gone",
         )
     } else if case.is_told(Reason::AttachFailed) {
         FailedAttempt::Attach.said()
@@ -282,7 +286,7 @@ fn being_detached(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
         // It may be the cloud itself, which takes back what it could not attach.
         StatusReason::new(
             Reason::Detaching,
-            "the VNIC is going before it was there; another one is attached when it is gone",
+            "OCI is removing the VNIC before it was attached; a new one is attached when it is gone",
         )
     };
     AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
@@ -302,7 +306,7 @@ fn being_made(case: &Case<'_>, live: &Seen, plan: &mut Plan) -> AttachmentStatus
     }
     // That it is as the spec was says nothing of what that is now.
     AttachmentStatus {
-        ready: Some(StatusReason::new(Reason::ChangePending, "the cloud is not done with the VNIC's last change")),
+        ready: Some(StatusReason::new(Reason::ChangePending, "OCI has not finished the last change of the VNIC")),
         ..told
     }
 }
@@ -311,14 +315,17 @@ fn attaching(case: &Case<'_>, live: &Seen) -> AttachmentStatus {
     let attached = if live.state() == AttachmentState::Attached && live.vnic.is_none() {
         StatusReason::new(
             Reason::Attaching,
-            "it is attached, and GetVnic is answered 404 yet, or for want of the right to it",
+            "the VNIC is attached, and GetVnic is answered 404: not visible yet, or no permission",
         )
     } else if (case.was_attached() && !case.is_told_of(live)) || case.is_told_of_detachment() {
-        StatusReason::new(Reason::DetachedOutOfBand, "somebody detached it; it is being attached again")
+        StatusReason::new(
+            Reason::DetachedOutOfBand,
+            "the VNIC was detached outside the controller; it is being attached again",
+        )
     } else if case.is_told(Reason::AttachFailed) {
         FailedAttempt::Attach.said()
     } else {
-        StatusReason::new(Reason::Attaching, "the cloud is making the VNIC")
+        StatusReason::new(Reason::Attaching, "OCI is creating the VNIC")
     };
     AttachmentStatus { attached, ready: None, facts: case.facts_of(live) }
 }

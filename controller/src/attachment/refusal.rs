@@ -111,13 +111,13 @@ fn is_of_subnet(error: &Error) -> bool {
 
 const fn reason_alone(reason: Reason) -> &'static str {
     match reason {
-        Reason::NotAuthenticated => "nobody could log in; the controller's log says why",
+        Reason::NotAuthenticated => "OCI authentication failed; see the controller's log",
         Reason::Throttled => {
-            "more calls than the cloud takes (429), or than the controller's own budget has room for (they are not sent): \
-             oke_node_controller_oci_calls_total tells which"
+            "too many calls for OCI (429), or for the controller's own budget (not sent): \
+             see oke_node_controller_oci_calls_total"
         }
-        Reason::OciUnavailable => "the cloud's API gives no answer that can be read; the controller's log says more",
-        _ => "the controller's log says more",
+        Reason::OciUnavailable => "the OCI API gives no usable answer; see the controller's log",
+        _ => "see the controller's log",
     }
 }
 

@@ -183,7 +183,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         } else if planned.unseen {
             Next::Failed
         } else if let Some(pause) = planned.rests.into_iter().chain(held).reduce(Pause::and) {
-            Next::RetryStates(pause)
+            Next::BackOff(pause)
         } else if planned.is_in_order() {
             Next::Settled(self.between_looks())
         } else {
@@ -225,7 +225,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
         let News { took, setbacks } = memory.note(objects, &observed, ReadTimes { asked, now: Instant::now(), proof });
         took.into_iter().for_each(|took| self.metrics.attached(took));
         for (object, kind) in setbacks.into_iter().filter_map(|(object, setback)| Some((object, setback.kind()?))) {
-            tracing::warn!(event = "step.undone", object, kind, "the cloud took a request and did not carry it out");
+            tracing::warn!(event = "step.undone", object, kind, "OCI accepted a request and did not carry it out");
             self.metrics.undone(kind);
         }
         Ok((observed, asked))
@@ -250,7 +250,7 @@ impl<C: Cloud + 'static, O: Objects + PodNetworks> AttachmentWorker<C, O> {
             tracing::warn!(
                 event = "vnics.unclaimed",
                 uids,
-                "VNICs with our tags whose VnicAttachments are not there, or have others"
+                "VNICs with our tags have no VnicAttachment, or their VnicAttachment has another VNIC"
             );
         }
         memory.unclaimed = planned.unclaimed.len();
@@ -361,7 +361,7 @@ impl<C: Cloud + CloudView + 'static, O: Objects + PodNetworks> Worker<Ocid> for 
         self.remember(&instance, memory, next);
         let took: Duration = began.elapsed();
         let result = match next {
-            Next::Settled(_) | Next::Stuck(_) | Next::RetryStates(_) | Next::Gone => "settled",
+            Next::Settled(_) | Next::Stuck(_) | Next::BackOff(_) | Next::Gone => "settled",
             Next::Soon(_) => "waiting",
             Next::Failed => "failed",
         };

@@ -226,7 +226,7 @@ pub(crate) fn readable(object: DeserializeGuard<VnicAttachment>) -> Result<VnicA
         }
         Err(invalid) => {
             let name = invalid.metadata.name.unwrap_or_default();
-            tracing::warn!(event = "object.unreadable", name, error = invalid.error, "it is left alone");
+            tracing::warn!(event = "object.unreadable", name, error = invalid.error, "it is not changed");
             Err(name)
         }
     }

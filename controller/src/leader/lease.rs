@@ -86,14 +86,14 @@ impl Lease {
                     answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
                     if told != Some(Ok(holder.clone())) {
-                        tracing::info!(event = "lease.waiting", holder, "another one has the lease");
+                        tracing::info!(event = "lease.waiting", holder, "another replica has the lease");
                         told = Some(Ok(holder));
                     }
                 }
                 Err(error) => {
                     let error = chain(error.as_ref());
                     if told != Some(Err(error.clone())) {
-                        tracing::warn!(event = "lease.unreachable", error, "it is asked for for ever");
+                        tracing::warn!(event = "lease.unreachable", error, "retried until it answers");
                         told = Some(Err(error));
                     }
                 }

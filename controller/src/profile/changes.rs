@@ -24,7 +24,7 @@ impl Changes {
         }
         let reason = ProfileReason::from_word(&ready.reason)?;
         let (level, note) = match reason {
-            ProfileReason::Ready => (Level::Normal, "every selected node has all its VNICs, ready".to_owned()),
+            ProfileReason::Ready => (Level::Normal, "all VNICs of every selected node are ready".to_owned()),
             ProfileReason::Replacing => (Level::Normal, ready.message.clone()),
             ProfileReason::Failing | ProfileReason::Conflict | ProfileReason::InvalidSelector => {
                 (Level::Warning, ready.message.clone())

@@ -78,7 +78,7 @@ fn claim<'a, 's>(
     match there.objects.get(name) {
         Some(own) if is_its(own, stamp) => return Claim::Held(own),
         Some(_) => {
-            return Claim::Taken(format!("VnicAttachment {name} is there and was not made for VnicProfile {profile}"));
+            return Claim::Taken(format!("VnicAttachment {name} exists and was not created for VnicProfile {profile}"));
         }
         None => {}
     }
@@ -102,7 +102,7 @@ fn claim<'a, 's>(
 }
 
 fn taken(stamp: &TemplateObject, holder: &str) -> String {
-    format!("the VNIC {} of node {} is that of VnicAttachment {holder}", stamp.template.name, stamp.node)
+    format!("VNIC {} of node {} belongs to VnicAttachment {holder}", stamp.template.name, stamp.node)
 }
 
 /// Whether an object that no profile wants is going to be removed.

@@ -116,8 +116,8 @@ mod tests {
                 failures(&outcomes).into_iter().map(|(profile, failure)| (profile, failure.to_string())).collect();
             let text = |first: &str, object: &str, profile: &str| {
                 format!(
-                    "{first} steps failed; first: delete VnicAttachment {object}: VnicProfile {profile} has no such VNIC \
-                     any more: no answer from the API server within 30s"
+                    "{first} steps failed; first: delete VnicAttachment {object}: VnicProfile {profile} no longer has \
+                     this VNIC: no answer from the API server within 30s"
                 )
             };
             assert_eq!(told, [(Some("a"), text("2 of 3", "a.1", "a")), (Some("b"), text("1 of 1", "b.x", "b"))]);

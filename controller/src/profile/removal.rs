@@ -154,8 +154,8 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ProfileDeleted(profile) => write!(f, "VnicProfile {profile} is being deleted"),
-            Self::NotInProfile(profile) => write!(f, "VnicProfile {profile} has no such VNIC any more"),
-            Self::NotForNode { profile, node } => write!(f, "VnicProfile {profile} is not for node {node} any more"),
+            Self::NotInProfile(profile) => write!(f, "VnicProfile {profile} no longer has this VNIC"),
+            Self::NotForNode { profile, node } => write!(f, "VnicProfile {profile} no longer selects node {node}"),
             Self::InstanceTerminated => f.write_str("its instance is terminated and its Node is gone"),
         }
     }

@@ -57,12 +57,12 @@ fn reason(report: &Report<'_>) -> (ProfileReason, String) {
     match (report.hold, worst, &report.replacing, waiting) {
         (Some(Hold::InvalidSelector(why)), ..) => (ProfileReason::InvalidSelector, why.clone()),
         (Some(Hold::Paused), ..) => {
-            (ProfileReason::Paused, "spec.paused is true: nothing is made, changed or removed".to_owned())
+            (ProfileReason::Paused, "spec.paused is true: nothing is created, changed or deleted".to_owned())
         }
         (None, Some((_, Trouble::Conflict(text))), ..) => (ProfileReason::Conflict, text.clone()),
         (None, Some((node, Trouble::Failing(text))), ..) => (ProfileReason::Failing, format!("{node}: {text}")),
         (None, _, Some((_, Some(blocker))), _) => {
-            (ProfileReason::Replacing, format!("the next VNIC is replaced when {blocker} is ready"))
+            (ProfileReason::Replacing, format!("the next VNIC is replaced once {blocker} is ready"))
         }
         (None, _, Some((_, None)), _) => (ProfileReason::Replacing, "VNICs are being replaced one by one".to_owned()),
         (None, _, None, Some((node, _))) => {

@@ -132,10 +132,10 @@ impl fmt::Display for Step {
             Self::Change { stamp, fields } => {
                 write!(f, "change VnicAttachment {}: {} ({})", stamp.name, fields.join(", "), Origin(stamp))
             }
-            Self::Make(stamp) => write!(f, "make VnicAttachment {} ({})", stamp.name, Origin(stamp)),
+            Self::Make(stamp) => write!(f, "create VnicAttachment {} ({})", stamp.name, Origin(stamp)),
             Self::Guard(profile) => write!(f, "add the finalizer to VnicProfile {}", profile.name),
             Self::LetGo(profile) => {
-                write!(f, "remove the finalizer from VnicProfile {}: nothing made from it is left", profile.name)
+                write!(f, "remove the finalizer from VnicProfile {}: no VnicAttachment of it is left", profile.name)
             }
         }
     }

@@ -56,13 +56,13 @@ impl StatusServer {
                 return Answer::text(503, &format!("{why}\n"));
             }
             // A standby is ready: a rollout must not wait for the lease.
-            Role::Standby => return Answer::text(200, "standing by: another one has the lease\n"),
-            Role::Reading => "has the lease; reads what there is to do\n",
-            Role::Working => "has the lease\n",
+            Role::Standby => return Answer::text(200, "standby: another replica is the leader\n"),
+            Role::Reading => "leader; reading objects\n",
+            Role::Working => "leader\n",
         };
         // A rollout must wait for rights and kinds that the new version needs.
         match self.watches.trouble() {
-            Some(trouble) => Answer::text(503, &format!("has the lease; {trouble}\n")),
+            Some(trouble) => Answer::text(503, &format!("leader; {trouble}\n")),
             None => Answer::text(200, said),
         }
     }
@@ -86,7 +86,7 @@ impl Answers for StatusServer {
             "/healthz" => Answer::text(200, "ok\n"),
             "/readyz" => self.readiness(),
             "/metrics" => Answer::metrics(self.metrics.text()),
-            _ => Answer::text(404, "nothing is here\n"),
+            _ => Answer::text(404, "not found\n"),
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200, "for a moment");
             tokio::time::advance(std::time::Duration::from_secs(130)).await;
             let answer = status_server.answer("/readyz", Asker::Anybody).await;
-            let body = "has the lease; Nodes not read for 130 s: forbidden\n";
+            let body = "leader; Nodes not read for 130 s: forbidden\n";
             assert_eq!((answer.status, answer.body.as_str()), (503, body));
             status_server.watches.is_current("Nodes");
             assert_eq!(status_server.answer("/readyz", Asker::Anybody).await.status, 200);

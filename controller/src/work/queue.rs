@@ -199,7 +199,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord> Queue<K> {
             Next::Failed => Some((after(entry.failures), self.retries.pauses.pause(entry.failures, chance))),
             Next::Stuck(pause) => Some((Lane::Again, spread(pause))),
             // Before its end nothing would be asked for.
-            Next::RetryStates(Pause { left, number }) => {
+            Next::BackOff(Pause { left, number }) => {
                 Some((after(number), left.mul_f64(1.0 + chance.clamp(0.0, 1.0) / 10.0)))
             }
             Next::Gone => None,
@@ -252,7 +252,7 @@ mod tests {
         }
         queue.add("a", lane, now);
         assert_eq!(queue.take(now), Some("a"));
-        queue.done(&"a", Next::RetryStates(Pause { left: Duration::from_secs(15), number }), now, 0.0);
+        queue.done(&"a", Next::BackOff(Pause { left: Duration::from_secs(15), number }), now, 0.0);
         queue.next_due().unwrap() - now
     }
 

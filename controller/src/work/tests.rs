@@ -232,7 +232,7 @@ async fn what_was_tried_before_has_its_turn_and_news_do_not_wait_for_it() {
     assert_eq!(queue.depth(now), Depth { due: 1, later: 2, failing: 1, ..Depth::default() });
     let taken = [10, 20, 30, 300].map(|seconds| queue.take(now + SECOND * seconds));
     assert_eq!(taken, [Some("b"), Some("a"), None, Some("c")]);
-    queue.done(&"c", Next::RetryStates(Pause { left: SECOND * 100, number: 9 }), now + SECOND * 300, 0.0);
+    queue.done(&"c", Next::BackOff(Pause { left: SECOND * 100, number: 9 }), now + SECOND * 300, 0.0);
     assert_eq!([399, 400].map(|second| queue.take(now + SECOND * second)), [None, Some("c")], "all of its pause");
 }
 

@@ -56,7 +56,7 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object_and_loses_its_
     let object = scene.wait_for_reason("storage", "NotAuthorizedOrNotFound").await;
     let message = |object: &api::VnicAttachment| object.status.as_ref().unwrap().conditions[2].message.clone();
     wait_for("it is asked what speaks against it", async || {
-        scene.get("storage").await.is_some_and(|object| message(&object).ends_with("its VNIC is seen"))
+        scene.get("storage").await.is_some_and(|object| message(&object).ends_with("its VNIC is visible"))
     })
     .await;
     assert!(two.terminate().success());

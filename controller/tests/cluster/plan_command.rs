@@ -151,13 +151,13 @@ async fn it_says_what_would_be_done_and_does_nothing_of_it() {
     let expected = format!(
         "\
 add the finalizer to VnicProfile storage
-make VnicAttachment {a} (VnicProfile storage, VNIC net1 of node a)
-make VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
+create VnicAttachment {a} (VnicProfile storage, VNIC net1 of node a)
+create VnicAttachment {b} (VnicProfile storage, VNIC net1 of node b)
 {a}: attach a VNIC in {subnet} to {machine}
 {b}: nothing: ShapeCapacity: the instance (VM.Standard.E5.Flex) has 2 of 2 VNICs
 
 When it is no longer paused:
-make VnicAttachment {paused} (VnicProfile rests, VNIC net2 of node a)
+create VnicAttachment {paused} (VnicProfile rests, VNIC net2 of node a)
 
 To be seen to:
 node a: UnknownVnicProfile: annotation oke.oraclecloud.com/vnics names VnicProfile nobody, which is not there

@@ -91,7 +91,7 @@ impl Controller {
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.get("/readyz").is_some_and(|(_, body)| body == "has the lease\n")
+        self.get("/readyz").is_some_and(|(_, body)| body == "leader\n")
     }
 
     /// Its resident memory in KiB.

@@ -42,7 +42,7 @@ impl FailedLists {
     pub(super) fn take_given_up(&mut self) -> Vec<Ocid> {
         let given_up: Vec<Ocid> = self.0.extract_if(.., |_, in_turn| *in_turn >= GIVEN_UP).map(|(id, _)| id).collect();
         for compartment in &given_up {
-            tracing::warn!(event = "compartment_scan.given_up", %compartment, "it is listed again when an instance is seen in it");
+            tracing::warn!(event = "compartment_scan.given_up", %compartment, "it is listed again when an instance is found in it");
         }
         given_up
     }

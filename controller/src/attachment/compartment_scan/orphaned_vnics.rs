@@ -70,7 +70,7 @@ impl OrphanedVnics {
         let strays: BTreeMap<&Uid, &Ocid> =
             suspects.iter().filter(is_stray).map(|(_, named)| (&named.uid, &named.instance)).collect();
         for (uid, instance) in strays.iter().filter(|(uid, _)| !self.told.contains(**uid)) {
-            tracing::warn!(event = "vnics.unclaimed", uids = uid, %instance, "a VNIC with our tags whose VnicAttachment is gone");
+            tracing::warn!(event = "vnics.unclaimed", uids = uid, %instance, "a VNIC with our tags has no VnicAttachment");
         }
         self.told = strays.keys().map(|uid| (*uid).clone()).collect();
         Ok(strays.len())

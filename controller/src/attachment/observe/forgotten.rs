@@ -106,7 +106,7 @@ pub fn said(told: Option<&Condition>, known: Result<Known, Doubt>, clock: Clock)
     let known = match known {
         Ok(known) => known,
         Err(doubt) => {
-            let message = format!("GetInstance is answered 404; the instance may be there all the same: {doubt}");
+            let message = format!("GetInstance is answered 404; the instance may still exist: {doubt}");
             return (Reason::NotAuthorizedOrNotFound, message);
         }
     };
@@ -120,7 +120,7 @@ pub fn said(told: Option<&Condition>, known: Result<Known, Doubt>, clock: Clock)
             (Reason::InstanceForgotten, format!("{WORD}{}", words(known)))
         }
         _ => {
-            let message = "GetInstance is answered 404: the instance is gone, or not for the controller to see";
+            let message = "GetInstance is answered 404: the instance is gone, or the controller lacks permission";
             (Reason::NotAuthorizedOrNotFound, message.to_owned())
         }
     }
@@ -139,19 +139,21 @@ fn is_over(told: &Condition, known: Known, clock: Clock) -> bool {
 
 fn words(known: Known) -> String {
     let Known { compartments, .. } = known;
-    format!("404 for instance and VNIC, in no list of {compartments} compartments, no Node; other VNICs there are seen")
+    format!(
+        "404 for instance and VNIC, not listed in {compartments} compartments, no Node; other VNICs there are visible"
+    )
 }
 
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotLooked => "no answer to the other questions yet",
+            Self::NotLooked => "no other evidence yet",
             Self::Node => "a Node names it",
-            Self::Vnic => "its VNIC is seen",
-            Self::Subnet => "its subnet is not seen either",
-            Self::NotListed => "not every compartment can be listed",
-            Self::Listed => "it is in a list",
-            Self::NoWitness => "no other VNIC of the subnet's compartment is seen",
+            Self::Vnic => "its VNIC is visible",
+            Self::Subnet => "its subnet is not visible either",
+            Self::NotListed => "a compartment cannot be listed",
+            Self::Listed => "OCI lists an attachment of it",
+            Self::NoWitness => "no other VNIC of the subnet's compartment is visible",
         })
     }
 }

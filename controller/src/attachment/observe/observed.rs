@@ -101,7 +101,7 @@ pub enum Unread {
     Cloud(#[from] Error),
     /// A list without the primary VNIC is no answer, for every instance that lives has one: a list that lacks it may lack
     /// others, too.
-    #[error("the cloud lists {0} VNIC(s) of the instance, and none of them can be its primary one")]
+    #[error("OCI lists {0} VNIC(s) of the instance, and none of them can be the primary one")]
     NotWhole(usize),
 }
 
@@ -125,7 +125,7 @@ impl Unread {
     pub(in crate::attachment) fn said(&self) -> StatusReason {
         match self {
             Self::Cloud(error) => refusal::said(error, None),
-            Self::NotWhole(_) => StatusReason::new(Reason::OciUnavailable, format!("{self}: asked again")),
+            Self::NotWhole(_) => StatusReason::new(Reason::OciUnavailable, format!("{self}: retried")),
         }
     }
 

@@ -71,7 +71,7 @@ impl KubePodNetworks {
 impl PodNetworks for KubePodNetworks {
     async fn pod_network(&self, instance: &Ocid) -> PodNetwork {
         let name = instance.unique_id();
-        let silent = || format!("the API server does not tell of NativePodNetwork {name}");
+        let silent = || format!("the API server gives no answer about NativePodNetwork {name}");
         match timeout(DEADLINE, self.0.get(name)).await {
             Ok(Ok(object)) => understood(instance, object),
             // No such object, or, in a text that is no Status, no such kind.
@@ -97,7 +97,7 @@ fn understood(instance: &Ocid, object: DynamicObject) -> PodNetwork {
     let document = serde_json::to_vec(&object).unwrap_or_default();
     let words = match NativePodNetwork::parse(&document) {
         Ok(npn) if npn.instance == *instance => return PodNetwork::There(npn),
-        Ok(npn) => format!("NativePodNetwork {name} is of another instance, {}", npn.instance),
+        Ok(npn) => format!("NativePodNetwork {name} belongs to another instance, {}", npn.instance),
         Err(error) => chain(&error),
     };
     PodNetwork::Unread(Why { error: words.clone(), words })

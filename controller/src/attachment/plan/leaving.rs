@@ -12,10 +12,10 @@ use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, Stat
 use crate::attachment::state::failed_attempts::FailedAttempt;
 
 /// What stays as it is stays with our tags, and counts as nobody's.
-const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC that is to be left, so its tags stay on it; to leave it with them, remove the finalizer";
+const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
 
 /// The same where the instance is not seen: what stands before it says what is, and what is in the way.
-const OR_LET_IT_GO: &str = "; or remove the finalizer: its tags stay";
+const OR_LET_IT_GO: &str = "; or remove the finalizer: our tags stay";
 
 pub(super) fn plan(
     case: &Case<'_>,
@@ -63,7 +63,7 @@ pub(super) fn plan(
                 let version = VnicVersion { id: vnic.vnic.value.id.clone(), etag: vnic.vnic.etag.clone() };
                 let change = UpdateVnic { freeform_tags: Some(tags), ..UpdateVnic::default() };
                 plan.push(case, Action::Disown(version, Box::new(change)));
-                StatusReason::new(Reason::Detaching, "it is left as it is, with a tag that says so")
+                StatusReason::new(Reason::Detaching, "the VNIC stays on the instance, tagged as released")
             }
             // It stays whatever happens. That its tags cannot be taken off may pass: a policy comes, the cloud catches up.
             (AttachmentState::Attached, None) if orphan => {
@@ -76,11 +76,9 @@ pub(super) fn plan(
                 }
                 None => detach(case, (seen, state), observed, (&mut *slot, &mut *plan)),
             },
-            (AttachmentState::Detaching, _) => {
-                StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
-            }
-            _ if orphan => StatusReason::new(Reason::Detaching, "it is left to others as soon as it is attached"),
-            _ => StatusReason::new(Reason::Detaching, "it is detached as soon as it is attached"),
+            (AttachmentState::Detaching, _) => StatusReason::new(Reason::Detaching, "the VNIC is being detached"),
+            _ if orphan => StatusReason::new(Reason::Detaching, "the VNIC is released as soon as it is attached"),
+            _ => StatusReason::new(Reason::Detaching, "the VNIC is detached as soon as it is attached"),
         };
         let is_left = orphan && seen.vnic.is_some();
         let rests = rest.is_some() && seen.state() == AttachmentState::Attached;
@@ -119,12 +117,12 @@ fn detach(
         // The list does not show it yet.
         None if case.state.backlog.detaches() == Some(&seen.attachment.id) => {
             slot.take_unlisted("detached");
-            StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
+            StatusReason::new(Reason::Detaching, "the VNIC is being detached")
         }
         None => pod_network::before_detach(observed, seen.attachment.vnic_id.as_ref(), plan).unwrap_or_else(|| {
             slot.take("detached");
             plan.push(case, Action::Detach(seen.attachment.id.clone()));
-            StatusReason::new(Reason::Detaching, "the VNIC is being taken off the instance")
+            StatusReason::new(Reason::Detaching, "the VNIC is being detached")
         }),
     }
 }
@@ -136,7 +134,7 @@ fn absent(case: &Case<'_>, wanted: &Wanted<'_>, plan: &mut Plan) -> AttachmentSt
     if case.has_finalizer() && !case.was_taken_off() && (is_early || case.is_unlisted) {
         plan.waits |= is_early;
         plan.unseen = true;
-        let message = "no VNIC of it is listed; further looks will tell that none is there or being made";
+        let message = "OCI lists no VNIC for this object; waiting for proof that none is attached or being attached";
         let facts = Facts { vnic_id: case.told_vnic().cloned(), ..Facts::default() };
         return AttachmentStatus { facts, ..AttachmentStatus::without_vnic(Reason::Detaching, message) };
     }

@@ -40,7 +40,7 @@ fn hold(
     let said = match &observed.pod_network {
         None => {
             plan.asks_pod_network = true;
-            Some(StatusReason::new(Reason::PodNetworkUnknown, "it is asked for"))
+            Some(StatusReason::new(Reason::PodNetworkUnknown, "not read yet"))
         }
         Some(PodNetwork::Absent) => None,
         Some(PodNetwork::There(npn)) => judge(npn),
@@ -133,6 +133,6 @@ mod tests {
         assert_eq!(unread, ([unknown("403"), unknown("403")], true, false));
         let unanswered = || Some((Reason::PodNetworkUnanswered, "429".to_owned()));
         assert_eq!(told(Some(PodNetwork::Silent(why("429")))), ([unanswered(), unanswered()], true, false));
-        assert_eq!(told(None), ([unknown("it is asked for"), unknown("it is asked for")], true, true));
+        assert_eq!(told(None), ([unknown("not read yet"), unknown("not read yet")], true, true));
     }
 }

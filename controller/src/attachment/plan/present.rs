@@ -22,9 +22,8 @@ const SEVERAL: usize = 2;
 const MOST_AT_ONCE: usize = 64;
 
 /// The same each time, so that nothing is written while it goes on like that.
-const NOT_CHANGED: &str = "the cloud took the change, and the VNIC is as before; asked for again after pauses";
-const NOT_RELEASED: &str =
-    "the cloud took the releases, and addresses are there as before; asked for again after pauses";
+const NOT_CHANGED: &str = "OCI accepted the change and did not apply it; retried with backoff";
+const NOT_RELEASED: &str = "OCI accepted the release of addresses and did not apply it; retried with backoff";
 
 pub(super) fn plan(
     case: &Case<'_>,
@@ -42,7 +41,7 @@ pub(super) fn plan(
             }
             None => {
                 plan.push(case, Action::Update(version, Box::new(change)));
-                StatusReason::new(Reason::ChangePending, "the VNIC is being changed as the spec says")
+                StatusReason::new(Reason::ChangePending, "the VNIC is being changed to match the spec")
             }
         });
     } else {
@@ -61,7 +60,7 @@ pub(super) fn plan(
     }
     AttachmentStatus {
         attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"),
-        ready: Some(ready.unwrap_or_else(|| StatusReason::new(Reason::Ready, "the VNIC is as asked"))),
+        ready: Some(ready.unwrap_or_else(|| StatusReason::new(Reason::Ready, "the VNIC matches the spec"))),
         facts: facts(case, vnic),
     }
 }
@@ -183,11 +182,11 @@ fn addresses(
         }
     }
     let message = if missing.len() + lacking > 0 {
-        format!("it does not have its {count} {family} addresses yet")
+        format!("the VNIC does not have its {count} {family} addresses yet")
     } else if rests {
         NOT_RELEASED.to_owned()
     } else if !released.is_empty() {
-        format!("it has more than its {count} {family} addresses still")
+        format!("the VNIC still has more than its {count} {family} addresses")
     } else {
         return None;
     };

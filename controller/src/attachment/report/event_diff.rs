@@ -142,7 +142,7 @@ pub fn refused(told: Option<&VnicAttachmentStatus>, verdict: AttachmentStatus, s
     if verdict.attached.reason != reason || is_told {
         return verdict.failed(said);
     }
-    let message = format!("somebody detached it; another one is refused: {}", said.message);
+    let message = format!("the VNIC was detached outside the controller; a new one is refused: {}", said.message);
     AttachmentStatus { attached: StatusReason { reason, message, ..said }, ..verdict }
 }
 

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn status_is_not_written_again_unless_it_changes() {
         let object = attachment("a", 1);
-        let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "the cloud is making the VNIC");
+        let verdict = AttachmentStatus::without_vnic(Reason::Attaching, "OCI is creating the VNIC");
         let first = status(&object, None, &verdict, Some("node-a"), &at(1)).unwrap();
         let told: Vec<(&str, &str, &str)> =
             first.conditions.iter().map(|it| (it.kind.as_str(), it.status.as_str(), it.reason.as_str())).collect();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn true_conditions_have_no_message() {
-        let words = StatusReason::new(Reason::Ready, "the VNIC is as asked");
+        let words = StatusReason::new(Reason::Ready, "the VNIC matches the spec");
         let verdict = AttachmentStatus {
             ready: Some(words),
             ..AttachmentStatus::without_vnic(Reason::Attached, "the VNIC is there")

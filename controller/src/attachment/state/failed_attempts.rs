@@ -99,15 +99,14 @@ impl FailedAttempt {
         let (reason, words) = match self {
             Self::Attach => (
                 Reason::AttachFailed,
-                "the cloud took the request and let the VNIC go before it was attached; asked for again after pauses",
+                "OCI accepted the request and dropped the VNIC before it was attached; retried with backoff",
             ),
-            Self::Detach => (
-                Reason::DetachFailed,
-                "the cloud took the request, and the VNIC is attached as before; asked for again after pauses",
-            ),
+            Self::Detach => {
+                (Reason::DetachFailed, "OCI accepted the request, and the VNIC is still attached; retried with backoff")
+            }
             Self::Loss => (
                 Reason::DetachedOutOfBand,
-                "somebody detached it, not for the first time; it is attached again after a pause that grows each time",
+                "the VNIC was detached outside the controller again; it is attached again with backoff",
             ),
         };
         StatusReason::new(reason, words)

@@ -164,7 +164,7 @@ async fn a_look_that_came_to_no_end_goes_on_soon() {
     }
     assert!(matches!(scene.look().await, Next::Soon(_)));
     assert_eq!((scene.count("CreateAddress"), scene.count("DeleteAddress")), (4, 1));
-    assert_eq!(scene.message("a"), "it has more than its 1 IPv4 addresses still");
+    assert_eq!(scene.message("a"), "the VNIC still has more than its 1 IPv4 addresses");
     scene.settle().await;
     let beside = beside(&scene, Family::Ipv4).await;
     assert_eq!((beside, scene.told("a")[1].as_str()), (vec![address("10.0.40.7")], "True Ready"));

@@ -98,7 +98,7 @@ async fn killed(story: Story, at: At, done: bool) -> bool {
                 ended = true;
                 break;
             }
-            Ok(Next::Soon(_) | Next::RetryStates(_) | Next::Failed) => {}
+            Ok(Next::Soon(_) | Next::BackOff(_) | Next::Failed) => {}
         }
         sleep(Duration::from_secs(3)).await;
         scene.cloud.settle();

@@ -27,7 +27,7 @@ async fn go_on(scene: &Scene, most: Duration, mut happens: impl FnMut(&Scene)) -
 fn pause(next: Next) -> Duration {
     match next {
         Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
-        Next::RetryStates(pause) => pause.left,
+        Next::BackOff(pause) => pause.left,
         Next::Failed => Duration::from_secs(60),
         Next::Gone => HOUR,
     }
@@ -94,20 +94,20 @@ async fn the_first_attempts_follow_soon_and_what_was_changed_or_begins_anew_does
     .await;
     // A poll, and a pause of 1, 2, 4, 8 s.
     assert_eq!(at, [0, 4, 9, 16, 27]);
-    assert!(matches!(scene.look().await, Next::RetryStates(_)));
+    assert!(matches!(scene.look().await, Next::BackOff(_)));
     let asked = scene.count("AttachVnic");
     scene.change("a", |object| object.spec.vnic.freeform_tags = FreeformTags::from([("x".into(), "y".into())]));
     scene.look().await;
     assert_eq!(scene.count("AttachVnic"), asked + 1, "it asks for something else");
     gives_up(&scene, "a");
     scene.look().await;
-    assert!(matches!(scene.look().await, Next::RetryStates(_)));
+    assert!(matches!(scene.look().await, Next::BackOff(_)));
     scene.restart();
     scene.look().await;
     assert_eq!(scene.count("AttachVnic"), asked + 2, "a process that did not see it try tries");
     gives_up(&scene, "a");
     assert!(
-        matches!(scene.look().await, Next::RetryStates(pause) if pause.left > Duration::from_mins(1)),
+        matches!(scene.look().await, Next::BackOff(pause) if pause.left > Duration::from_mins(1)),
         "it counts records"
     );
     assert_eq!(reason(&scene, "a"), "False AttachFailed");
@@ -192,7 +192,7 @@ async fn who_is_always_refused_whatever_for_passes_the_turn_on() {
         scene.look().await;
         // At once, it might be carried out beside the first one.
         assert_eq!(scene.count("AttachVnic"), 1, "{refusal:?}");
-        let waits = format!("waits for a: {}", scene.told("a")[0].split(' ').nth(1).unwrap());
+        let waits = format!("queued behind a: {}", scene.told("a")[0].split(' ').nth(1).unwrap());
         assert_eq!([scene.message("b"), scene.message("c")], [waits.clone(), waits], "{refusal:?}");
         go_on(&scene, Duration::from_mins(5), |scene| scene.cloud.settle()).await;
         assert_eq!(["b", "c"].map(|name| reason(&scene, name)), ["True Ready", "True Ready"], "{refusal:?}");
@@ -213,7 +213,7 @@ async fn somebody_who_detaches_whatever_is_ready_is_answered_ever_more_seldom() 
     let mut told = false;
     while began.elapsed() < HOUR {
         let next = scene.look().await;
-        told |= scene.message("a").contains("not for the first time");
+        told |= scene.message("a").contains("controller again");
         scene.cloud.settle();
         if reason(&scene, "a") == "True Ready" {
             // Each loss is noticed in a second.
@@ -238,11 +238,11 @@ async fn the_first_loss_is_mended_at_once_though_an_attach_came_to_nothing_befor
     go_on(&scene, Duration::from_secs(30), |scene| scene.cloud.settle()).await;
     assert_eq!((of(&scene, "a").len(), reason(&scene, "a").as_str()), (2, "True Ready"));
     let asked = scene.count("AttachVnic");
-    for (again, message) in [(1, "somebody detached it"), (0, "not for the first time")] {
+    for (again, message) in [(1, "the VNIC was detached outside the controller"), (0, "controller again")] {
         scene.live().iter().for_each(|it| scene.cloud.detach_behind(&it.id));
         scene.look().await;
         let told = scene.message("a");
-        assert!(told.contains(message) && told.contains("not for") == (again == 0), "{told}");
+        assert!(told.contains(message) && told.contains("controller again") == (again == 0), "{told}");
         assert_eq!(scene.count("AttachVnic") - asked, 1, "the second one is after a pause");
         scene.settle().await;
     }
@@ -283,7 +283,7 @@ async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
         scene.wants("a");
         go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
         assert_eq!(of(&scene, "a").len(), 5);
-        let Next::RetryStates(rest) = scene.look().await else { panic!("it rests") };
+        let Next::BackOff(rest) = scene.look().await else { panic!("it rests") };
         assert_eq!(rest.number, 5, "at its own pace still");
         let undone = r#"undone_total{kind="attach"} 5"#;
         assert!(counted(&scene, undone));
@@ -294,7 +294,7 @@ async fn records_that_no_list_told_of_for_a_while_come_to_nothing_once() {
         for _ in 0..4 {
             scene.look().await;
         }
-        assert_eq!(scene.look().await, Next::RetryStates(rest), "{lacks:?}: it does not begin anew");
+        assert_eq!(scene.look().await, Next::BackOff(rest), "{lacks:?}: it does not begin anew");
         assert!(counted(&scene, undone), "{lacks:?}");
         assert_eq!(reason(&scene, "a"), "False AttachFailed", "{lacks:?}");
     }
@@ -305,7 +305,7 @@ async fn records_of_before_a_process_began_are_no_news_to_it_though_its_first_an
     let mut scene = Scene::with(4);
     scene.wants("a");
     go_on(&scene, Duration::from_secs(30), |scene| gives_up(scene, "a")).await;
-    assert!(matches!(scene.look().await, Next::RetryStates(_)), "the last one is seen");
+    assert!(matches!(scene.look().await, Next::BackOff(_)), "the last one is seen");
     let asked = scene.count("AttachVnic");
     scene.restart();
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);

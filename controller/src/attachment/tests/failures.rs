@@ -259,7 +259,7 @@ async fn what_is_said_of_who_are_refused_in_turn_stands_still() {
             }
             let (written, said) = (scene.statuses(), ["a", "b", "c"].map(|name| scene.message(name)));
             assert_eq!(["a", "b", "c"].map(|name| scene.told(name)[0].clone()), [told; 3].map(String::from), "{case}");
-            assert!(!said.iter().any(|said| said.contains("waits for")), "{case}: {said:?}");
+            assert!(!said.iter().any(|said| said.contains("queued behind")), "{case}: {said:?}");
             for _ in 0..6 {
                 scene.look().await;
                 tokio::time::sleep(Duration::from_mins(1)).await;

@@ -80,7 +80,7 @@ async fn what_is_wanted_still_says_that_its_instance_is_gone_and_on_what_evidenc
     scene.store.nodes_mut().delete("node-1");
     a_day_passes(&scene).await;
     assert_eq!(scene.told("a"), ["False NodeGone", "False NodeGone"]);
-    let words = "forgotten: for a day 404 for instance and VNIC, in no list of 1 compartments, no Node; other VNICs there are seen";
+    let words = "forgotten: for a day 404 for instance and VNIC, not listed in 1 compartments, no Node; other VNICs there are visible";
     assert_eq!(scene.message("a"), words);
     let (written, asked) = (scene.statuses(), scene.count("GetInstance"));
     look_for(&scene, 3).await;
@@ -98,7 +98,7 @@ async fn an_instance_that_was_moved_out_of_sight_keeps_its_object() {
     a_day_passes(&scene).await;
     assert!(scene.exists("a"));
     assert_eq!(reason(&scene), "NotAuthorizedOrNotFound");
-    assert!(scene.message("a").ends_with("its VNIC is seen"), "{}", scene.message("a"));
+    assert!(scene.message("a").ends_with("its VNIC is visible"), "{}", scene.message("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
     scene.delete("a");
     look_for(&scene, 2).await;
     assert!(
-        scene.message("a").ends_with("its VNIC is seen; or remove the finalizer: its tags stay"),
+        scene.message("a").ends_with("its VNIC is visible; or remove the finalizer: our tags stay"),
         "{}",
         scene.message("a")
     );
@@ -120,7 +120,7 @@ async fn an_orphan_out_of_sight_says_what_is_in_the_way_and_how_to_let_it_go() {
     scene.cloud.forget_instance(&instance(1));
     scene.cloud.forget_instance(&instance(2));
     look_for(&scene, 2).await;
-    let said = "no other VNIC of the subnet's compartment is seen; or remove the finalizer: its tags stay";
+    let said = "no other VNIC of the subnet's compartment is visible; or remove the finalizer: our tags stay";
     assert!(scene.message("a").ends_with(said), "{}", scene.message("a"));
 }
 
@@ -264,7 +264,7 @@ async fn a_witness_is_found_behind_however_many_vnics_of_other_compartments() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
-    for seen in ["a Node names it", "its VNIC is seen", "it is in a list"] {
+    for seen in ["a Node names it", "its VNIC is visible", "OCI lists an attachment of it"] {
         let scene = before().await;
         let vnic = scene.status("a").vnic_id.unwrap();
         scene.cloud.hide_instance(&instance(1), &"ocid1.compartment.oc1..elsewhere".parse().unwrap());
@@ -277,7 +277,7 @@ async fn what_was_taken_for_terminated_is_not_once_something_is_seen_of_it() {
         assert_eq!(scene.status("a").vnic_id.as_ref(), Some(&vnic), "it is asked for as long as it is not found");
         match seen {
             "a Node names it" => drop(scene.store.nodes_mut().apply(node)),
-            "its VNIC is seen" => scene.cloud.allow(&vnic),
+            "its VNIC is visible" => scene.cloud.allow(&vnic),
             _ => scene.cloud.hide_instance(&instance(1), &compartment()),
         }
         scene.delete("a");

@@ -210,7 +210,7 @@ async fn a_list_without_the_primary_vnic_is_no_answer_however_often_it_comes() {
     }
     assert_eq!(scene.told("a"), ["True Attached", "True Ready"]);
     assert_eq!(scene.told("new")[0], "Unknown OciUnavailable");
-    assert!(scene.message("new").starts_with("the cloud lists 0 VNIC(s)"), "{}", scene.message("new"));
+    assert!(scene.message("new").starts_with("OCI lists 0 VNIC(s)"), "{}", scene.message("new"));
     assert_eq!((scene.count("AttachVnic"), scene.statuses()), (1, written + 1));
     scene.settle().await;
     assert_eq!((scene.live().len(), scene.told("new")[1].as_str()), (2, "True Ready"));

@@ -98,7 +98,7 @@ async fn an_orphan_whose_instance_is_not_found_keeps_its_object_until_its_tags_a
     scene.cloud.fail_next("GetInstance", (404, "NotAuthorizedOrNotFound"), false);
     assert_eq!(scene.look().await, Next::Failed);
     assert_eq!((scene.exists("a"), scene.told("a")[0].as_str()), (true, "Unknown NotAuthorizedOrNotFound"));
-    let said = "GetInstance is answered 404; the instance may be there all the same: a Node names it; or remove the finalizer: its tags stay";
+    let said = "GetInstance is answered 404; the instance may still exist: a Node names it; or remove the finalizer: our tags stay";
     assert_eq!(scene.message("a"), said);
     scene.settle().await;
     let left = [(RELEASED_TAG.to_owned(), "uid-a".to_owned())];

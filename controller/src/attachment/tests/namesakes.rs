@@ -21,7 +21,7 @@ async fn the_older_of_two_with_one_name_has_it() {
     scene.change("b", |object| object.spec.vnic.name = "a".parse().unwrap());
     scene.settle().await;
     assert_eq!(scene.told("b"), ["False NameTaken", "False NameTaken"]);
-    assert_eq!(scene.message("b"), "VnicAttachment a is called a already");
+    assert_eq!(scene.message("b"), "VnicAttachment a already uses the VNIC name a");
     scene.delete("a");
     scene.settle().await;
     assert_eq!((scene.exists("a"), scene.told("b")[1].as_str()), (false, "True Ready"));
@@ -34,7 +34,7 @@ async fn who_has_its_vnic_keeps_the_name_whatever_the_order_of_the_two() {
         want_in_turn(&scene, names).await;
         let [first, second] = names;
         assert_eq!((scene.told(first)[1].as_str(), scene.told(second)[1].as_str()), ("True Ready", "False NameTaken"));
-        assert_eq!(scene.message(second), format!("VnicAttachment {first} is called storage already"));
+        assert_eq!(scene.message(second), format!("VnicAttachment {first} already uses the VNIC name storage"));
         assert_eq!(scene.live().len(), 1, "{names:?}");
     }
 }

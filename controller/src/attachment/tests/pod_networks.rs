@@ -56,7 +56,7 @@ async fn nothing_is_attached_before_oke_has_finished_and_the_pauses_grow() {
     let mut pauses = Vec::new();
     for _ in 0..5 {
         match scene.look().await {
-            Next::RetryStates(pause) => pauses.push((pause.left.as_secs(), pause.number)),
+            Next::BackOff(pause) => pauses.push((pause.left.as_secs(), pause.number)),
             next => panic!("{next:?}"),
         }
     }
@@ -122,7 +122,7 @@ async fn what_is_not_told_of_the_pod_network_is_told_and_nothing_is_attached_or_
     scene.wants("a");
     scene.delete("there");
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::RetryStates(_)));
+        assert!(matches!(scene.look().await, Next::BackOff(_)));
     }
     for name in ["a", "there"] {
         assert_eq!(scene.told(name), ["Unknown PodNetworkUnknown", "Unknown PodNetworkUnknown"]);
@@ -144,7 +144,7 @@ async fn no_answer_is_not_told_in_place_of_one_nor_the_first_time() {
     let written = scene.statuses();
     for pod_network in [PodNetwork::Silent(why("429")), PodNetwork::Silent(why("429")), pending] {
         says(&scene, pod_network);
-        assert!(matches!(scene.look().await, Next::RetryStates(_)));
+        assert!(matches!(scene.look().await, Next::BackOff(_)));
     }
     assert_eq!((scene.statuses(), scene.told("a")[1].as_str()), (written, "False PodNetworkPending"));
     scene.wants("b");
@@ -174,7 +174,7 @@ async fn a_vnic_that_is_to_go_rests_while_there_is_no_answer_and_stays_told_of()
     says(&scene, PodNetwork::Silent(why("429")));
     scene.delete("a");
     for (more, told) in [(0, "True Ready"), (1, "Unknown PodNetworkUnanswered"), (1, "Unknown PodNetworkUnanswered")] {
-        assert!(matches!(scene.look().await, Next::RetryStates(_)));
+        assert!(matches!(scene.look().await, Next::BackOff(_)));
         assert_eq!((scene.statuses() - before, scene.told("a")[1].as_str()), (more, told));
     }
     assert_eq!((scene.status("a").vnic_id, scene.count("DetachVnic")), (id, 0));
@@ -205,7 +205,7 @@ async fn a_vnic_of_the_pods_stays_with_its_object_until_it_is_theirs_no_more() {
     let written = scene.statuses();
     scene.restart();
     for _ in 0..3 {
-        assert!(matches!(scene.look().await, Next::RetryStates(_)));
+        assert!(matches!(scene.look().await, Next::BackOff(_)));
     }
     assert_eq!((scene.statuses(), scene.status("a").vnic_id), (written, Some(id)));
     says(&scene, PodNetwork::Absent);

@@ -37,7 +37,7 @@ async fn requests(scene: &Scene, operation: &str, most: Duration) -> Vec<usize> 
                 Duration::from_secs(1 << failed.min(7))
             }
             Next::Soon(pause) | Next::Settled(pause) | Next::Stuck(pause) => pause,
-            Next::RetryStates(pause) => pause.left,
+            Next::BackOff(pause) => pause.left,
             Next::Gone => most,
         };
         all.push(scene.count(operation) - before);
@@ -91,9 +91,9 @@ async fn what_the_cloud_takes_and_does_not_carry_out_is_asked_for_again_after_pa
             "UpdateVnic" => object.spec.vnic.skip_source_dest_check = true,
             _ => object.spec.vnic.ipv4_count = 0,
         });
-        assert!(matches!(scene.look().await, Next::RetryStates(_)), "{operation}");
+        assert!(matches!(scene.look().await, Next::BackOff(_)), "{operation}");
         assert_eq!((scene.count(operation), scene.told("a")[1].as_str()), (1, told));
-        assert!(scene.message("a").contains("asked for again after pauses"), "{}", scene.message("a"));
+        assert!(scene.message("a").contains("retried with backoff"), "{}", scene.message("a"));
         let written = scene.statuses();
         let asked = requests(&scene, operation, minutes).await;
         assert!(asked.iter().all(|asked| *asked <= 1), "{operation}: {asked:?}");
@@ -116,7 +116,7 @@ async fn what_was_taken_in_vain_keeps_nothing_else_waiting() {
     scene.change("a", |object| object.spec.vnic.skip_source_dest_check = true);
     scene.look().await;
     scene.cloud.delete_behind(beside(&scene).await[0].ip_address);
-    assert!(matches!(scene.look().await, Next::RetryStates(_)));
+    assert!(matches!(scene.look().await, Next::BackOff(_)));
     assert_eq!(beside(&scene).await.len(), 1, "the address came back");
     // Something else is asked for at once.
     let asked = scene.count("UpdateVnic");

@@ -127,6 +127,6 @@ pub(super) fn in_line(
     if !is_in_line || said.attached.reason != AttachmentReason::InstanceBusy {
         return said;
     }
-    let message = format!("waits for {first}: {}", api::Reason::as_str(why.reason));
+    let message = format!("queued behind {first}: {}", api::Reason::as_str(why.reason));
     AttachmentStatus { attached: StatusReason::new(AttachmentReason::InstanceBusy, message), ..said }
 }

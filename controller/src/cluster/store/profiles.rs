@@ -36,7 +36,12 @@ impl Profiles {
                 self.objects.insert(name, Arc::new(object));
             }
             Err(invalid) => {
-                tracing::warn!(event = "profile.unreadable", name, error = invalid.error, "what it has is left alone");
+                tracing::warn!(
+                    event = "profile.unreadable",
+                    name,
+                    error = invalid.error,
+                    "its VnicAttachments stay as they are"
+                );
                 self.unreadable.insert(name);
             }
         }

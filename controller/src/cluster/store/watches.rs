@@ -54,7 +54,7 @@ impl Watches {
         let before = watch.failing.take().filter(|before| now < before.last + STANDS);
         let told = before.as_ref().map(|before| before.told).filter(|told| now < *told + TOLD_AGAIN);
         if told.is_none() {
-            tracing::warn!(event = "watch.failed", what, error = why, "it is tried again for ever");
+            tracing::warn!(event = "watch.failed", what, error = why, "retried with backoff");
         }
         let first = before.map_or(now, |before| before.first);
         watch.failing = Some(Failing { first, last: now, told: told.unwrap_or(now), why });

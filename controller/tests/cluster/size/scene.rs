@@ -40,7 +40,7 @@ pub(crate) fn large() -> Value {
 
 pub(crate) fn in_order() -> AttachmentStatus {
     let facts = Facts { vnic_id: ocid("vnic", 1).parse().ok(), own_addresses: addresses(), ..Facts::default() };
-    let ready = Some(StatusReason::new(Reason::Ready, "the VNIC is as asked"));
+    let ready = Some(StatusReason::new(Reason::Ready, "the VNIC matches the spec"));
     AttachmentStatus { attached: StatusReason::new(Reason::Attached, "the VNIC is on the instance"), ready, facts }
 }
 
