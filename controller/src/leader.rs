@@ -1,4 +1,4 @@
-//! What the one with the lease does: watches, and the workers that they wake.
+//! What the leader does: watches, and the workers that they wake.
 
 pub mod lease;
 
@@ -33,7 +33,7 @@ pub(crate) const SYSTEM: &str = "kube-system";
 /// For the API server to answer one question.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// What it needs.
+/// What the leader needs.
 #[expect(missing_debug_implementations, reason = "the client has none")]
 pub struct Leader {
     /// The API server; what is refused is told at once.
@@ -48,7 +48,7 @@ pub struct Leader {
     pub configurations: watch::Receiver<Configuration<Settings>>,
 }
 
-/// Works for ever.
+/// Works until the lease is lost.
 ///
 /// # Errors
 /// When a task ended, which none does.

@@ -1,4 +1,4 @@
-//! Memory that was needed for a moment only.
+//! Settings of the C library's allocator: memory that was needed only for a moment goes back to the system.
 
 /// What a block that is asked for by itself has at least, and how much may lie free at the heap's end, in bytes: the C library's
 /// own first values, which it raises as a program goes on unless they are said.

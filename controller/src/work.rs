@@ -1,7 +1,6 @@
-//! Which instance is worked on when: at most one worker per instance, at most so many instances at once, pauses that grow
-//! while something fails, for ever. What somebody waits for goes before regular looks and before what failed, and what was
-//! asked for by itself before what is one of many; of what has failed for a while, one is tried after the other, so far apart that the others have most of the time. The queue itself is pure;
-//! [`run`] is its clock.
+//! The queue of instances: at most one worker per instance, a bounded number of workers, retries for ever with growing backoff.
+//! Requests of users go before rollouts, and both before regular reconciles and retries. Instances that have failed for a while are
+//! retried one by one, so far apart that most requests are left to the others. The queue is pure; [`run`] gives it the time.
 
 mod queue;
 
@@ -17,24 +16,24 @@ use tokio::time::{Instant, sleep_until};
 
 pub use queue::{Depth, Lane, Queue};
 
-/// How often pauses are held against what is needed, where nothing else happens.
+/// How often long pauses are compared with what is needed now, if nothing else happens.
 const REVIEW: Duration = Duration::from_secs(30);
 
-/// What is to become of a key that was worked on.
+/// When to reconcile a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// As it should be: at the next regular look.
+    /// In sync: at the next regular reconcile.
     Settled(Duration),
-    /// Something is on its way: look again then.
+    /// Something is in progress: poll after this time.
     Soon(Duration),
-    /// It failed: after a pause that grows, and after a while in turn with all that failed.
+    /// It failed: after a growing backoff; after some failures it is queued with all that failed.
     Failed,
-    /// It is not as it should be, and others have to mend it: after this pause, in turn with all that failed.
+    /// Out of sync, and a user has to act: after this pause, queued with all that failed.
     Stuck(Duration),
-    /// What it asked for came to nothing, or has to wait for what nobody tells of: again after this pause at least, and after a while
-    /// in turn with all that failed.
+    /// OCI did not carry out a request, or it waits for something that no watch reports: after at least this pause; after some
+    /// pauses it is queued with all that failed.
     BackOff(Pause),
-    /// There is nothing left to look after.
+    /// No object is left.
     Gone,
 }
 
@@ -47,20 +46,20 @@ pub struct Pause {
     pub number: u32,
 }
 
-/// When a key is to be looked at.
+/// When a key is to be reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Now; a pause for its failures is cut short, for something changed.
+    /// Now, even if it is backing off: something changed.
     Now,
-    /// Now, behind those that are asked for one by one; a pause for its failures is cut short, too.
+    /// Now, behind requests of users, even if it is backing off.
     Rollout,
-    /// In turn with all that has failed for a while.
+    /// Queued with all that has failed for a while.
     InTurn,
     /// After a while, if not before.
     After(Duration),
 }
 
-/// How what fails is tried again.
+/// How failures are retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// The pauses between attempts at one key.
@@ -79,9 +78,9 @@ pub struct Longest {
     pub soon: Duration,
 }
 
-/// Who works.
+/// Reconciles keys.
 pub trait Worker<K>: Send + Sync + 'static {
-    /// How what fails is tried again, as it is to be now.
+    /// How failures are retried from now on.
     fn retries(&self) -> Retries;
 
     /// How far off what was done may be now. Where nothing is said, as far as it was put off.
@@ -89,7 +88,7 @@ pub trait Worker<K>: Send + Sync + 'static {
         Longest { regular: Duration::MAX, soon: Duration::MAX }
     }
 
-    /// Does what there is to do about a key.
+    /// Reconciles a key.
     fn work(&self, key: K) -> impl Future<Output = Next> + Send;
 }
 
@@ -158,7 +157,7 @@ impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Work<K> {
     }
 }
 
-/// Has everything worked on, at most `workers` keys at once, for ever. `chance` gives numbers in 0.0–1.0.
+/// Reconciles all keys, at most `workers` keys at once, for ever. `chance` gives numbers in 0.0–1.0.
 pub async fn run<K, W>(work: Work<K>, worker: Arc<W>, workers: usize, chance: impl Fn() -> f64)
 where
     K: Clone + Debug + Eq + Hash + Ord + Send + 'static,

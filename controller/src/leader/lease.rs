@@ -1,5 +1,5 @@
-//! The lease: of several controllers one works. Whoever holds it stops at once when it cannot renew it, well before
-//! another may take it.
+//! The lease: of several replicas one leads. A replica that cannot renew the lease ends at once, well before another may
+//! take it.
 //!
 //! ```text
 //!   renewed ├──── renewing, every tenth ────┤ 2/3: lost, the process ends   ├ 1: another one may take it
@@ -36,7 +36,7 @@ const GIVING_BACK_TRIES: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     Ours,
-    Theirs,
+    Other,
     /// It changed between being read and being written.
     Unknown,
 }
@@ -82,7 +82,7 @@ impl Lease {
         loop {
             match self.attempt().await {
                 Ok(Ownership::Ours) => return,
-                Ok(Ownership::Theirs | Ownership::Unknown) => {
+                Ok(Ownership::Other | Ownership::Unknown) => {
                     answered();
                     let holder = self.seen.as_ref().and_then(|(record, _)| record.holder.clone());
                     if told != Some(Ok(holder.clone())) {
@@ -142,7 +142,7 @@ impl Lease {
         loop {
             let problem = match self.attempt().await {
                 Ok(Ownership::Ours) => return Ok(()),
-                Ok(Ownership::Theirs) => bail!("another one took the lease"),
+                Ok(Ownership::Other) => bail!("another one took the lease"),
                 Ok(Ownership::Unknown) => anyhow::anyhow!("the lease was written meanwhile"),
                 Err(error) => error,
             };
@@ -179,7 +179,7 @@ impl Lease {
         let step = decide(record.as_ref(), unchanged, &self.me);
         self.asked |= step != Step::Wait;
         let written = match step {
-            Step::Wait => return Ok(Ownership::Theirs),
+            Step::Wait => return Ok(Ownership::Other),
             Step::Create(record) => self.api.create(&params, &self.object(&record, Some(&self.me))).await,
             Step::Write(record) => self.api.replace(&self.name, &params, &self.object(&record, Some(&self.me))).await,
         };

@@ -59,7 +59,7 @@ async fn when_the_one_that_works_is_killed_another_takes_over_after_the_leases_t
     let scene = Scene::new().await;
     let mut one = leading(&scene, "one").await;
     let two = scene.controller("two");
-    wait_for("the second stands by", async || two.get("/readyz").is_some_and(|(_, body)| body.contains("standing by")))
+    wait_for("the second stands by", async || two.get("/readyz").is_some_and(|(_, body)| body.contains("standby")))
         .await;
     assert_eq!(
         (one.metric("oke_node_controller_leads "), two.metric("oke_node_controller_leads ")),

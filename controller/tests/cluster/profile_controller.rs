@@ -217,7 +217,7 @@ async fn two_profiles_with_one_vnic_name_make_one_object_and_say_why() {
     scene.profile_says("twice-second", "Conflict").await;
     let profile: VnicProfile = scene.api().get("twice-second").await.unwrap();
     let status = profile.status.unwrap();
-    assert!(status.conditions[0].message.contains("is that of VnicAttachment twice-first.net1."), "{status:?}");
+    assert!(status.conditions[0].message.contains("belongs to VnicAttachment twice-first.net1."), "{status:?}");
     assert_eq!(status.failing_nodes, ["twice-1"]);
     scene.delete::<VnicProfile>("twice-first").await;
     scene.objects("twice-first", 0).await;

@@ -60,15 +60,15 @@ impl Default for Metrics {
             registry: Registry::default(),
             described: Vec::new(),
         };
-        book.single("leads", "Whether this one has the lease", &metrics.leads);
+        book.single("leads", "1 if this replica is the leader", &metrics.leads);
         book.single(
             "oci_client",
-            "Whether the OCI client is set up; without it the lease is not asked for",
+            "1 if the OCI client is set up; without it the replica does not ask for the lease",
             &metrics.connected,
         );
         book.family(
             "watch_behind_seconds",
-            "For how long a watch of the one with the lease has been behind the API server: not read to the end yet, or failing",
+            "Seconds for which a watch of the leader has been behind the API server: first list incomplete, or failing",
             &metrics.watches,
         );
         book.family(
@@ -79,41 +79,41 @@ impl Default for Metrics {
         );
         book.family(
             "oci_call_seconds",
-            "How long such an attempt took, waits for the budget not included",
+            "Duration of an attempt in seconds, without waiting for the budget",
             &metrics.call_seconds,
         );
-        book.single("oci_budget", "Requests per second that the controller allows itself now", &metrics.budget);
-        book.single("oci_paused_seconds", "For how long nothing is asked of the OCI API", &metrics.paused);
+        book.single("oci_budget", "Requests per second that the controller currently allows itself", &metrics.budget);
+        book.single("oci_paused_seconds", "Seconds until the next request to the OCI API is allowed", &metrics.paused);
         book.family(
             "queue_instances",
-            "Instances in the queue; due: nobody has had time yet, or what failed has not had its turn",
+            "Instances in the queue; due: no free worker yet, or a retry that is queued",
             &metrics.queue,
         );
         book.single(
             "queue_waited_seconds",
-            "How long the instance that is due longest has waited",
+            "Seconds that the longest waiting instance has been due",
             &metrics.queue_waited,
         );
         book.family("attachments", "VnicAttachments, by their condition Ready and its reason", &metrics.objects);
         book.single(
             "attach_seconds",
-            "From the request to attach a VNIC until it was attached and seen so",
+            "Seconds from the request to attach a VNIC until it was seen attached",
             &metrics.attach_seconds,
         );
         book.single(
             "detached_out_of_band",
-            "VNICs that somebody else detached, and that are attached again",
+            "VNICs that were detached outside the controller, and are attached again",
             &metrics.detached_behind,
         );
-        book.family("undone", "Attaches and detaches that the cloud took and did not carry out", &metrics.undone);
+        book.family("undone", "Attaches and detaches that OCI accepted and did not carry out", &metrics.undone);
         book.single(
             "forgotten_instances",
-            "VnicAttachments whose instance was taken for terminated: the cloud had not known it for a day",
+            "VnicAttachments whose instance counts as terminated: OCI answered 404 for a day",
             &metrics.forgotten,
         );
-        book.family("passes", "Looks at an instance, by how they ended", &metrics.passes);
-        book.single("pass_seconds", "How long a look took", &metrics.pass_seconds);
-        book.family("steps", "Steps that were taken in the cloud, by kind and result", &metrics.steps);
+        book.family("passes", "Reconciles of an instance, by result", &metrics.passes);
+        book.single("pass_seconds", "Duration of a reconcile in seconds", &metrics.pass_seconds);
+        book.family("steps", "Steps applied in OCI, by kind and result", &metrics.steps);
         book.family("kubernetes_writes", "Writes to the Kubernetes API, by kind and result", &metrics.writes);
         book.single(
             "kubernetes_refusals",
@@ -123,7 +123,7 @@ impl Default for Metrics {
         );
         book.single(
             "abandoned_attachments",
-            "VnicAttachments made from a VnicProfile that is not there: they stay, and nobody changes them",
+            "VnicAttachments created from a VnicProfile that no longer exists: they stay unchanged",
             &metrics.abandoned,
         );
         book.single(
@@ -133,11 +133,15 @@ impl Default for Metrics {
         );
         book.single(
             "unlisted_compartments",
-            "Compartments that could not be listed last time: whether VNICs there are missing or nobody's is not known",
+            "Compartments that could not be listed last time: missing or orphaned VNICs there go unnoticed",
             &metrics.unlisted,
         );
-        book.single("profile_looks", "Looks at the VnicProfiles and their nodes", &metrics.looks);
-        book.single("profile_look_seconds", "How long it took to decide on them", &metrics.look_seconds);
+        book.single("profile_looks", "Reconciles of all VnicProfiles", &metrics.looks);
+        book.single(
+            "profile_look_seconds",
+            "Duration of planning for all VnicProfiles in seconds",
+            &metrics.look_seconds,
+        );
         book.family(
             "profile_nodes",
             "Nodes of a VnicProfile: all (matched), and of those with all VNICs attached or ready, or with something to see to \
@@ -146,13 +150,17 @@ impl Default for Metrics {
         );
         book.family(
             "node_problems",
-            "What is wrong with Nodes' requests for VNICs, as events say it",
+            "Problems with Nodes' requests for VNICs, by the reason of their events",
             &metrics.node_problems,
         );
-        book.single("events_lost", "Events that could not be written", &metrics.events_lost);
+        book.single(
+            "events_lost",
+            "Events that were dropped: queue full, or refused by the API server",
+            &metrics.events_lost,
+        );
         book.family(
             "configuration_readings",
-            "Changes of the configuration file that were taken over (ok) or refused (error)",
+            "Changes of the configuration file, adopted (ok) or invalid (error)",
             &metrics.configurations,
         );
         let Book { registry, described, .. } = book;
