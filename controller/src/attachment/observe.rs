@@ -4,3 +4,4 @@ pub mod cache;
 pub mod forgotten;
 pub mod observed;
 pub mod pod_network;
+pub mod read;

@@ -27,10 +27,9 @@ use crate::attachment::compartment_scan::Listings;
 use crate::attachment::mark::{Mark, Uid};
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::forgotten::Clock;
-use crate::attachment::observe::observed::{
-    Machine, Observed, Question, Unread, leaving, read, told_addresses, told_vnics,
-};
+use crate::attachment::observe::observed::{Machine, Observed, Unread};
 use crate::attachment::observe::pod_network::PodNetworks;
+use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::plan::{Plan, Wanted, plan};
 use crate::attachment::report::event_diff;

@@ -18,8 +18,8 @@ use super::future::Objects;
 use crate::attachment::mark::Mark;
 use crate::attachment::observe::cache::Cache;
 use crate::attachment::observe::forgotten::Clock;
-use crate::attachment::observe::observed::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::observe::pod_network::PodNetworks;
+use crate::attachment::observe::read::{Question, leaving, read, told_addresses, told_vnics};
 use crate::attachment::plan::step::Action;
 use crate::attachment::plan::{Wanted, plan};
 

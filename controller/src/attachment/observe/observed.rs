@@ -1,21 +1,15 @@
-//! What the cloud has of one instance, as far as it matters here. Reads, and decides nothing.
+//! OCI's view of one instance, as far as it matters here.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::{AttachmentReason as Reason, VnicAttachment as Object};
-use oci::{
-    AttachmentState, CloudView, Error, Instance, InstanceState, IpObject, Kind, Subnet, Tagged, Vnic, VnicAttachment,
-    VnicState,
-};
+use api::AttachmentReason as Reason;
+use oci::{AttachmentState, Error, InstanceState, IpObject, Subnet, Tagged, Vnic, VnicAttachment, VnicState};
 use thiserror::Error as ThisError;
 use vcn::{Family, Ocid};
 
-use crate::attachment::mark::{Mark, Uid};
-use crate::attachment::observe::cache::Cache;
+use crate::attachment::mark::Uid;
 use crate::attachment::observe::pod_network::PodNetwork;
-use crate::attachment::refusal::{self, visible};
+use crate::attachment::refusal;
 use crate::attachment::report::attachment_status::StatusReason;
 
 /// An instance and its VNICs.
@@ -159,7 +153,7 @@ impl Seen {
     }
 
     /// The primary VNIC is never ours.
-    fn may_be_primary(&self) -> bool {
+    pub(super) fn may_be_primary(&self) -> bool {
         self.owner == Owner::Foreign && self.state().counts()
     }
 }
@@ -214,179 +208,4 @@ impl Machine {
     pub const fn is_terminated(&self) -> bool {
         matches!(self, Self::There { state: InstanceState::Terminated, .. })
     }
-}
-
-/// Whom to read about.
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    /// The instance.
-    pub instance: &'a Ocid,
-    /// Ownership VNICs are ours.
-    pub mark: &'a Mark,
-    /// The subnets that are asked for.
-    pub subnets: &'a BTreeSet<Ocid>,
-    /// Whether anybody asks for IPv6 addresses.
-    pub ipv6: bool,
-    /// The VNICs' own addresses that people were told of.
-    pub own: &'a BTreeSet<IpAddr>,
-    /// The objects that there are: what is named for one of them is its VNIC, whoever took the tags off.
-    pub present: &'a HashSet<Uid>,
-    /// Those of them that are being deleted: nobody needs to know their VNICs' addresses.
-    pub leaving: &'a HashSet<Uid>,
-    /// The VNICs that people were told of.
-    pub told: &'a BTreeSet<Ocid>,
-    /// Attachments that were found to be others'.
-    pub foreign: &'a HashSet<Ocid>,
-    /// Attachments whose detach the cloud accepted.
-    pub detaching: &'a BTreeSet<Ocid>,
-}
-
-/// The VNICs that people were told of, by these objects' statuses.
-#[must_use]
-pub fn told_vnics(objects: &[Arc<Object>]) -> BTreeSet<Ocid> {
-    objects.iter().filter_map(|object| object.status.as_ref()?.vnic_id.clone()).collect()
-}
-
-/// Their own addresses, likewise.
-#[must_use]
-pub fn told_addresses(objects: &[Arc<Object>]) -> BTreeSet<IpAddr> {
-    objects.iter().filter_map(|object| object.status.as_ref()).flat_map(|status| status.own_addresses.clone()).collect()
-}
-
-/// The objects that are being deleted.
-#[must_use]
-pub fn leaving(objects: &[Arc<Object>]) -> HashSet<Uid> {
-    let leaving = objects.iter().filter(|object| object.metadata.deletion_timestamp.is_some());
-    leaving.filter_map(|object| object.metadata.uid.clone()).collect()
-}
-
-/// Reads it.
-///
-/// # Errors
-/// When the cloud does not answer what there is, whoever may see it, or not all of it. That an instance, a VNIC or a subnet is
-/// not to be seen is an answer. That a VNIC's addresses are not to be listed, or that another's VNIC cannot be read, is a matter of that one.
-pub async fn read<C: CloudView>(cloud: &C, cache: &Cache, question: Question<'_>) -> Result<Observed, Unread> {
-    let Some(instance) = visible(cloud.instance(question.instance).await)? else {
-        return Ok(Observed::not_seen());
-    };
-    let most = most_vnics(cloud, cache, &instance).await?;
-    let mut subnets = BTreeMap::new();
-    for id in question.subnets {
-        if let Some(subnet) = cache.subnet(cloud, id).await? {
-            subnets.insert(id.clone(), subnet);
-        }
-    }
-    let mut listed = cloud.vnic_attachments(&instance.compartment_id, Some(question.instance)).await?;
-    follow_detaches(cloud, question.detaching, &mut listed).await?;
-    let mut attachments = Vec::new();
-    for attachment in listed {
-        attachments.push(look(cloud, question, attachment).await?);
-    }
-    let Instance { lifecycle_state: state, shape, compartment_id, .. } = instance;
-    if has_primary(state) && !attachments.iter().any(Seen::may_be_primary) {
-        return Err(Unread::NotWhole(attachments.iter().filter(|seen| seen.state().counts()).count()));
-    }
-    let mut unlisted = question.told.clone();
-    for seen in &attachments {
-        seen.attachment.vnic_id.as_ref().map(|id| unlisted.remove(id));
-    }
-    for id in std::mem::take(&mut unlisted) {
-        if visible(cloud.vnic(&id).await)?.is_some_and(|vnic| is_there(vnic.value.lifecycle_state)) {
-            unlisted.insert(id);
-        }
-    }
-    let machine = Machine::There { state, shape, most };
-    Ok(Observed { machine, compartment: Some(compartment_id), attachments, unlisted, subnets, pod_network: None })
-}
-
-/// Reads each attachment that is being detached by its OCID: that answer is current, a list may be stale.
-async fn follow_detaches<C: CloudView>(
-    cloud: &C,
-    accepted: &BTreeSet<Ocid>,
-    listed: &mut Vec<VnicAttachment>,
-) -> Result<(), Error> {
-    let shown = listed.iter().filter(|own| own.lifecycle_state == AttachmentState::Detaching).map(|own| own.id.clone());
-    for id in shown.chain(accepted.iter().cloned()).collect::<BTreeSet<_>>() {
-        let read = match cloud.vnic_attachment(&id).await {
-            Ok(read) => read.value,
-            // Forgotten, or not to be read: the list stands.
-            Err(error) if is_of_one(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        match listed.iter_mut().find(|own| own.id == id) {
-            Some(own) => *own = read,
-            None => listed.push(read),
-        }
-    }
-    Ok(())
-}
-
-async fn look<C: CloudView>(cloud: &C, question: Question<'_>, attachment: VnicAttachment) -> Result<Seen, Error> {
-    let named = Mark::named(attachment.display_name.as_deref());
-    let present = named.as_ref().filter(|uid| question.present.contains(*uid));
-    let foreign = present.is_none() && question.foreign.contains(&attachment.id);
-    let is_there = attachment.lifecycle_state == AttachmentState::Attached;
-    let vnic = match &attachment.vnic_id {
-        Some(id) if is_there && !foreign => match visible(cloud.vnic(id).await) {
-            // Nobody's here who is known: by no name, and no object tells of it.
-            Err(error) if present.is_none() && !question.told.contains(id) && is_of_one(&error) => None,
-            answer => answer?,
-        },
-        _ => None,
-    };
-    let Some(vnic) = vnic else {
-        let owner = named.filter(|_| !foreign).map_or(Owner::Foreign, Owner::Ours);
-        return Ok(Seen { attachment, owner, vnic: None });
-    };
-    let tags = &vnic.value.freeform_tags;
-    // Without the tags, or with those of a cluster that was called otherwise: what is planned puts them back.
-    let present = present.filter(|_| !Mark::is_released(tags)).cloned();
-    let owner = question.mark.owner(tags).or(present).filter(|_| !vnic.value.is_primary);
-    let Some(uid) = owner else { return Ok(Seen { attachment, owner: Owner::Foreign, vnic: None }) };
-    let (mut ipv4, mut ipv6) = (Listed::Unasked, Listed::Unasked);
-    let stays = question.present.contains(&uid) && !question.leaving.contains(&uid);
-    if stays && matches!(vnic.value.lifecycle_state, VnicState::Available | VnicState::Unknown) {
-        ipv4 = list(cloud, &vnic.value.id, Family::Ipv4).await?;
-        // The VNIC itself lists its IPv6 addresses, and does not say which is its own: one that was told of as that is. A VNIC that was
-        // made without, or has lost it, has others alone.
-        let has_others = vnic.value.ipv6_addresses.iter().any(|address| !question.own.contains(address));
-        ipv6 = match question.ipv6 || has_others {
-            true => list(cloud, &vnic.value.id, Family::Ipv6).await?,
-            false => Listed::Known(Vec::new()),
-        };
-    }
-    Ok(Seen { attachment, owner: Owner::Ours(uid), vnic: Some(SeenVnic { vnic, ipv4, ipv6 }) })
-}
-
-async fn list<C: CloudView>(cloud: &C, vnic: &Ocid, family: Family) -> Result<Listed, Error> {
-    match cloud.addresses(vnic, family).await {
-        Ok(all) => Ok(Listed::Known(all)),
-        Err(error) if is_of_one(&error) => Ok(Listed::Refused(refusal::said(&error, None))),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether an answer is about what was asked for. Who is away, busy or lets nobody in says the same to the next question.
-fn is_of_one(error: &Error) -> bool {
-    !matches!(error.kind(), Kind::Throttled | Kind::Unavailable | Kind::Login)
-}
-
-async fn most_vnics<C: CloudView>(cloud: &C, cache: &Cache, instance: &Instance) -> Result<Option<u32>, Error> {
-    let config = instance.shape_config.as_ref();
-    if let Some(most) = config.and_then(|config| config.max_vnic_attachments) {
-        return Ok(Some(most));
-    }
-    let shapes = cache.shapes(cloud, &instance.compartment_id).await?;
-    let shape = shapes.iter().find(|shape| shape.shape == instance.shape);
-    Ok(shape.and_then(|shape| shape.vnics_for(config.and_then(|config| config.ocpus))))
-}
-
-const fn is_there(state: VnicState) -> bool {
-    matches!(state, VnicState::Provisioning | VnicState::Available)
-}
-
-/// Whether an instance in this state has its primary VNIC for sure: it comes while it is made, and goes before it is gone.
-const fn has_primary(state: InstanceState) -> bool {
-    use InstanceState::{CreatingImage, Moving, Running, Starting, Stopped, Stopping};
-    matches!(state, Moving | Running | Starting | Stopping | Stopped | CreatingImage)
 }
