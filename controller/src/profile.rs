@@ -9,21 +9,11 @@
 //! ```
 
 pub mod apply;
-pub mod changes;
-pub mod claims;
 mod decide;
-pub mod failures;
-pub mod from_template;
-pub mod observed;
 pub mod plan;
-pub mod problems;
-pub mod removal;
+pub mod report;
 pub mod retry_states;
-pub mod rollout;
 pub mod run;
 #[cfg(test)]
 pub(crate) mod sample;
-pub mod selection;
-pub mod state;
-pub mod status;
-pub mod step;
+pub mod select;

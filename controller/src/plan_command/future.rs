@@ -10,8 +10,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use vcn::Ocid;
 
-use crate::profile::observed::Observed;
-use crate::profile::step::Step;
+use crate::profile::plan::step::Step;
+use crate::profile::select::observed::Observed;
 
 /// The uid of an object that is not there yet: no VNIC has it in its tags.
 const NOT_MADE_YET: &str = "not-made-yet";

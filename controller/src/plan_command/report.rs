@@ -7,9 +7,9 @@ use vcn::printable;
 
 use super::cloud::Line;
 
+use crate::profile::plan::step::Step;
 use crate::profile::run::GRACE;
-use crate::profile::selection::NodeProblem;
-use crate::profile::step::Step;
+use crate::profile::select::selection::NodeProblem;
 
 /// All of it.
 #[derive(Debug, Serialize)]

@@ -11,8 +11,8 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
-use super::step::{Profile, Step, Target};
 use crate::attachment::apply::objects::{is, params, put};
+use crate::profile::plan::step::{Profile, Step, Target};
 
 /// Requests at once.
 const AT_ONCE: usize = 8;

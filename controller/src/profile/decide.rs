@@ -13,18 +13,18 @@ use kube::ResourceExt;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::changes::Changes;
-use super::failures::Quiet;
-use super::observed::Observed;
-use super::plan::plan;
-use super::problems::Problems;
-use super::removal::Unwanted;
-use super::retry_states::RetryStates;
-use super::selection::select;
-use super::status;
-use super::step::Step;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
+use crate::profile::plan::plan;
+use crate::profile::plan::removal::Unwanted;
+use crate::profile::plan::step::Step;
+use crate::profile::report::changes::Changes;
+use crate::profile::report::failures::Quiet;
+use crate::profile::report::problems::Problems;
+use crate::profile::report::status;
+use crate::profile::retry_states::RetryStates;
+use crate::profile::select::observed::Observed;
+use crate::profile::select::selection::select;
 use crate::report::metrics::Metrics;
 
 /// What was made is told by the watch within this time, or not at all.
@@ -134,8 +134,8 @@ mod tests {
 
     use tokio::task::yield_now;
 
-    use super::super::sample::store;
     use super::*;
+    use crate::profile::sample::store;
 
     fn look(nodes: u32) -> Look {
         let metrics = Arc::new(Metrics::default());

@@ -1,6 +1,11 @@
 //! What is to be done so that the VnicAttachments are what the VnicProfiles say. Pure: the same look at the cluster gives
 //! the same plan.
 
+pub mod removal;
+pub mod rollout;
+pub mod state;
+pub mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,14 +13,14 @@ use api::{PROFILE_FINALIZER, VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use super::claims::{Claim, claims, stamps};
-use super::from_template::{Difference, TemplateObject, profile_of};
-use super::observed::{AttachmentIndex, Observed};
-use super::removal::{Unwanted, Why, removals};
-use super::rollout::{Course, Rollout};
-use super::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
-use super::state::{State, Trouble};
-use super::step::{Profile, Step, Target};
+use crate::profile::plan::removal::{Unwanted, Why, removals};
+use crate::profile::plan::rollout::{Course, Rollout};
+use crate::profile::plan::state::{State, Trouble};
+use crate::profile::plan::step::{Profile, Step, Target};
+use crate::profile::select::claims::{Claim, claims, stamps};
+use crate::profile::select::from_template::{Difference, TemplateObject, profile_of};
+use crate::profile::select::observed::{AttachmentIndex, Observed};
+use crate::profile::select::selection::{Hold, NAME_CONFLICT, NodeProblem, Selection, Selections, is_leaving};
 
 /// What is to be done, and how things stand.
 #[derive(Debug)]

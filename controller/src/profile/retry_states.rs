@@ -11,7 +11,7 @@ use std::time::Duration;
 use patience::Backoff;
 use tokio::time::Instant;
 
-use super::step::Step;
+use crate::profile::plan::step::Step;
 
 /// Between failures of the same object.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), cap: Duration::from_mins(1) };
@@ -165,9 +165,9 @@ fn profile_of(step: &Step) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::removal::Why;
-    use super::super::step::Target;
     use super::*;
+    use crate::profile::plan::removal::Why;
+    use crate::profile::plan::step::Target;
 
     const SECOND: Duration = Duration::from_secs(1);
 

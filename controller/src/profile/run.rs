@@ -11,12 +11,12 @@ use kube::{Client, Resource};
 use resident::logging::chain;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::apply::{apply, write_status};
-use super::decide::{Decided, Look, Memory};
-use super::failures::{Failure, failures};
-use super::step::Step;
 use crate::cluster::events::{Events, Level, News};
 use crate::cluster::store::Store;
+use crate::profile::apply::{apply, write_status};
+use crate::profile::decide::{Decided, Look, Memory};
+use crate::profile::plan::step::Step;
+use crate::profile::report::failures::{Failure, failures};
 use crate::report::metrics::Metrics;
 
 /// Between two looks: changes come in swarms, and a look at ten thousand nodes is some milliseconds of work.

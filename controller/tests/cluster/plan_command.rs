@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube_harness::ApiServer;
-use oke_node_controller::profile::from_template::object_name;
+use oke_node_controller::profile::select::from_template::object_name;
 use sandbox::{ApiFault, NodeSpec, OciApi, OciSettings, Operation, SubnetSpec, Vcn, VnicSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -11,8 +11,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::removal::Why;
-use oke_node_controller::profile::step::{Step, Target};
+use oke_node_controller::profile::plan::removal::Why;
+use oke_node_controller::profile::plan::step::{Step, Target};
 use scene::{GRACE, Scene, WITHIN, ocid};
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use vcn::Ocid;
 
 use crate::attachment::apply::managed_fields::{compact, is_applied};
 use crate::attachment::observe::pod_network::{KubePodNetworks, PodNetwork, PodNetworks};
-use crate::profile::from_template::profile_of;
+use crate::profile::select::from_template::profile_of;
 
 /// For one write.
 const DEADLINE: Duration = Duration::from_secs(20);

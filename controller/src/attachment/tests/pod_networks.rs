@@ -8,7 +8,7 @@ use serde_json::json;
 use super::scene::Scene;
 use crate::attachment::observe::pod_network::{PodNetwork, Why};
 use crate::attachment::sample::instance;
-use crate::profile::state::State;
+use crate::profile::plan::state::State;
 use crate::work::Next;
 
 /// The instance's, in this state, which lists these VNICs.

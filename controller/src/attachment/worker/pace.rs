@@ -8,7 +8,7 @@ use api::VnicAttachment;
 
 use crate::attachment::report::event_diff::{is_settled, is_tried};
 use crate::attachment::report::status::node_name;
-use crate::profile::from_template::profile_of;
+use crate::profile::select::from_template::profile_of;
 
 /// Of a look: the instance, its list, and what else comes once.
 const CALLS_PER_INSTANCE: f64 = 3.0;

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::super::sample::store;
-use super::super::step::Profile;
 use super::*;
 use crate::cluster::client::offline;
+use crate::profile::plan::step::Profile;
+use crate::profile::sample::store;
 
 /// An API server that refuses VnicAttachments, or takes them; nobody watches it.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use oke_node_controller::attachment::report::attachment_status::{AttachmentStatus, Facts};
 use oke_node_controller::profile::apply::apply;
-use oke_node_controller::profile::from_template::TemplateObject;
-use oke_node_controller::profile::step::Step;
+use oke_node_controller::profile::plan::step::Step;
+use oke_node_controller::profile::select::from_template::TemplateObject;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use kube_harness::ApiServer;
 use oke_node_controller::profile::apply::{apply, write_status};
-use oke_node_controller::profile::step::{Profile, Step};
+use oke_node_controller::profile::plan::step::{Profile, Step};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -65,7 +65,7 @@ impl<'a> AttachmentIndex<'a> {
     }
 
     /// Those that are for the VNIC of this name of this instance.
-    pub(super) fn in_place(&self, place: (&'a Ocid, &'a VnicName)) -> &[&'a VnicAttachment] {
+    pub(in crate::profile) fn in_place(&self, place: (&'a Ocid, &'a VnicName)) -> &[&'a VnicAttachment] {
         self.vnics.get(&place).map(Vec::as_slice).unwrap_or_default()
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use api::{VnicAttachment, VnicName};
 use vcn::Ocid;
 
-use super::from_template::{TemplateObject, profile_of};
-use super::observed::AttachmentIndex;
-use super::removal::{Fate, fate};
-use super::selection::{Selections, is_leaving};
+use crate::profile::plan::removal::{Fate, fate};
+use crate::profile::select::from_template::{TemplateObject, profile_of};
+use crate::profile::select::observed::AttachmentIndex;
+use crate::profile::select::selection::{Selections, is_leaving};
 
 /// What becomes of a stamp.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,10 +126,10 @@ mod tests {
     use api::VnicProfile;
     use serde_json::json;
 
-    use super::super::observed::Observed;
-    use super::super::selection::select;
     use super::*;
     use crate::cluster::store::NodeView;
+    use crate::profile::select::observed::Observed;
+    use crate::profile::select::selection::select;
 
     #[test]
     fn stamps_of_one_vnic_share_its_template() {

@@ -5,8 +5,8 @@ use std::fmt;
 use api::{VnicAttachment, VnicProfile};
 use kube::ResourceExt;
 
-use super::from_template::TemplateObject;
-use super::removal::Why;
+use crate::profile::plan::removal::Why;
+use crate::profile::select::from_template::TemplateObject;
 
 /// One write. Done in the order they stand in, or in any other: each is about another object.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,7 +103,7 @@ impl Step {
 }
 
 impl Profile {
-    pub(super) fn of(profile: &VnicProfile) -> Self {
+    pub(in crate::profile) fn of(profile: &VnicProfile) -> Self {
         Self {
             name: profile.name_any(),
             version: profile.resource_version(),
@@ -113,7 +113,7 @@ impl Profile {
 }
 
 impl Target {
-    pub(super) fn of(object: &VnicAttachment) -> Self {
+    pub(in crate::profile) fn of(object: &VnicAttachment) -> Self {
         Self { name: object.name_any(), uid: object.uid(), version: object.resource_version() }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::selection::NodeProblem;
 use crate::cluster::events::{Events, Level, News};
 use crate::cluster::store::NodeView;
+use crate::profile::select::selection::NodeProblem;
 
 /// What was wrong at the last look.
 #[derive(Debug, Default)]
@@ -62,8 +62,8 @@ impl Problems {
 
 #[cfg(test)]
 mod tests {
-    use super::super::selection::UNKNOWN_PROFILE;
     use super::*;
+    use crate::profile::select::selection::UNKNOWN_PROFILE;
     use crate::report::metrics::Metrics;
 
     #[test]

@@ -5,9 +5,9 @@ use api::condition::set;
 use api::{Condition, ConditionType, ProfileReason, ProfileSummary, VnicProfileStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::plan::Report;
-use super::selection::{Hold, is_leaving};
-use super::state::{State, Trouble};
+use crate::profile::plan::Report;
+use crate::profile::plan::state::{State, Trouble};
+use crate::profile::select::selection::{Hold, is_leaving};
 
 /// The most names in a status.
 const MOST_NAMES: usize = 10;

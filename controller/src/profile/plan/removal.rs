@@ -8,11 +8,11 @@ use std::time::Duration;
 use api::VnicAttachment;
 use tokio::time::Instant;
 
-use super::from_template::profile_of;
-use super::observed::AttachmentIndex;
-use super::selection::{MADE_ANEW, NodeProblem, Selections, is_leaving};
-use super::state::is_terminated;
 use crate::cluster::store::NodeView;
+use crate::profile::plan::state::is_terminated;
+use crate::profile::select::from_template::profile_of;
+use crate::profile::select::observed::AttachmentIndex;
+use crate::profile::select::selection::{MADE_ANEW, NodeProblem, Selections, is_leaving};
 
 /// Since when objects are wanted no more, by their profiles or for their nodes, by name. Lost with the process: then the grace
 /// begins again.
@@ -92,7 +92,7 @@ pub fn removals<'a>(
 }
 
 /// What becomes of an object that no profile wants.
-pub(super) enum Fate<'a> {
+pub(in crate::profile) enum Fate<'a> {
     /// It stays.
     Stays,
     /// It stays until somebody says what is meant: its Node was made after it, and may have lost what it asked with.
@@ -109,7 +109,7 @@ pub(super) enum Fate<'a> {
 }
 
 /// Decides for one.
-pub(super) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> Fate<'a> {
+pub(in crate::profile) fn fate<'a>(object: &'a VnicAttachment, selections: &Selections<'a>) -> Fate<'a> {
     let Some(profile) = profile_of(object) else { return Fate::Stays };
     // One that was deleted is there until its objects are gone: it has our finalizer.
     let Some(selection) = selections.profiles.get(profile) else { return Fate::Stays };

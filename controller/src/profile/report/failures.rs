@@ -7,8 +7,8 @@ use std::time::Duration;
 use resident::logging::chain;
 use tokio::time::Instant;
 
-use super::apply::ApplyError;
-use super::step::Step;
+use crate::profile::apply::ApplyError;
+use crate::profile::plan::step::Step;
 
 /// Between two events about one profile and one answer: failures of many objects come with every look, and their number is
 /// another each time.
@@ -88,16 +88,16 @@ impl Quiet {
 
 #[cfg(test)]
 mod tests {
-    use super::super::step::Profile;
     use super::*;
+    use crate::profile::plan::step::Profile;
 
     fn guard(name: &str) -> Step {
         Step::Guard(Profile { name: name.to_owned(), version: None, finalizers: Vec::new() })
     }
 
     fn remove(object: &str, profile: &str) -> Step {
-        use super::super::removal::Why;
-        use super::super::step::Target;
+        use crate::profile::plan::removal::Why;
+        use crate::profile::plan::step::Target;
         let object = Target { name: object.to_owned(), uid: None, version: None };
         Step::Remove { object, why: Why::NotInProfile(profile.to_owned()) }
     }

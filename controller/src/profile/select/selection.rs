@@ -6,8 +6,8 @@ use api::{VnicProfile, wanted_profiles};
 use kube::core::{Selector, SelectorExt};
 use vcn::Ocid;
 
-use super::observed::Observed;
 use crate::cluster::store::NodeView;
+use crate::profile::select::observed::Observed;
 
 /// All profiles that can be read, with their nodes.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ pub fn select(observed: &Observed) -> Selections<'_> {
 }
 
 /// Whether a profile is being deleted.
-pub(super) fn is_leaving(profile: &VnicProfile) -> bool {
+pub(in crate::profile) fn is_leaving(profile: &VnicProfile) -> bool {
     profile.metadata.deletion_timestamp.is_some()
 }
 
@@ -118,7 +118,7 @@ impl<'a> Selections<'a> {
     }
 
     /// Whether nothing is done for a profile.
-    pub(super) fn is_held(&self, profile: &str) -> bool {
+    pub(in crate::profile) fn is_held(&self, profile: &str) -> bool {
         let held = self.profiles.get(profile).is_some_and(|selection| selection.hold.is_some());
         held || self.unreadable.contains(profile)
     }

@@ -1,8 +1,8 @@
 //! Replacing what cannot be changed: one VNIC of a profile at a time. The next one goes only when every other one of the
 //! profile that is as the template says is ready, so that a template that does not work costs one VNIC, not all. Pure.
 
-use super::from_template::TemplateObject;
-use super::step::Step;
+use crate::profile::plan::step::Step;
+use crate::profile::select::from_template::TemplateObject;
 
 /// How far a VNIC is with its template.
 #[derive(Debug)]

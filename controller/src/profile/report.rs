@@ -1,0 +1,6 @@
+//! What users see of profiles: their status, and events on profiles and Nodes.
+
+pub mod changes;
+pub mod failures;
+pub mod problems;
+pub mod status;

@@ -1,0 +1,6 @@
+//! Which nodes each profile selects, which objects that asks for, and which profile may use which VNIC name. Pure.
+
+pub mod claims;
+pub mod from_template;
+pub mod observed;
+pub mod selection;
