@@ -110,21 +110,20 @@ impl Reconciler {
         })
     }
 
-    /// For one preview: no later reconcile will know more, so it waits for plugins and firewalls.
+    /// For one preview: no later reconcile will know more, so it waits for plugins.
     ///
     /// # Errors
     /// If the boot id cannot be read.
     pub fn for_one_preview(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let mut one = Self::new(settings)?;
         one.installation = installation::Installation::of_one_look();
-        one.interference.wait_as_a_person_does();
         Ok(one)
     }
 
     /// Uses another configuration from the next reconcile on. Paths stay as they were.
     pub fn adopt(&mut self, configuration: Configuration) {
         let Configuration { settings, conditions } = configuration;
-        self.interference.allow(settings.may_write_drop_ins);
+        self.interference.allow_drop_ins(settings.may_write_drop_ins);
         self.settings = settings;
         self.misconfigured = conditions;
     }

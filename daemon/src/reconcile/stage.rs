@@ -7,7 +7,7 @@ use vcn::Ocid;
 
 use super::context::Context;
 use super::installation::Installation;
-use super::interference::{Interference, Subject};
+use super::interference::{HostView, Interference};
 use crate::report::condition::Condition;
 use crate::report::reconcile_report::{Changed, PodNetworkState};
 
@@ -58,7 +58,7 @@ impl StageReport {
 impl Stage for Interference {
     fn run(&mut self, context: &Context<'_>) -> StageReport {
         let Some(network) = &context.wanted.network else { return StageReport::default() };
-        let (conditions, changes) = self.look(Subject { network, links: &context.links }, context.cause);
+        let (conditions, changes) = self.check(HostView { network, links: &context.links }, context.cause);
         StageReport { conditions, changes, ..StageReport::default() }
     }
 }

@@ -90,7 +90,7 @@ advice! {
         "`ss -ltnp` on the host shows who has the port. Stop that program, or choose another LISTEN and the same port in the probes of manifests/base/daemonset.yaml. It is taken as soon as it is free; until then `oke-node-agent status` asks by the socket, as always.";
     NetworkManagerInterferes: "systemd-networkd or NetworkManager removes what is ours, or configures a VNIC's link. It is put back, but packets are lost meanwhile.",
         "HOST_DROP_INS=allow with the host's root at HOST_ROOT writes what tells it to leave ours alone; else do what the message says by hand, and restart that program.";
-    VnicConfiguredTwice: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too, or gave the host an address of a pod's.",
+    ConflictingConfiguration: "Somebody else (ocid, a script, nm-cloud-setup) configures a VNIC, too, or gave the host an address of a pod's.",
         "Remove the address that the message names; disable the program that it names for secondary VNICs; for ocid, `enabled = false` under `[vnic]` in /etc/oci-utils.conf.d/.";
     DropInFailed: "A drop-in for a network manager could not be written, although HOST_DROP_INS allows it, or not be removed, although it no longer does.",
         "HOST_ROOT must be the host's root, mounted writable where the message says; or remove the file by hand.";

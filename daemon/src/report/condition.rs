@@ -90,7 +90,7 @@ pub enum Reason {
     /// A network manager removes what is ours, or configures a VNIC's link.
     NetworkManagerInterferes,
     /// Somebody else configures a VNIC, too.
-    VnicConfiguredTwice,
+    ConflictingConfiguration,
     /// A drop-in for a network manager could not be written or removed.
     DropInFailed,
     /// A pod is gone, but not all of its network.

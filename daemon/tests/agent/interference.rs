@@ -62,9 +62,9 @@ fn a_firewall_that_rejects_what_is_forwarded_is_told_and_what_it_says_helps() {
     sh(&node, "iptables-nft -A FORWARD -j REJECT --reject-with icmp-host-prohibited");
     let said = wait_told(&node, &agent, "ForwardingRejected", 1);
     assert!(!pod.is_connected());
-    let help = "iptables -I FORWARD -i vcn+ -j ACCEPT and iptables -I FORWARD -o vcn+ -j ACCEPT";
+    let help = "iptables -I FORWARD -i vcn+ -j ACCEPT && iptables -I FORWARD -o vcn+ -j ACCEPT";
     assert!(said[0].starts_with("ip filter FORWARD: ") && said[0].contains(help), "{said:?}");
-    sh(&node, &help.replace("iptables", "iptables-nft").replace(" and ", " && "));
+    sh(&node, &help.replace("iptables", "iptables-nft"));
     wait_told(&node, &agent, "ForwardingRejected", 0);
     pod.wait_connected();
     let cleared = agent.events("condition.cleared");
@@ -80,8 +80,8 @@ fn systemd_networkd_that_removes_what_is_not_its_own_is_told_and_nothing_is_writ
     let before = host_files(&node);
     let agent = running(&node);
     let said = wait_told(&node, &agent, "NetworkManagerInterferes", 2);
-    assert!(said[1].starts_with("systemd-networkd, ens5: it configures ens5"), "{said:?}");
-    assert!(said[0].contains("(ManageForeignRoutingPolicyRules is in force)"), "{said:?}");
+    assert!(said[1].starts_with("systemd-networkd, ens5: systemd-networkd gives the link"), "{said:?}");
+    assert!(said[0].contains("([Network] ManageForeignRoutingPolicyRules is on)"), "{said:?}");
     assert_eq!(host_files(&node), before);
 }
 
@@ -201,14 +201,14 @@ fn ocid_is_told_while_it_is_enabled_for_vnics() {
     let node = dual_stack_node();
     write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = true\nscan_interval = 60\n");
     let agent = running(&node);
-    assert_eq!(told(&node, "VnicConfiguredTwice"), [""; 0]);
+    assert_eq!(told(&node, "ConflictingConfiguration"), [""; 0]);
     let wants = node.path("host/etc/systemd/system/multi-user.target.wants");
     fs::create_dir_all(&wants).unwrap();
     symlink("/usr/lib/systemd/system/ocid.service", wants.join("ocid.service")).unwrap();
-    let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
+    let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
     assert!(said[0].starts_with("ocid: ") && said[0].contains("systemctl disable --now ocid"), "{said:?}");
     write(&node, "etc/oci-utils.conf.d/00-oci-utils.conf", "[vnic]\nenabled = False\n");
-    wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+    wait_told(&node, &agent, "ConflictingConfiguration", 0);
 }
 
 #[test]
@@ -236,14 +236,14 @@ fn a_vnic_that_somebody_else_configures_too_is_told_by_what_is_in_the_kernel() {
     sh(&node, "ip addr add 10.0.33.7/24 dev ens5");
     sh(&node, "ip route add default via 10.0.33.1 dev ens5 table 10 && ip rule add from 10.0.33.7 lookup 10");
     // Perhaps one after the other: a look may come between the two.
-    let both = "ens5 has the address 10.0.33.7/24, and there is the rule ";
-    let all = || told(&node, "VnicConfiguredTwice").iter().any(|it| it.contains(both));
+    let both = "ens5 (address 10.0.33.7/24, rule ";
+    let all = || told(&node, "ConflictingConfiguration").iter().any(|it| it.contains(both));
     wait_for("both to be told", all, || format!("{}\n{}", node.get("/readyz").1, agent.log()));
-    let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
-    assert!(said[0].contains("secondary_vnic_all_configure.sh (-d undoes it)"), "{said:?}");
+    let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
+    assert!(said[0].contains("secondary_vnic_all_configure.sh (`-d` undoes it)"), "{said:?}");
     pod.wait_connected();
     sh(&node, "ip addr del 10.0.33.7/24 dev ens5 && ip rule del from 10.0.33.7 lookup 10");
-    wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+    wait_told(&node, &agent, "ConflictingConfiguration", 0);
 }
 
 #[test]
@@ -254,10 +254,10 @@ fn a_host_that_was_given_an_address_of_a_pods_is_told_which_and_where() {
     for (family, prefix) in [("-4", 24), ("-6", 128)] {
         let address = format!("$(ip {family} route show table 999 | cut -d ' ' -f 1)/{prefix}");
         sh(&node, &format!("ip addr add {address} dev ens3 noprefixroute"));
-        let said = wait_told(&node, &agent, "VnicConfiguredTwice", 1);
-        assert!(said[0].contains(&format!("/{prefix} on ens3, and it is a pod's")), "{said:?}");
+        let said = wait_told(&node, &agent, "ConflictingConfiguration", 1);
+        assert!(said[0].contains(&format!("/{prefix} on ens3, so the pod's packets")), "{said:?}");
         sh(&node, &format!("ip addr del {address} dev ens3"));
-        wait_told(&node, &agent, "VnicConfiguredTwice", 0);
+        wait_told(&node, &agent, "ConflictingConfiguration", 0);
     }
     pod.wait_connected();
 }

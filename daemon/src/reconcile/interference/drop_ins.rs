@@ -1,49 +1,34 @@
-//! Files that tell network managers to leave our links, routes and rules alone. Written only where the operator allows it,
-//! and noted, so that uninstalling takes all of them away ([`installer::drop_ins`]).
+//! Files that make network managers leave our links, routes and rules alone. Each is recorded before it is written, so that
+//! uninstalling removes all of them ([`installer::drop_ins`]).
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
+use anyhow::{Context, bail};
 use datapath::host::HostVnic;
 use installer::drop_ins::{
     MARK, NETWORK_MANAGER, NETWORKD, NETWORKD_PODS, NETWORKD_VNICS, UNFINISHED, forget_drop_in, is_ours, note_drop_in,
     noted_drop_ins,
 };
 use ipam::{create, read_state};
-use thiserror::Error;
 use vcn::HOST_LINK_PREFIX;
 
-/// A file.
+/// A file of ours for a network manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DropIn {
-    /// Its path from the host's root.
-    pub path: &'static str,
-    /// All of it.
-    pub text: String,
+pub(super) struct DropIn {
+    /// From the host's root.
+    path: &'static str,
+    text: String,
 }
 
-/// Why one could not be written or removed.
-#[derive(Debug, Error)]
-pub enum DropInError {
-    /// There is a file of that name which is not ours.
-    #[error("{} is not ours (its first line says nothing of us): it is left as it is", .0.display())]
-    Foreign(PathBuf),
-    /// It could not be noted, and is not written: nobody would remove it. Or the notes cannot be read.
-    #[error("noting which drop-ins are written")]
-    Unnoted(#[source] installer::Error),
-    /// The file system refused.
-    #[error("{action} {}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+/// One change of a drop-in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Write(DropIn),
+    /// From the host's root.
+    Remove(String),
 }
 
 /// For systemd-networkd.
@@ -63,12 +48,10 @@ pub(super) fn networkd(vnics: &[HostVnic]) -> Vec<DropIn> {
     wanted
 }
 
-/// For NetworkManager.
+/// For NetworkManager. Its list is added to those of other files.
 pub(super) fn network_manager(vnics: &[HostVnic]) -> DropIn {
-    let links = [format!("interface-name:{HOST_LINK_PREFIX}*")];
     let macs = macs(vnics).into_iter().map(|mac| format!("mac:{mac}"));
-    let devices: Vec<String> = links.into_iter().chain(macs).collect();
-    // Added to what others say.
+    let devices: Vec<String> = [format!("interface-name:{HOST_LINK_PREFIX}*")].into_iter().chain(macs).collect();
     let text = format!(
         "{MARK}# The host ends of pods' links, and secondary VNICs.\n[keyfile]\nunmanaged-devices+={}\n",
         devices.join(";")
@@ -76,33 +59,15 @@ pub(super) fn network_manager(vnics: &[HostVnic]) -> DropIn {
     DropIn { path: NETWORK_MANAGER, text }
 }
 
-/// Those that were written when it was allowed and are there, from the host's root.
+/// Removes what was written while it was allowed. A file in a directory that is not mounted here stays recorded, for the
+/// uninstaller to report.
 ///
 /// # Errors
-/// When it is not known which were written.
-pub(super) fn left_over(root: &Path, data_dir: &Path) -> Result<Vec<String>, DropInError> {
-    let mut noted = noted_drop_ins(data_dir).map_err(DropInError::Unnoted)?;
-    // What cannot be seen from here is for whoever uninstalls us to tell.
-    noted.retain(|below| root.join(below).parent().is_some_and(Path::is_dir));
-    Ok(noted.into_iter().collect())
-}
-
-/// Takes one away, unless it is somebody else's by now, and forgets it. Says whether there was one.
-///
-/// # Errors
-/// [`DropInError::Io`], mostly because the directory is mounted read-only.
-pub(super) fn remove(root: &Path, data_dir: &Path, below: &str) -> Result<bool, DropInError> {
-    let path = root.join(below);
-    let failed = |action| {
-        let path = path.clone();
-        move |source| DropInError::Io { action, path, source }
-    };
-    let ours = is_ours(&path).map_err(failed("reading"))? == Some(true);
-    if ours {
-        fs::remove_file(&path).map_err(failed("removing"))?;
-    }
-    forget_drop_in(data_dir, below).map_err(DropInError::Unnoted)?;
-    Ok(ours)
+/// When the record cannot be read.
+pub(super) fn removals(root: &Path, data_dir: &Path) -> anyhow::Result<Vec<Step>> {
+    let noted = noted_drop_ins(data_dir).context("reading which drop-ins were written")?;
+    let is_mounted = |path: &String| root.join(path).parent().is_some_and(Path::is_dir);
+    Ok(noted.into_iter().filter(is_mounted).map(Step::Remove).collect())
 }
 
 impl DropIn {
@@ -110,33 +75,60 @@ impl DropIn {
         read_state(&root.join(self.path)).is_ok_and(|text| text == self.text.as_bytes())
     }
 
-    /// Replaces the file as a whole. The programs that read it run as users of their own.
-    pub(super) fn write(&self, root: &Path, data_dir: &Path) -> Result<(), DropInError> {
+    /// Replaces the file as a whole. Its readers are not root, so everybody may read it.
+    fn write(&self, root: &Path, data_dir: &Path) -> anyhow::Result<()> {
         let path = root.join(self.path);
-        let failed = |action| {
-            let path = path.clone();
-            move |source| DropInError::Io { action, path, source }
-        };
-        if is_ours(&path).map_err(failed("reading"))? == Some(false) {
-            return Err(DropInError::Foreign(path));
+        let shown = path.display();
+        if is_ours(&path).with_context(|| format!("reading {shown}"))? == Some(false) {
+            bail!("{shown} is not ours: its first line lacks our mark. Move the file away");
         }
-        note_drop_in(data_dir, self.path).map_err(DropInError::Unnoted)?;
-        let directory = path.parent().unwrap_or(root);
-        fs::create_dir_all(directory).map_err(failed("creating the directory of"))?;
-        let new = path.with_extension(UNFINISHED);
-        let mut file = create(&new, 0o644).map_err(failed("creating a file beside"))?;
-        file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed("writing"))?;
-        fs::rename(&new, &path).map_err(failed("putting in place"))
+        note_drop_in(data_dir, self.path).context("recording the drop-in, which is therefore not written")?;
+        let write = || {
+            fs::create_dir_all(path.parent().unwrap_or(root))?;
+            let new = path.with_extension(UNFINISHED);
+            let mut file = create(&new, 0o644)?;
+            file.write_all(self.text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().with_context(|| format!("writing {shown}"))
     }
 }
 
-impl fmt::Display for DropIn {
+impl Step {
+    pub(super) fn path(&self) -> &str {
+        match self {
+            Self::Write(drop_in) => drop_in.path,
+            Self::Remove(path) => path,
+        }
+    }
+
+    /// Afterwards the file is as desired, and the record says which are ours. Returns whether a file changed: one that another
+    /// program put in the place of ours stays.
+    pub(super) fn apply(&self, root: &Path, data_dir: &Path) -> anyhow::Result<bool> {
+        match self {
+            Self::Write(drop_in) => drop_in.write(root, data_dir).map(|()| true),
+            Self::Remove(below) => {
+                let path = root.join(below);
+                let ours = is_ours(&path).with_context(|| format!("reading {}", path.display()))? == Some(true);
+                if ours {
+                    fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+                }
+                forget_drop_in(data_dir, below).context("recording that the drop-in is gone")?;
+                Ok(ours)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "write /{}", self.path)
+        let verb = if matches!(self, Self::Write(_)) { "write" } else { "remove" };
+        write!(f, "{verb} /{}", self.path())
     }
 }
 
-/// In one order, however VNICs are listed.
+/// Sorted, so that the order of VNICs rewrites no file.
 fn macs(vnics: &[HostVnic]) -> Vec<String> {
     let mut macs: Vec<String> = vnics.iter().map(|host| host.vnic.mac.to_string()).collect();
     macs.sort();
@@ -151,7 +143,7 @@ mod tests {
     use super::*;
     use crate::fixture::vnic;
 
-    fn vnics() -> Vec<HostVnic> {
+    fn all() -> Vec<DropIn> {
         let host = |(name, last): (&str, u8)| HostVnic {
             vnic: vnic(name, last, "10.0.33"),
             placement: Placement::Device { link: "ens5".parse().unwrap() },
@@ -159,17 +151,12 @@ mod tests {
             mtu: Mtu::VCN,
             pod_blocks: Vec::new(),
         };
-        [("storage", 0x0c), ("pods", 0x0b)].map(host).to_vec()
-    }
-
-    fn all() -> Vec<DropIn> {
-        let mut all = networkd(&vnics());
-        all.push(network_manager(&vnics()));
-        all
+        let vnics = [("storage", 0x0c), ("pods", 0x0b)].map(host);
+        [networkd(&vnics), vec![network_manager(&vnics)]].concat()
     }
 
     #[test]
-    fn each_reads_as_in_the_golden_folder() {
+    fn drop_in_equals_golden_file() {
         for drop_in in all() {
             let name = drop_in.path.replace('/', "_");
             let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/drop-ins").join(&name);
@@ -181,29 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_written_and_noted_and_those_of_others_are_left() {
-        let root = tempfile::tempdir().unwrap();
-        let data = tempfile::tempdir().unwrap();
-        let foreign = root.path().join(NETWORK_MANAGER);
-        fs::create_dir_all(foreign.parent().unwrap()).unwrap();
-        fs::write(&foreign, "[keyfile]\n").unwrap();
-        for drop_in in all() {
-            let written = drop_in.write(root.path(), data.path());
-            assert_eq!(written.is_ok(), drop_in.path != NETWORK_MANAGER, "{written:?}");
-            assert_eq!(drop_in.is_in_place(root.path()), drop_in.path != NETWORK_MANAGER);
-            let notes = fs::read_to_string(data.path().join("drop-ins.json")).unwrap();
-            assert_eq!(notes.contains(drop_in.path), drop_in.path != NETWORK_MANAGER, "{notes}");
-        }
-        assert_eq!(fs::read_to_string(&foreign).unwrap(), "[keyfile]\n");
-    }
-
-    #[test]
-    fn what_cannot_be_noted_is_not_written() {
+    fn drop_in_is_not_written_without_its_record() {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("data");
         fs::write(&data, "no directory").unwrap();
         for drop_in in all() {
-            assert!(matches!(drop_in.write(root.path(), &data), Err(DropInError::Unnoted(_))));
+            assert!(Step::Write(drop_in.clone()).apply(root.path(), &data).is_err());
             assert!(!root.path().join(drop_in.path).exists());
         }
     }
