@@ -84,7 +84,7 @@ impl Reconciler {
     pub fn new(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
         let boot = BootId::current()?;
         let answered = Arc::new(Notify::new());
-        let (by_plugin, by_router) = (answered.clone(), answered.clone());
+        let by_router = answered.clone();
         let Settings { state_dir, sysctl_root, .. } = &*settings;
         let host = Host::new(sysctl_root);
         Ok(Self {
@@ -95,7 +95,7 @@ impl Reconciler {
             dead: Slow::new(dead::DeadPods::new(state_dir, sysctl_root, boot.clone())),
             orphans: Slow::new(orphans::OrphanedObjects::new(state_dir, sysctl_root, boot.clone())),
             interference: Interference::new(&settings.host_root, &settings.data_dir, settings.may_write_drop_ins),
-            installation: installation::Installation::new(move || by_plugin.notify_one()),
+            installation: installation::Installation::new(),
             pod_addresses: pod_addresses::PodAddresses::new(state_dir, boot.clone()),
             missing_links: missing_links::MissingLinks::default(),
             tables: tables::VnicTables::new(&settings, host.clone(), boot.clone()),
@@ -108,16 +108,6 @@ impl Reconciler {
             directories: Directories::of(&settings),
             settings,
         })
-    }
-
-    /// For one preview: no later reconcile will know more, so it waits for plugins.
-    ///
-    /// # Errors
-    /// If the boot id cannot be read.
-    pub fn for_one_preview(settings: Arc<Settings>) -> Result<Self, ipam::Error> {
-        let mut one = Self::new(settings)?;
-        one.installation = installation::Installation::of_one_look();
-        Ok(one)
     }
 
     /// Uses another configuration from the next reconcile on. Paths stay as they were.

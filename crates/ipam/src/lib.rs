@@ -29,7 +29,7 @@ mod store;
 pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, PodRecord};
 pub use boot::{BootId, BootTime};
 pub use error::{Error, Shortage};
-pub use file::{LONGEST, create, read_named, read_state, set_aside, write_atomically};
+pub use file::{AtomicFile, MAX_STATE_BYTES, create, read_named, read_state, set_aside, write_atomically};
 pub use pools::{FamilyPool, Pools, VnicPool};
 pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
 pub use store::{AttachmentLock, Routed, Store};

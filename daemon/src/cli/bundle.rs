@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use ipam::BootId;
+use ipam::{AtomicFile, BootId};
 use resident::config::{Layers, explain};
 use serde::Serialize;
 
@@ -32,7 +32,7 @@ use crate::decide::usage::Usage;
 use crate::report::attachments;
 use crate::report::status::{AgentState, Status};
 use crate::settings::Settings;
-use archive::{Archive, Replacing};
+use archive::Archive;
 
 /// What an agent is asked, and what its answer is called.
 const QUESTIONS: [(&str, &str); 6] = [
@@ -50,10 +50,10 @@ const QUESTIONS: [(&str, &str); 6] = [
 /// When it cannot be written.
 pub fn write(settings: &Arc<Settings>, layers: &Layers, output: Option<&Path>) -> anyhow::Result<Exit> {
     if let Some(path) = output {
-        let file = Replacing::new(path).with_context(|| format!("writing {}", path.display()))?;
+        let file = AtomicFile::create(path, 0o600).with_context(|| format!("writing {}", path.display()))?;
         let mut archive = Archive::new(file);
         collect(settings, layers, &mut archive).with_context(|| format!("writing {}", path.display()))?;
-        archive.finish().and_then(Replacing::replace).with_context(|| format!("writing {}", path.display()))?;
+        archive.finish().and_then(AtomicFile::commit).with_context(|| format!("writing {}", path.display()))?;
         return Ok(Exit::Fine);
     }
     let out = io::stdout().lock();

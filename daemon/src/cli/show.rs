@@ -173,7 +173,7 @@ pub(crate) fn preview(settings: &Arc<Settings>) -> anyhow::Result<(NodeFacts, Pa
     let mut world = machine_copy::recalled(settings);
     let npns = NpnSource::at_hand(settings);
     runtime.block_on(poller::ask(&mut world, &metadata, &npns, settings, &Metrics::default()));
-    let mut reconciler = Reconciler::for_one_preview(settings.clone()).context("reading the boot id")?;
+    let mut reconciler = Reconciler::new(settings.clone()).context("reading the boot id")?;
     let pass = reconciler.reconcile(&world, Cause::Preview);
     Ok((world, pass))
 }

@@ -39,9 +39,7 @@ pub fn publish_native_pod_network(vcn: &Vcn, node: &Node, shape: NpnShape) -> Re
     let document = vcn.native_pod_network(node.name(), shape)?.to_string();
     node.run(|| {
         fs::create_dir_all(Path::new(DOCUMENT).parent().unwrap_or(Path::new("/")))?;
-        let new = format!("{DOCUMENT}.new");
-        fs::write(&new, &document)?;
-        fs::rename(new, DOCUMENT)
+        ipam::write_atomically(Path::new(DOCUMENT), document.as_bytes())
     })?
     .during(|| format!("write {DOCUMENT} on {}", node.name()))
 }

@@ -1,10 +1,8 @@
 //! The tar: entries are written as they come, and what was left out is listed in README.txt, the last entry.
 
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -18,13 +16,6 @@ pub(super) struct Archive<W: Write> {
     names: Vec<String>,
     /// What is not there, and why.
     missing: Vec<(String, String)>,
-}
-
-/// A file that takes its name when it is whole.
-pub(super) struct Replacing {
-    file: File,
-    temporary: PathBuf,
-    path: PathBuf,
 }
 
 impl<W: Write> Archive<W> {
@@ -100,40 +91,6 @@ impl<W: Write> Archive<W> {
         header.set_mtime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         self.names.push(name.to_owned());
         self.tar.append_data(&mut header, format!("bundle/{name}"), bytes)
-    }
-}
-
-impl Replacing {
-    /// Begins beside the path, readable by its owner alone.
-    pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        name.push(format!(".{}", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        Ok(Self { file, temporary, path: path.to_owned() })
-    }
-
-    /// It is whole.
-    pub(super) fn replace(self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.temporary, &self.path)
-    }
-}
-
-impl Write for Replacing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for Replacing {
-    fn drop(&mut self) {
-        // Gone already when it was whole.
-        let _ = fs::remove_file(&self.temporary);
     }
 }
 

@@ -2,13 +2,14 @@
 //! so no link is followed, and another user's file is refused.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use ipam::write_atomically;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
@@ -31,7 +32,7 @@ pub(crate) fn in_background() -> Result<ExitCode> {
         match line? {
             line if line == READY => {
                 let (file, pid) = (record(), Pid::from_raw(i32::try_from(child.id())?));
-                if let Err(error) = write(&file, pid) {
+                if let Err(error) = write_atomically(&file, pid.to_string().as_bytes()) {
                     // It would not be found again.
                     kill(pid, Signal::SIGTERM)?;
                     return Err(error).with_context(|| {
@@ -89,16 +90,6 @@ fn record() -> PathBuf {
     directory.join(format!("oke-sandbox-demo-{}.pid", geteuid()))
 }
 
-/// Replaces the file by one that names a process. Exclusive creation follows no link.
-fn write(file: &Path, pid: Pid) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut created = File::options().write(true).create_new(true).mode(0o600).open(file)?;
-    created.write_all(pid.to_string().as_bytes())
-}
-
 /// The process that the file names, which must be a file of `owner`; `None` where there is none.
 fn read(file: &Path, owner: Uid) -> Result<Option<Pid>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
@@ -141,7 +132,7 @@ mod tests {
         for to in [&outside, &directory.path().join("nothing")] {
             symlink(to, &file).unwrap();
             assert!(read(&file, geteuid()).is_err(), "a link is refused");
-            write(&file, Pid::from_raw(4711)).unwrap();
+            write_atomically(&file, b"4711").unwrap();
             assert_eq!(file.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
             assert_eq!(read(&file, geteuid()).unwrap(), Some(Pid::from_raw(4711)));
             fs::remove_file(&file).unwrap();
@@ -155,7 +146,7 @@ mod tests {
     fn record_of_another_user_or_of_no_process_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("demo.pid");
-        write(&file, Pid::from_raw(4711)).unwrap();
+        write_atomically(&file, b"4711").unwrap();
         let other = Uid::from_raw(geteuid().as_raw() + 1);
         assert!(read(&file, other).unwrap_err().to_string().contains("it is not a regular file of user"));
         for text in ["", "0", "-1", "1", "x", "47114711471147114711"] {
