@@ -232,7 +232,7 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let huge = fs::File::create(root.path().join("etc/x.conf.d/99-huge.conf")).unwrap();
-        huge.set_len(ipam::LONGEST + 1).unwrap();
+        huge.set_len(ipam::MAX_STATE_BYTES + 1).unwrap();
         assert_eq!(merged(root.path(), &["lib", "etc"], "x.conf"), ["lib", "b of lib", "a of etc"]);
     }
 
