@@ -1,10 +1,10 @@
 //! Wiring: which tasks there are and what they share.
 //!
 //! ```text
-//!   npn (watch) ─▶ gather ──NodeFacts──▶ wake (reconcile) ──Pass──▶ board ──▶ server (TCP, socket)
-//!                      ▲ kernel events             ▲
-//!   plugins ──records──┼──▶ verbs ──▶ metrics ─────┘
-//!                      │      └─▶ aftercare (announcements, connections)
+//!   npn (watch) ─▶ poller ──NodeFacts──▶ reconcile_loop ──Pass──▶ status_server (TCP, socket)
+//!                      ▲ kernel events          ▲
+//!   plugins ──records──┴──▶ cni_records ────────┘
+//!                              └─▶ metrics, follow_up (announcements, connections)
 //! ```
 
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Lists of whole compartments: a thousand attachments in a call. They tell which VNICs are missing, hence which instances
-//! are worth a look; what is done about it, the look decides. And they tell which VNICs may be ours and nobody's (`orphaned_vnics`).
+//! Lists of whole compartments: a thousand attachments in a call. The lists show which VNICs are missing; the
+//! instances of those are reconciled early. They also show VNICs with our tags and no VnicAttachment (`orphaned_vnics`).
 
 mod failed_lists;
 mod listings;

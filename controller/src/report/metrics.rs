@@ -148,12 +148,12 @@ impl Metrics {
         self.forgotten.get()
     }
 
-    /// Somebody else detached a VNIC.
+    /// Counts a VNIC that was detached out of band.
     pub fn detached_out_of_band(&self) {
         self.detached_behind.inc();
     }
 
-    /// Notes how many VNICs are ours and nobody's.
+    /// Sets the number of orphaned VNICs.
     pub fn unclaimed(&self, count: usize) {
         self.unclaimed.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

@@ -95,7 +95,7 @@ pub enum Reason {
     DropInFailed,
     /// A pod is gone, but not all of its network.
     AttachmentLeftOver,
-    /// The pod network of this node is somebody else's now, or nobody can tell whose, and what ours made before is still there.
+    /// The node has another pod network now, or an unknown one, and objects of our pod network are still there.
     LeftInPlace,
     /// The CNI binaries or configuration could not be put in place.
     InstallerFailed,

@@ -1,5 +1,5 @@
-//! The TCP port of health and metrics. The node's network does not need it: where somebody else has it, the agent works on
-//! without, says so, and takes it when it is free.
+//! The TCP port of health and metrics. The node's network does not need it: if another program uses the port, the agent
+//! works without it, reports that, and binds it when it is free.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

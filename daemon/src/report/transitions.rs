@@ -15,7 +15,7 @@ pub fn log(before: Option<&Pass>, now: &Pass) {
         let event = match (change.noun.as_str(), now.cause) {
             ("pools", _) => "pools.written",
             ("cni", _) => "cni.installed",
-            // Nobody asked for anything new: somebody else changed what is ours.
+            // The facts are the same, so another program changed our objects.
             (_, Cause::Kernel | Cause::Files | Cause::Timer) => "host.repaired",
             _ => "host.configured",
         };

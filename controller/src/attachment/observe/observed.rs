@@ -56,16 +56,16 @@ pub struct Seen {
     pub vnic: Option<SeenVnic>,
 }
 
-/// Whom an attachment is for.
+/// Which object a VNIC attachment belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// For an object, by its uid.
+    /// To the VnicAttachment with this uid.
     Ours(Uid),
-    /// For somebody else.
+    /// To no VnicAttachment of this cluster.
     Foreign,
 }
 
-/// A VNIC of ours.
+/// A VNIC with our marks, as OCI lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenVnic {
     /// It, and its version.
@@ -83,7 +83,7 @@ pub enum Listed {
     Known(Vec<IpObject>),
     /// The cloud was asked, and does not say so to the controller: nothing may be concluded from it, and nothing done about them.
     Refused(StatusReason),
-    /// Nobody needs to know.
+    /// Not read, because no step needs it.
     Unasked,
 }
 

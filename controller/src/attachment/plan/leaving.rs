@@ -11,7 +11,7 @@ use crate::attachment::plan::step::{Action, VnicVersion};
 use crate::attachment::report::attachment_status::{AttachmentStatus, Facts, StatusReason};
 use crate::attachment::state::failed_attempts::FailedAttempt;
 
-/// What stays as it is stays with our tags, and counts as nobody's.
+/// A VNIC that keeps our tags counts as orphaned.
 const NOT_TO_BE_LEFT: &str = "GetVnic is answered 404 for the VNIC to orphan, so our tags cannot be removed; to orphan it with its tags, remove the finalizer";
 
 /// The same where the instance is not seen: what stands before it says what is, and what is in the way.
