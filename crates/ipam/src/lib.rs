@@ -30,6 +30,6 @@ pub use allocations::{Allocation, Allocations, Assigned, Freed, NetnsRecord, Pod
 pub use boot::{BootId, BootTime};
 pub use error::{Error, Shortage};
 pub use file::{AtomicFile, MAX_STATE_BYTES, create, read_named, read_state, set_aside, write_atomically};
-pub use pools::{FamilyPool, Pools, VnicPool};
+pub use pools::{AttachOffer, AttachRoute, FamilyPool, Pools, VnicPool};
 pub use reserve::{COOLDOWN, Request, Reservation, TENTATIVE_LIFETIME};
 pub use store::{AttachmentLock, Routed, Store};

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use vcn::{Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId};
+use vcn::{AttachMode, Family, IfName, MacAddr, Mtu, Ocid, PerFamily, Purpose, TableId, VlanTag};
 
 use crate::{BootId, BootTime, Error, read_state, write_atomically};
 
@@ -24,7 +24,8 @@ const FILE: &str = "pools.json";
 const NEVER: BootTime = BootTime(0);
 
 /// The fields of a VNIC and of its addresses that this build knows: what is not there any more was taken away.
-const VNIC_FIELDS: [&str; 9] = ["vnicId", "link", "mac", "linkHasMac", "mtu", "table", "purpose", "ipv4", "ipv6"];
+const VNIC_FIELDS: [&str; 10] =
+    ["vnicId", "link", "mac", "linkHasMac", "mtu", "table", "purpose", "attach", "ipv4", "ipv6"];
 const FAMILY_FIELDS: [&str; 3] = ["router", "reserved", "addresses"];
 
 /// The node's VNICs that pods may use.
@@ -70,9 +71,48 @@ pub struct VnicPool {
     pub table: TableId,
     /// Whom it serves; only [`Purpose::Pods`] takes part in the general pool.
     pub purpose: Purpose,
+    /// What `vnic-attach` may do with it; only with [`Purpose::Attach`], and only if a VnicAttachment describes the VNIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attach: Option<AttachOffer>,
     /// Subnet and addresses per family.
     #[serde(flatten)]
     pub families: PerFamily<FamilyPool>,
+}
+
+/// What a VNIC offers to pods that request it by name. The agent copies it from the VnicAttachment, and the plugin believes
+/// this file alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachOffer {
+    /// The VnicAttachment's `spec.name`, unique on the node.
+    pub name: String,
+    /// Whether one pod gets the link, or several pods an address each.
+    pub mode: AttachMode,
+    /// The namespaces whose pods may use it; none if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_namespaces: Vec<String>,
+    /// On bare metal, the tag of the VLAN link that the pod gets; `link` is then the physical port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<VlanTag>,
+    /// The CIDR blocks of its subnet.
+    #[serde(default)]
+    pub subnets: PerFamily<IpNetwork>,
+    /// Networks that the pod reaches through it in addition to the subnet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<AttachRoute>,
+    /// The VNIC is being deleted, shrunk or replaced: no new pod gets it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_leaving: bool,
+}
+
+/// A network that is reached through a VNIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachRoute {
+    /// A CIDR block, never a default route.
+    pub destination: IpNetwork,
+    /// The next hop in the subnet; the virtual router if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
 }
 
 /// A VNIC as it is read, every ADD anew. What serde flattens it keeps as a tree first, which takes it twice as long.
@@ -88,6 +128,7 @@ struct VnicDocument {
     table: TableId,
     #[serde(default)]
     purpose: Purpose,
+    attach: Option<AttachOffer>,
     ipv4: Option<FamilyPool>,
     ipv6: Option<FamilyPool>,
 }
@@ -223,7 +264,7 @@ impl TryFrom<VnicDocument> for VnicPool {
     type Error = String;
 
     fn try_from(document: VnicDocument) -> Result<Self, String> {
-        let VnicDocument { vnic_id, link, mac, link_has_mac, mtu, table, purpose, ipv4, ipv6 } = document;
+        let VnicDocument { vnic_id, link, mac, link_has_mac, mtu, table, purpose, attach, ipv4, ipv6 } = document;
         let families = PerFamily { ipv4, ipv6 };
         // An address in the other family's place would be given out as both.
         for (family, pool) in families.iter() {
@@ -233,7 +274,7 @@ impl TryFrom<VnicDocument> for VnicPool {
                 return Err(format!("{stray} is no {family} address"));
             }
         }
-        Ok(Self { vnic_id, link, mac, link_has_mac, mtu, table, purpose, families })
+        Ok(Self { vnic_id, link, mac, link_has_mac, mtu, table, purpose, attach, families })
     }
 }
 

@@ -30,4 +30,4 @@ pub use owned::{
     STATE_DIR, TABLE_BASE, TOLD_FILE, VNICS_COPY_FILE, vnic_mark,
 };
 pub use printable::printable;
-pub use vnic::{Purpose, SubnetAddressing, Vnic};
+pub use vnic::{AttachMode, Purpose, SubnetAddressing, Vnic};

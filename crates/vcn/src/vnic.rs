@@ -58,3 +58,13 @@ pub enum Purpose {
     /// Kept for pods that ask for it by name.
     Attach,
 }
+
+/// How pods use a VNIC of [`Purpose::Attach`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AttachMode {
+    /// Several pods, each with one address of the VNIC.
+    #[default]
+    Shared,
+    /// One pod at a time has the VNIC's own link, or on bare metal its VLAN link.
+    Exclusive,
+}

@@ -124,6 +124,7 @@ fn pool(vnic: &NpnVnic, hosted: ConfiguredVnics<'_>, conditions: &mut Vec<Condit
         mtu: host.mtu,
         table: host.table,
         purpose: if vnic.serves_all_pods() { Purpose::Pods } else { Purpose::Attach },
+        attach: None,
         families,
     })
 }

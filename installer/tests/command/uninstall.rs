@@ -65,6 +65,7 @@ impl Node {
             mtu: Mtu::VCN,
             table: TableId(1000),
             purpose: Purpose::Pods,
+            attach: None,
             families: PerFamily { ipv4: Some(pool), ipv6: None },
         };
         let pools = Pools::new(boot.clone(), vec![vnic], None);

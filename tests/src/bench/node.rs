@@ -62,6 +62,7 @@ pub(crate) fn write_pools(state: &Path, families: &[Family]) -> anyhow::Result<(
             mtu: Mtu::VCN,
             table: table(number),
             purpose: Purpose::Pods,
+            attach: None,
             families: PerFamily { ipv4: pool(Family::Ipv4)?, ipv6: pool(Family::Ipv6)? },
         })
     });

@@ -29,6 +29,7 @@ fn vnic(number: u8, ipv4: &[&str], ipv6: &[&str]) -> VnicPool {
         mtu: Mtu::VCN,
         table: TableId(1000 + u32::from(number)),
         purpose: Purpose::Pods,
+        attach: None,
         families: PerFamily { ipv4: pool(format!("10.0.{number}.1"), ipv4), ipv6: pool("fe80::1".into(), ipv6) },
     }
 }

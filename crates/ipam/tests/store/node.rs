@@ -23,6 +23,7 @@ pub(crate) fn pools(range: &str) -> Pools {
         mtu: Mtu::VCN,
         table: TableId(1001),
         purpose: Purpose::Pods,
+        attach: None,
         families: PerFamily { ipv4: Some(pool), ipv6: None },
     };
     Pools::new(boot(), vec![vnic], None)

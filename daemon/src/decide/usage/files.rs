@@ -63,6 +63,7 @@ mod tests {
             mtu: Mtu::VCN,
             table: TableId(1000),
             purpose: Purpose::Pods,
+            attach: None,
             families: PerFamily { ipv4: Some(addresses), ipv6: None },
         };
         let pools = Pools::new(boot(), vec![vnic], None);

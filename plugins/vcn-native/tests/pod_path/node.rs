@@ -146,6 +146,7 @@ impl Node {
             mtu: Mtu::VCN,
             table,
             purpose: Purpose::Pods,
+            attach: None,
             families: PerFamily {
                 ipv4: (families != Families::V6).then_some(ipv4),
                 ipv6: (families != Families::V4).then_some(ipv6),

@@ -104,6 +104,7 @@ pub(super) fn two_vnics() -> Pools {
         mtu: Mtu::VCN,
         table: TableId(1000 + u32::from(number)),
         purpose: Purpose::Pods,
+        attach: None,
         families: PerFamily {
             ipv4: family(&format!("10.0.{number}.1"), &format!("10.0.{number}.8/30")),
             ipv6: family(&format!("fd00:{number}::1"), &format!("fd00:{number}::8/126")),
