@@ -24,7 +24,7 @@
 //! # drop(agent); Ok(()) }
 //! ```
 //!
-//! There is no controller manager, no scheduler and no kubelet: nobody makes the service account `default` of a namespace,
+//! There is no controller manager, no scheduler and no kubelet: nothing creates the service account `default` of a namespace,
 //! collects garbage, ends a namespace or runs a pod. A test makes what it needs, as those would. A client belongs to the
 //! tokio runtime that it was made in: tests that share a server make their own.
 //!

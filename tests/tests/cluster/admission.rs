@@ -51,7 +51,7 @@ async fn prepare(server: &ApiServer) {
     .await;
 }
 
-/// By a policy. Another value each time: what changes nothing is refused by nobody.
+/// By a policy. Another value each time: a policy does not refuse a write without a change.
 async fn wait_until_refused<T>(what: &str, attempt: impl AsyncFn(&str) -> kube::Result<T>) {
     let number = AtomicU32::new(0);
     wait_for(what, async || match attempt(&format!("a-{}", number.fetch_add(1, Ordering::Relaxed))).await {
@@ -82,7 +82,7 @@ fn use_of(profile: &str) -> Value {
     json!({ "verb": "use", "group": api::GROUP, "resource": "vnicprofiles", "name": profile })
 }
 
-/// Gives somebody a role, and waits until he may do this by it: the API server hears of it a moment later.
+/// Binds a role and waits until the user may do this by it: the API server applies it a moment later.
 async fn grant(server: &ApiServer, name: &str, role: &str, mut subject: Value, may: Value) {
     let word = |key: &str| subject[key].as_str().unwrap().to_owned();
     let user = match word("kind").as_str() {
@@ -144,7 +144,7 @@ async fn patch_status(client: &Client, node: &str, patch: &Value) -> kube::Resul
     Api::all(client.clone()).patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
-/// Somebody was refused, by a policy, for this.
+/// A policy refused the request, for this reason.
 fn assert_refused<T>(outcome: kube::Result<T>, why: &str) {
     match outcome {
         Err(kube::Error::Api(status)) => {
@@ -184,7 +184,7 @@ async fn who_may_use_vnic_profiles_may_ask_change_and_take_back() {
     let (operator, bystander) = (user(server, "operator"), user(server, "bystander"));
     let take_back = vnics(Value::Null);
     annotate(&operator, "used-1", "storage").await.unwrap();
-    // What is there already stands in nobody's way.
+    // Existing objects stay writable.
     patch_node(&bystander, "used-1", &json!({ "metadata": { "labels": { "a": "b" } } })).await.unwrap();
     annotate(&bystander, "used-1", "storage").await.unwrap();
     assert_refused(annotate(&bystander, "used-1", "storage,backup").await, NO_USE);

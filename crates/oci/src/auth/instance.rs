@@ -42,7 +42,7 @@ pub struct InstancePrincipal {
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The federation service checks a certificate and two signatures before it answers.
 const FEDERATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at each step, and the pause before the second one, which doubles; jitter shortens it by half at most.
+/// Attempts at each step, and the backoff before the second one, which doubles; jitter shortens it by half at most.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 

@@ -47,7 +47,7 @@ pub(crate) trait TokenSource: Send + Sync + 'static {
 
 /// The most time for one renewal, the source's own retries included.
 const RENEWING: Duration = Duration::from_secs(50);
-/// The pause after a failed renewal, while the old token is still valid.
+/// The backoff after a failed renewal, while the old token is still valid.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The progress of a renewal that still waits for its key.
 const NOTHING_SENT: &str = "no request was sent yet";

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{NAMESPACE, OWN_POD, admin, agent_on, assert_refused, server};
 
 const OWN_NODE: &str = "an agent's event is about its own Node";
-const OWN_NAME: &str = "an agent's event is told in the name of its own Pod";
+const OWN_NAME: &str = "an agent writes Events in the name of its own Pod only";
 const NO_OTHER: &str = "an agent's event names no other object";
 const BOUNDED: &str = "an agent's event is called like its Node with .agent-00 to .agent-99 behind";
 
