@@ -138,7 +138,7 @@ impl Oci {
         loop {
             attempts += 1;
             let own = RequestId::new();
-            let (failure, request_id) = match self.attempt(call, &own, (end, &mut renewed)).await {
+            let (failure, request_id) = match self.attempt(call, &own, end, &mut renewed).await {
                 Ok((answer, request_id)) if answer.status.is_success() => return Ok((answer, request_id)),
                 Ok((answer, request_id)) => (Failure::Refused(refusal(&answer)), request_id),
                 Err(failure) => (failure, own),
@@ -173,7 +173,8 @@ impl Oci {
         &self,
         call: &Call<'_>,
         own: &RequestId,
-        (end, renewed): (Instant, &mut bool),
+        end: Instant,
+        renewed: &mut bool,
     ) -> Result<(Answer, RequestId), Failure> {
         let unsent = |failure: Failure| {
             let failed = Some(failure.kind());

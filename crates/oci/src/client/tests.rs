@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use vcn::Ocid;
 
 use super::*;
-use crate::auth::ApiKey;
+use crate::auth::{ApiKey, KeyOwner};
 use crate::cloud::CloudView;
 use crate::error::Kind;
 
@@ -67,7 +67,7 @@ fn key() -> ApiKey {
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
     let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()));
-    ApiKey::new(("tenancy", "user", "fingerprint"), pem.as_bytes()).unwrap()
+    ApiKey::new(KeyOwner { tenancy: "tenancy", user: "user", fingerprint: "fingerprint" }, pem.as_bytes()).unwrap()
 }
 
 #[tokio::test]
